@@ -44,12 +44,12 @@ pub trait Listener: fmt::Debug + Send + Sync + 'static {
 
 /// Passes pushes on to the [`Listener`]. A node has only one bucket.
 #[derive(Debug)]
-struct Heard {
+struct NodePushes {
     channel: String,
     listener: Arc<dyn Listener>,
 }
 
-impl PushListener for Heard {
+impl PushListener for NodePushes {
     fn channel(&self, _: Bucket) -> &str {
         &self.channel
     }
@@ -170,7 +170,7 @@ impl Node {
         }
         let keys = Keys::new(&builder.settings.prefix);
         let channel = keys.channel(Bucket::FIRST, client);
-        let listener = Arc::new(Heard { channel, listener });
+        let listener = Arc::new(NodePushes { channel, listener });
         Ok(Self(Arc::new(Store::new(builder.settings, keys, listener))))
     }
 

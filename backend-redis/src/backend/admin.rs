@@ -12,7 +12,7 @@ use crate::{
     connection::error,
     keys::Bucket,
     scripts::{
-        self, Arguments, SetUp,
+        self, Arguments, InitArguments,
         reply::{self, Answer, Reply, not_understood},
     },
     settings::{Agreed, check_longest},
@@ -25,7 +25,7 @@ pub(crate) struct Admin<'a>(pub(crate) &'a Store);
 
 impl Admin<'_> {
     /// The states of those among `names` that are held or have waiters.
-    pub(crate) async fn look(
+    pub(crate) async fn states(
         &self,
         bucket: Bucket,
         names: &[LockName],
@@ -40,8 +40,8 @@ impl Admin<'_> {
         let mut states = Vec::new();
         for (name, answer) in names.iter().zip(answers) {
             let parts = reply::list(answer)?;
-            let [record, left, places] = parts.as_slice() else { return Err(not_understood()) };
-            let places = reply::number(places)?;
+            let [record, left, waiting] = parts.as_slice() else { return Err(not_understood()) };
+            let waiting = reply::number(waiting)?;
             if let Value::BulkString(record) = record {
                 let remaining = Duration::from_millis(reply::number(left)?);
                 let state = match read_record(record) {
@@ -52,9 +52,9 @@ impl Admin<'_> {
                     }
                     None => LockState::new(name.clone(), Some(Holder::unreadable(remaining)), mark),
                 };
-                states.push(state.with_waiting(places));
-            } else if places > 0 {
-                states.push(LockState::new(name.clone(), None, mark).with_waiting(places));
+                states.push(state.with_waiting(waiting));
+            } else if waiting > 0 {
+                states.push(LockState::new(name.clone(), None, mark).with_waiting(waiting));
             }
         }
         Ok(states)
@@ -93,7 +93,7 @@ impl Admin<'_> {
         let slot = bucket.slot();
         // Finds the node. A node lists the keys that it has of a slot even if it does not serve the slot.
         for _ in 0..LISTING_TRIES {
-            self.look(bucket, &[]).await?;
+            self.states(bucket, &[]).await?;
             let connection = self.0.connection(bucket).await?;
             let ask = |word: &str, rest: &[u64]| {
                 let mut command = redis::cmd("CLUSTER");
@@ -126,9 +126,9 @@ impl Admin<'_> {
         }
         let names: Vec<_> = names.into_iter().collect();
         // If there are no names, this still checks the version of the records.
-        let mut locks = self.look(bucket, &names[..names.len().min(LISTED_AT_ONCE)]).await?;
+        let mut locks = self.states(bucket, &names[..names.len().min(LISTED_AT_ONCE)]).await?;
         for part in names.chunks(LISTED_AT_ONCE).skip(1) {
-            locks.extend(self.look(bucket, part).await?);
+            locks.extend(self.states(bucket, part).await?);
         }
         locks.retain(|state| state.holder.is_some());
         Ok(locks)
@@ -151,7 +151,7 @@ impl Admin<'_> {
         let longest = init.longest_lease.or(self.0.settings.longest_lease);
         let quarantine = init.quarantine.or(self.0.settings.quarantine);
         let (first_use, reset_tokens) = (init.first_use, init.reset_tokens);
-        let own = SetUp { first_use, reset_tokens, longest, quarantine }.arguments();
+        let own = InitArguments { first_use, reset_tokens, longest, quarantine }.arguments();
         let all = self.0.keys.buckets().map(|bucket| {
             let own = &own;
             async move {

@@ -13,7 +13,7 @@ use crate::{
     backend::{
         admin::Admin,
         batch::{BatchQueue, Job, batch_queue, call_in_batch},
-        heartbeat::{Heard, HeartbeatQueue, heartbeat, heartbeat_queue},
+        heartbeat::{HeartbeatAnswer, HeartbeatQueue, heartbeat, heartbeat_queue},
         renew::renew,
         waiter::{self, RedisWaiter},
     },
@@ -111,18 +111,18 @@ impl Redis {
         let bucket = self.store.keys.bucket(&request.name);
         // An attempt of a waiter that has a queue entry is its heartbeat, and it finds a queue. So it does not fit in a
         // batch.
-        let placed = self.pushes.listens(bucket) && self.pushes.has(request.owner);
+        let queued = self.pushes.listens(bucket) && self.pushes.has(request.owner);
         let reader = request.mode == Mode::Shared;
         // A reader's attempt needs its own script: readers may be let in while others read.
-        if placed
+        if queued
             && !reader
             && let Some(busy) = Box::pin(self.heartbeat(bucket, request)).await?
         {
-            return Ok(Reply::Busy { busy, placed });
+            return Ok(Reply::Busy { busy, queued });
         }
         // WAIT covers the writes of one caller only, so a batch would not do.
         let waits = self.store.settings.acknowledgement().is_some();
-        if placed || waits || reader || request.floor != FencingToken::ZERO {
+        if queued || waits || reader || request.floor != FencingToken::ZERO {
             return self.attempt(request, "").await;
         }
         let alone = self.batches(bucket).alone();
@@ -143,12 +143,12 @@ impl Redis {
         let (queue, channel) = (&self.heartbeats[bucket.index()], self.pushes.channel(bucket));
         let heard = heartbeat(&self.store, queue, request, channel, known.is_none()).await?;
         let mut busy = match heard {
-            Heard::There => known,
-            Heard::Busy(busy) => {
-                self.pushes.looked(request.owner, &busy, sent);
+            HeartbeatAnswer::Exists => known,
+            HeartbeatAnswer::Busy(busy) => {
+                self.pushes.note_busy(request.owner, &busy, sent);
                 Some(busy)
             }
-            Heard::Unsure => None,
+            HeartbeatAnswer::NeedsAttempt => None,
         };
         if let Some(busy) = &mut busy {
             busy.retry_after = self.pushes.until_heartbeat(request.owner, SystemEnv.now());
@@ -157,9 +157,9 @@ impl Redis {
     }
 
     /// Records the server's answer about a queue entry: the entry is lost, or when its next heartbeat is due.
-    fn told(&self, owner: OwnerId, busy: &Busy, placed: bool) {
-        match placed {
-            true => self.pushes.told(owner, busy.retry_after),
+    fn note_answer(&self, owner: OwnerId, busy: &Busy, queued: bool) {
+        match queued {
+            true => self.pushes.note_retry(owner, busy.retry_after),
             false => self.pushes.lost(owner),
         }
     }
@@ -168,7 +168,7 @@ impl Redis {
         reply.into_error(self.store.agreed().longest)
     }
 
-    async fn place(&self, request: &Request) -> Result<Enqueued, Error> {
+    async fn enqueue_and_wait(&self, request: &Request) -> Result<Enqueued, Error> {
         self.store.guarantees.check_policy()?;
         // The waiter is registered first, so that no push can arrive before it.
         let waiter = RedisWaiter::enter(&self.store, &self.pushes, request);
@@ -186,8 +186,8 @@ impl Redis {
         match reply {
             Reply::Granted(token) => Ok(Enqueued::Granted(granted(request, token))),
             Reply::Quarantined(quarantined) => Ok(Enqueued::Quarantined(quarantined)),
-            Reply::Busy { busy, placed } => {
-                self.told(request.owner, &busy, placed);
+            Reply::Busy { busy, queued } => {
+                self.note_answer(request.owner, &busy, queued);
                 Ok(Enqueued::Waiting(waiter, busy))
             }
             other => Err(self.failed(other)),
@@ -267,8 +267,8 @@ impl Backend for Redis {
             self.store.guarantees.check_policy()?;
             match self.plain_attempt(request).await? {
                 Reply::Granted(token) => Ok(Attempt::Granted(granted(request, token))),
-                Reply::Busy { busy, placed } => {
-                    self.told(request.owner, &busy, placed);
+                Reply::Busy { busy, queued } => {
+                    self.note_answer(request.owner, &busy, queued);
                     Ok(Attempt::Busy(busy))
                 }
                 Reply::Quarantined(quarantined) => Ok(Attempt::Quarantined(quarantined)),
@@ -279,8 +279,8 @@ impl Backend for Redis {
     }
 
     async fn enqueue(&self, request: &Request) -> Result<Enqueued, Error> {
-        let place = self.place(request).await;
-        place.map_err(|error| error.at("redis", "enqueue").on(&request.name))
+        let entry = self.enqueue_and_wait(request).await;
+        entry.map_err(|error| error.at("redis", "enqueue").on(&request.name))
     }
 
     async fn abandon(&self, request: &Request) -> Result<(), Error> {
@@ -315,7 +315,7 @@ impl Backend for Redis {
 
     async fn inspect(&self, name: &LockName) -> Result<Option<LockState>, Error> {
         let state =
-            self.admin().look(self.store.keys.bucket(name), std::slice::from_ref(name)).await;
+            self.admin().states(self.store.keys.bucket(name), std::slice::from_ref(name)).await;
         Ok(state.map_err(|error| error.at("redis", "inspect").on(name))?.pop())
     }
 

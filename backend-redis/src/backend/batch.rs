@@ -10,7 +10,7 @@ use crate::{
     connection::error,
     keys::{Bucket, Keys},
     scripts::{
-        BATCH, Batch, Plain, Wanted,
+        BATCH, Batch, Plain, PlainAttempt,
         reply::{self, Answer, Reply},
     },
     store::Store,
@@ -38,7 +38,8 @@ impl Job {
         let bucket = keys.bucket(&request.name);
         let [_, lock, queue, _, tombstone] = keys.of(&request.name, request.owner);
         let (owner, lease, label) = (request.owner, request.lease, request.label.clone());
-        let plain = Plain { owner, lock, queue, attempt: Some(Wanted { tombstone, lease, label }) };
+        let plain =
+            Plain { owner, lock, queue, attempt: Some(PlainAttempt { tombstone, lease, label }) };
         let (answer, answered) = oneshot::channel();
         (Self { bucket, plain, answer }, answered)
     }

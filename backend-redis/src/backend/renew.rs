@@ -18,11 +18,11 @@ pub(crate) async fn renew(store: &Store, grants: &[&Grant], sent: Instant) -> Ve
     for (at, grant) in grants.iter().enumerate() {
         buckets.entry(store.keys.bucket(&grant.name)).or_default().push(at);
     }
-    let chunks = buckets.iter().flat_map(|(bucket, places)| {
-        places.chunks(RENEWALS).map(move |places| async move {
-            let batch: Vec<_> = places.iter().map(|at| grants[*at]).collect();
+    let chunks = buckets.iter().flat_map(|(bucket, positions)| {
+        positions.chunks(RENEWALS).map(move |positions| async move {
+            let batch: Vec<_> = positions.iter().map(|at| grants[*at]).collect();
             let answers = renew_batch(store, *bucket, &batch, sent, None).await;
-            places.iter().copied().zip(answers).collect::<Vec<_>>()
+            positions.iter().copied().zip(answers).collect::<Vec<_>>()
         })
     });
     // All calls run at the same time, so that a server that hangs takes no time from the others.

@@ -39,7 +39,7 @@ impl Drop for RedisWaiter {
 #[async_trait]
 impl Waiter for RedisWaiter {
     async fn next(&mut self) -> Signal {
-        self.signals.recv().await.unwrap_or_else(|| Signal::Lost("the place is gone".into()))
+        self.signals.recv().await.unwrap_or_else(|| Signal::Lost("the queue entry is gone".into()))
     }
 
     async fn leave(self: Box<Self>) -> Result<(), Error> {

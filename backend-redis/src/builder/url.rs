@@ -195,8 +195,8 @@ mod tests {
         assert!(!format!("{builder:?}").contains("hunter"), "{builder:?}");
         let set = &builder.settings;
         let Topology::Sentinel(group) = &set.topology else { panic!("{set:?}") };
-        let places = [("a", 26379), ("b", 7000), ("::1", 7001)];
-        assert_eq!(group.sentinels, places.map(|(host, port)| Address::Tcp(host.into(), port)));
+        let addresses = [("a", 26379), ("b", 7000), ("::1", 7001)];
+        assert_eq!(group.sentinels, addresses.map(|(host, port)| Address::Tcp(host.into(), port)));
         assert_eq!((&*group.master, set.database), ("main", 2));
         assert_eq!(set.sentinel_login.password.as_deref(), Some("hunter3"));
         assert_eq!(set.login.password.as_deref(), Some("hunter2"));

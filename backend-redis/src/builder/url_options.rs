@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// One option: its name and its value.
-struct Told<'a> {
+struct UrlOption<'a> {
     option: &'a str,
     value: &'a str,
     /// The query may be a part of a password with a `?` that was not encoded. Then no error shows it.
@@ -33,28 +33,28 @@ pub(super) fn options(
     for (option, value) in url.query_pairs() {
         given.once(&option)?;
         let (option, value) = (&*option, &*value);
-        let told = Told { option, value, secret };
+        let option = UrlOption { option, value, secret };
         builder = match option {
             "prefix" => builder.prefix(value),
-            "longest_lease" => builder.longest_lease(told.span()?),
-            "timeout" => builder.timeout(told.span()?),
-            "late_after" => builder.late_after(told.span()?),
-            "failover_margin" => builder.failover_margin(told.span()?),
+            "longest_lease" => builder.longest_lease(option.span()?),
+            "timeout" => builder.timeout(option.span()?),
+            "late_after" => builder.late_after(option.span()?),
+            "failover_margin" => builder.failover_margin(option.span()?),
             "wait_replicas" => {
-                let refused = |_| told.refused(&format!("must be between 0 and {}", u32::MAX));
+                let refused = |_| option.refused(&format!("must be between 0 and {}", u32::MAX));
                 builder.wait_replicas(value.parse().map_err(refused)?)
             }
-            "wait_timeout" => builder.wait_timeout(told.span()?),
-            "quarantine" => builder.quarantine(told.choice(["on", "off"])?),
-            "allow_eviction" => builder.allow_eviction(told.choice(["true", "false"])?),
-            PLAINTEXT => builder.plaintext(told.choice(["on", "off"])?),
-            "ca" => builder.roots(told.file()?),
+            "wait_timeout" => builder.wait_timeout(option.span()?),
+            "quarantine" => builder.quarantine(option.choice(["on", "off"])?),
+            "allow_eviction" => builder.allow_eviction(option.choice(["true", "false"])?),
+            PLAINTEXT => builder.plaintext(option.choice(["on", "off"])?),
+            "ca" => builder.roots(option.file()?),
             "cert" => {
-                cert = Some(told.file()?);
+                cert = Some(option.file()?);
                 builder
             }
             "key" => {
-                key = Some(told.file()?);
+                key = Some(option.file()?);
                 builder
             }
             "sentinel_user" if watched => {
@@ -85,7 +85,7 @@ pub(super) fn options(
     }
 }
 
-impl Told<'_> {
+impl UrlOption<'_> {
     fn refused(&self, allowed: &str) -> Error {
         let value = if self.secret { String::new() } else { format!(" {:?}", self.value) };
         refuse(format!("{}{value} is not allowed; {allowed}", self.option))

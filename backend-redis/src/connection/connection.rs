@@ -22,9 +22,9 @@ use crate::{
         handshake::{Handshake, Last},
         identity::{self, Identity, Limits},
         replicas::Replicas,
+        sent_scripts::{SentScripts, is_noscript},
         socket::Socket,
         subscription::{self, Listening, PushPath},
-        texts::{Texts, is_noscript},
     },
     settings::{Acknowledgement, Address, Settings},
 };
@@ -42,7 +42,7 @@ pub(crate) struct Connection {
     /// The user may not call CONFIG GET, so the client does not call it again.
     refused_config: AtomicBool,
     pub(crate) listening: Listening,
-    texts: Texts,
+    texts: SentScripts,
     replicas: Replicas,
 }
 
@@ -90,7 +90,7 @@ impl Connection {
             address: address.clone(),
             fails_over: settings.topology.fails_over(),
             refused_config: AtomicBool::new(false),
-            texts: Texts::default(),
+            texts: SentScripts::default(),
             replicas: Replicas::default(),
             listening: Listening::new(way, Arc::clone(&dead), listener, timeout),
             connection,

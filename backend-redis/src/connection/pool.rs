@@ -5,13 +5,13 @@ use std::{collections::HashMap, sync::Arc};
 use lock_core::{Mutex, RwLock};
 
 use crate::{
-    connection::{Connection, failure::LastFailure},
+    connection::{Connection, last_failure::LastFailure},
     keys::Bucket,
     settings::Address,
 };
 
 /// At most one connection to a server. The caller that makes it holds the lock.
-pub(crate) type Line = Arc<tokio::sync::Mutex<Tried>>;
+pub(crate) type ConnectionSlot = Arc<tokio::sync::Mutex<Tried>>;
 
 /// The result of the last try to connect.
 #[derive(Debug, Default)]
@@ -28,7 +28,7 @@ pub(crate) type Search = tokio::sync::Mutex<LastFailure>;
 pub(crate) struct Pool {
     buckets: Box<[RwLock<Option<Arc<Connection>>>]>,
     searches: Box<[Search]>,
-    lines: Mutex<HashMap<Address, Line>>,
+    slots: Mutex<HashMap<Address, ConnectionSlot>>,
 }
 
 impl Pool {
@@ -36,7 +36,7 @@ impl Pool {
         Self {
             buckets: (0..buckets).map(|_| RwLock::default()).collect(),
             searches: (0..buckets).map(|_| Search::default()).collect(),
-            lines: Mutex::default(),
+            slots: Mutex::default(),
         }
     }
 
@@ -55,21 +55,21 @@ impl Pool {
     }
 
     /// The connection slot of a server.
-    pub(crate) fn line(&self, address: &Address) -> Line {
-        let mut lines = self.lines.lock();
-        Arc::clone(lines.entry(address.clone()).or_default())
+    pub(crate) fn slot(&self, address: &Address) -> ConnectionSlot {
+        let mut slots = self.slots.lock();
+        Arc::clone(slots.entry(address.clone()).or_default())
     }
 
     /// Whether there is a connection to a server, or one is being made.
     pub(crate) fn may_use(&self, address: &Address) -> bool {
-        let lines = self.lines.lock();
-        lines.get(address).is_some_and(is_used)
+        let slots = self.slots.lock();
+        slots.get(address).is_some_and(is_used)
     }
 
     /// Drops connections that have ended, and those that nothing will use again.
     pub(crate) fn prune(&self) {
-        let mut lines = self.lines.lock();
-        lines.retain(|_, line| is_used(line));
+        let mut slots = self.slots.lock();
+        slots.retain(|_, slot| is_used(slot));
     }
 
     /// All live connections, each with one of the buckets that it serves.
@@ -89,13 +89,13 @@ impl Pool {
         for bucket in &self.buckets {
             *bucket.write() = None;
         }
-        self.lines.lock().clear();
+        self.slots.lock().clear();
     }
 }
 
-fn is_used(line: &Line) -> bool {
+fn is_used(slot: &ConnectionSlot) -> bool {
     // If the lock is taken, a caller is making the connection.
-    line.try_lock().map_or(true, |tried| {
+    slot.try_lock().map_or(true, |tried| {
         tried.connection.as_ref().is_some_and(|connection| !connection.is_dead())
     })
 }

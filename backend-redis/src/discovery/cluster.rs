@@ -15,7 +15,7 @@ use redis::{AsyncConnectionConfig, Cmd, ProtocolVersion, RedisConnectionInfo, Re
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
-    connection::{error, failure::LastFailure, socket::Socket},
+    connection::{error, last_failure::LastFailure, socket::Socket},
     discovery::shards::{Owner, Shards},
     settings::{Address, Settings},
     tunables::{NODES_ASKED_AT_ONCE, OTHER_ANSWERS},

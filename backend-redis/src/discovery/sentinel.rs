@@ -19,7 +19,7 @@ use redis::{AsyncConnectionConfig, ProtocolVersion, Value};
 use tokio::time::{Instant, timeout_at};
 
 use crate::settings::SentinelGroup;
-use crate::tunables::{OTHER_ANSWERS, SENTINEL_PATIENCE};
+use crate::tunables::{OTHER_ANSWERS, SENTINEL_TIMEOUT};
 use crate::{
     connection::{error, socket::Socket},
     settings::{Address, Settings},
@@ -27,7 +27,7 @@ use crate::{
 
 /// The answer of a sentinel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Told {
+struct MasterReport {
     epoch: u64,
     address: Address,
 }
@@ -39,7 +39,7 @@ pub(crate) struct Watch {
     settings: Settings,
     connections: Box<[Mutex<Option<Arc<Socket>>>]>,
     /// The newest of the sentinels' answers, or a later answer with a newer configuration.
-    known: Mutex<Option<Told>>,
+    known: Mutex<Option<MasterReport>>,
     next: AtomicUsize,
     closed: AtomicBool,
 }
@@ -67,7 +67,7 @@ impl Watch {
         let count = self.group.sentinels.len();
         let mut asked: FuturesUnordered<_> =
             (0..count).map(|at| self.ask(at, self.settings.timeout)).collect();
-        let mut best: Option<Told> = None;
+        let mut best: Option<MasterReport> = None;
         let mut failure = None;
         loop {
             let answer = match best {
@@ -75,8 +75,8 @@ impl Watch {
                 Some(_) => tokio::time::timeout(OTHER_ANSWERS, asked.next()).await.ok().flatten(),
             };
             match answer {
-                Some(Ok(told)) if best.as_ref().is_none_or(|best| told.epoch > best.epoch) => {
-                    best = Some(told);
+                Some(Ok(report)) if best.as_ref().is_none_or(|best| report.epoch > best.epoch) => {
+                    best = Some(report);
                 }
                 Some(Ok(_)) => {}
                 // An error that an operator must correct says more than a sentinel that is down.
@@ -91,13 +91,13 @@ impl Watch {
             let none = || Error::new(ErrorKind::Unavailable, "no sentinel answered");
             failure.unwrap_or_else(none)
         };
-        let told = best.ok_or_else(failed)?;
+        let report = best.ok_or_else(failed)?;
         // Even if the number is lower than before: a sentinel that starts to watch a master begins from 0.
-        *self.known() = Some(told.clone());
-        Ok(told.address)
+        *self.known() = Some(report.clone());
+        Ok(report.address)
     }
 
-    fn known(&self) -> MutexGuard<'_, Option<Told>> {
+    fn known(&self) -> MutexGuard<'_, Option<MasterReport>> {
         self.known.lock()
     }
 
@@ -108,7 +108,7 @@ impl Watch {
             (self.next.fetch_add(1, Ordering::Relaxed), self.group.sentinels.len());
         let mut answer = None;
         for step in 0..count {
-            let limit = self.settings.timeout.min(SENTINEL_PATIENCE);
+            let limit = self.settings.timeout.min(SENTINEL_TIMEOUT);
             answer = self.ask(first.wrapping_add(step) % count, limit).await.ok();
             if answer.is_some() {
                 break;
@@ -116,10 +116,10 @@ impl Watch {
         }
         let mut known = self.known();
         // With the same number it is the same master, perhaps under another name.
-        if let Some(told) = answer
-            && known.as_ref().is_none_or(|known| told.epoch > known.epoch)
+        if let Some(report) = answer
+            && known.as_ref().is_none_or(|known| report.epoch > known.epoch)
         {
-            *known = Some(told);
+            *known = Some(report);
         }
         known.as_ref().is_some_and(|known| known.address != *address)
     }
@@ -136,7 +136,7 @@ impl Watch {
         }
     }
 
-    async fn ask(&self, at: usize, limit: Duration) -> Result<Told, Error> {
+    async fn ask(&self, at: usize, limit: Duration) -> Result<MasterReport, Error> {
         if self.closed.load(Ordering::SeqCst) {
             return Err(Error::new(ErrorKind::Unavailable, error::CLOSED));
         }
@@ -153,7 +153,7 @@ impl Watch {
         answer
     }
 
-    async fn exchange(&self, at: usize, by: Instant) -> Result<Told, Error> {
+    async fn exchange(&self, at: usize, by: Instant) -> Result<MasterReport, Error> {
         let known = self.slot(at).clone();
         let connection = match known {
             Some(connection) => connection,
@@ -182,7 +182,7 @@ impl Watch {
         opened.map_err(|error| error::of_connecting(&error))
     }
 
-    fn read(&self, answers: Vec<Value>) -> Result<Told, Error> {
+    fn read(&self, answers: Vec<Value>) -> Result<MasterReport, Error> {
         let mut answers = answers.into_iter().map(Value::extract_error);
         let (Some(address), Some(state)) = (answers.next(), answers.next()) else {
             return Err(not_understood());
@@ -192,12 +192,12 @@ impl Watch {
             return Err(self.unknown_master());
         }
         let state = state.map_err(|error| error::of_connecting(&error))?;
-        let (host, port, epoch) = told(address, state)?;
+        let (host, port, epoch) = report(address, state)?;
         let address = match self.group.sentinels[0] {
             Address::Tls(..) => Address::Tls(host, port),
             _ => Address::Tcp(host, port),
         };
-        Ok(Told { epoch, address })
+        Ok(MasterReport { epoch, address })
     }
 
     fn unknown_master(&self) -> Error {
@@ -210,7 +210,7 @@ impl Watch {
 }
 
 /// The master's host and port, and the number of its configuration.
-pub(crate) fn told(address: Value, state: Value) -> Result<(String, u16, u64), Error> {
+pub(crate) fn report(address: Value, state: Value) -> Result<(String, u16, u64), Error> {
     let (host, port) = redis::from_redis_value(address).map_err(|_| not_understood())?;
     let state: Vec<String> = redis::from_redis_value(state).map_err(|_| not_understood())?;
     let epoch = state.chunks(2).find(|pair| pair[0] == "config-epoch");

@@ -120,8 +120,8 @@ mod tests {
         // Not its replica.
         assert_eq!(map.owner(9001), Owner::Unnamed);
         assert_eq!(map.owner(9101), Owner::Nobody);
-        let places = [at("a", 1), at("b", 2), at("seed", 3), at("seed", 5), at("c", 7)];
-        assert_eq!(map.addresses, HashSet::from(places));
+        let addresses = [at("a", 1), at("b", 2), at("seed", 3), at("seed", 5), at("c", 7)];
+        assert_eq!(map.addresses, HashSet::from(addresses));
         assert!(Shards::read(Value::Nil, &asked).is_err());
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lock_core::{Assumption, Guarantees, Promise, QuarantineUse};
 
 use crate::tunables::{
-    DEAD_PLACE_DELAY, EXPIRY_SLACK, FAR_HEARTBEAT, LONGEST_POLL, PLACE_LIFE, SHORTEST_LEASE,
+    DEAD_ENTRY_DELAY, ENTRY_LIFE, EXPIRY_SLACK, FAR_HEARTBEAT, LONGEST_POLL, SHORTEST_LEASE,
 };
 use crate::{
     connection::identity::Identity,
@@ -31,8 +31,8 @@ pub(crate) fn of(agreed: Agreed, settings: &Settings, servers: &[&Identity]) -> 
     promised.raise = true;
     promised.expiry_slack = EXPIRY_SLACK;
     promised.longest_poll = LONGEST_POLL;
-    promised.dead_place_delay = DEAD_PLACE_DELAY;
-    promised.longest_stall = PLACE_LIFE.saturating_sub(FAR_HEARTBEAT);
+    promised.dead_place_delay = DEAD_ENTRY_DELAY;
+    promised.longest_stall = ENTRY_LIFE.saturating_sub(FAR_HEARTBEAT);
     promised.token_lead = agreed.longest;
     promised.connection = settings.topology.security();
     promised.record_version = Some(RECORD_VERSION);

@@ -46,7 +46,7 @@ impl GuaranteeTracker {
     }
 
     /// A server has just confirmed its identity, on a connection of this pool.
-    pub(crate) fn heard(&self, connection: &Connection, pool: &Pool) {
+    pub(crate) fn update(&self, connection: &Connection, pool: &Pool) {
         // Another connection may have replaced this one meanwhile.
         if connection.is_dead() {
             return;

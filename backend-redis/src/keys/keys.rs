@@ -96,7 +96,7 @@ impl Keys {
         format!("{}queue:{name}", self.base(self.bucket(name)))
     }
 
-    fn places(&self, name: &LockName) -> String {
+    fn entries(&self, name: &LockName) -> String {
         format!("{}places:{name}", self.base(self.bucket(name)))
     }
 
@@ -122,8 +122,8 @@ impl Keys {
     /// The keys of a script about one name and one owner.
     pub(crate) fn of(&self, name: &LockName, owner: OwnerId) -> [String; 5] {
         let bucket = self.bucket(name);
-        let (queue, places) = (self.queue(name), self.places(name));
-        [self.epoch(bucket), self.lock(name), queue, places, self.tombstone(bucket, owner)]
+        let (queue, entries) = (self.queue(name), self.entries(name));
+        [self.epoch(bucket), self.lock(name), queue, entries, self.tombstone(bucket, owner)]
     }
 
     /// A pattern for SCAN that finds all locks of a bucket.

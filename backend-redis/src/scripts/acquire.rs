@@ -1,4 +1,4 @@
-//! An attempt.
+//! The arguments of `acquire.lua`: an attempt.
 
 use std::{sync::LazyLock, time::Duration};
 
@@ -21,7 +21,7 @@ pub(crate) struct Acquire<'a> {
     label: &'a OwnerLabel,
     mode: Mode,
     floor: FencingToken,
-    /// Empty where no place is wanted.
+    /// Empty if no queue entry is wanted.
     channel: &'a str,
 }
 

@@ -1,4 +1,4 @@
-//! A fenced write.
+//! The arguments of `fence.lua`: a fenced write.
 
 use std::sync::LazyLock;
 

@@ -1,4 +1,4 @@
-//! What else concerns one owner: a clean-up, and a higher token.
+//! The arguments of `abandon.lua` and `raise.lua`.
 
 use std::sync::LazyLock;
 

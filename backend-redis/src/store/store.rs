@@ -18,7 +18,7 @@ use crate::{
     keys::{Bucket, Keys},
     scripts::reply,
     settings::{Address, Agreed, Settings, version},
-    store::background::look_after,
+    store::background::spawn_background_tasks,
 };
 
 #[derive(Debug)]
@@ -112,8 +112,8 @@ impl Store {
         bucket: Bucket,
     ) -> Result<Arc<Connection>, Error> {
         let asked = SystemEnv.now();
-        let line = self.pool.line(address);
-        let mut tried = line.lock().await;
+        let slot = self.pool.slot(address);
+        let mut tried = slot.lock().await;
         if let Some(connection) =
             tried.connection.as_ref().filter(|connection| !connection.is_dead())
         {
@@ -142,8 +142,14 @@ impl Store {
                 .recognise(address, answer.map_err(|error| error::of_command(&error))?)?;
         }
         self.compare_settings(&connection, bucket).await?;
-        self.guarantees.heard(&connection, &self.pool);
-        look_after(&connection, &self.pool, &self.guarantees, &self.listener, &self.discovery);
+        self.guarantees.update(&connection, &self.pool);
+        spawn_background_tasks(
+            &connection,
+            &self.pool,
+            &self.guarantees,
+            &self.listener,
+            &self.discovery,
+        );
         Ok(connection)
     }
 

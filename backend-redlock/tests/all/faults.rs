@@ -373,7 +373,7 @@ async fn a_straggler_that_grants_after_all_is_taken_back() {
     busy(&*store, &request("a", LEASE)).await;
     assert!(SystemEnv.now() < start + 2 * late, "it did not wait for the third");
     let given = async || nodes.servers[2].cli(&["EXISTS", key]).await.unwrap() == "1";
-    eventually("the straggler to grant", || async { given().await.then_some(()) }).await;
+    eventually("the late_reply to grant", || async { given().await.then_some(()) }).await;
     eventually("it to be taken back", || async { (!given().await).then_some(()) }).await;
     assert!(SystemEnv.now() < start + LEASE, "the lease ended it");
     for server in &nodes.servers[..2] {

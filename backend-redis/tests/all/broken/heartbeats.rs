@@ -31,7 +31,7 @@ pub(super) const VARIANTS: &[Broken<OneRedis>] = &[
     },
     Broken {
         what: "L3: a place that is heard of lives on",
-        changes: &[Replace("heartbeat_life", "if call('HEXISTS', places, owner) == 0 then")],
+        changes: &[Replace("heartbeat_life", "if call('HEXISTS', entries, owner) == 0 then")],
         case: |setup| Box::pin(a_place_older_than_its_life(setup)),
     },
     Broken {

@@ -29,7 +29,7 @@ pub(super) const VARIANTS: &[Broken<OneRedis>] = &[
     },
     Broken {
         what: "L3: no reader joins past a writer",
-        changes: &[Replace("join_place", "crowded = false")],
+        changes: &[Replace("join_entry", "crowded = false")],
         case: |setup| Box::pin(a_reader_past_a_writer(setup)),
     },
     Broken {

@@ -154,7 +154,7 @@ pub(super) const VARIANTS: &[Broken<Server>] = &[
         what: "L2: a handover needs no memory",
         changes: &[Replace(
             "handover_memory",
-            "if redis.call('HSET', KEYS[4], next_, place) == 1 then",
+            "if redis.call('HSET', KEYS[4], next_, entry) == 1 then",
         )],
         case: |server| Box::pin(without_memory(server)),
     },
@@ -190,7 +190,7 @@ pub(super) const VARIANTS: &[Broken<Server>] = &[
     },
     Broken {
         what: "S2: a handover goes above the floor of the place",
-        changes: &[Replace("place_floor", "local token = mint(now, mark, 0)")],
+        changes: &[Replace("entry_floor", "local token = mint(now, mark, 0)")],
         case: |server| Box::pin(a_token_above_the_floor(server, Way::Next)),
     },
     Broken {

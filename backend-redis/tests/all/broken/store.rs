@@ -119,7 +119,7 @@ pub(super) const VARIANTS: &[Broken<OneRedis>] = &[
     },
     Broken {
         what: "L3: a clean-up passes dead places over",
-        changes: &[LeaveOut("dead_place")],
+        changes: &[LeaveOut("dead_entry")],
         case: |setup| Box::pin(dead_places(setup)),
     },
     Broken {

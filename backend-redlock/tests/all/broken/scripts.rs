@@ -165,7 +165,7 @@ pub(super) const VARIANTS: &[Broken<Node>] = &[
     },
     Broken {
         what: "L3: a place makes a crowd",
-        changes: &[Replace("place_makes_a_crowd", "local crowd = 0")],
+        changes: &[Replace("entry_makes_a_crowd", "local crowd = 0")],
         case: |node| Box::pin(a_batch_with_one_waiting(node)),
     },
     Broken {
@@ -240,12 +240,12 @@ pub(super) const VARIANTS: &[Broken<Node>] = &[
     },
     Broken {
         what: "L3: dead places are passed over",
-        changes: &[Replace("live_place", "if ends <= now + LIFE_US then")],
+        changes: &[Replace("live_entry", "if ends <= now + LIFE_US then")],
         case: |node| Box::pin(a_dead_place(node)),
     },
     Broken {
         what: "L3: places of a clock that went back are passed over",
-        changes: &[Replace("live_place", "if ends > now then")],
+        changes: &[Replace("live_entry", "if ends > now then")],
         case: |node| Box::pin(a_place_of_a_clock_ahead(node)),
     },
     Broken {

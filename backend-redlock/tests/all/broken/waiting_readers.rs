@@ -24,14 +24,14 @@ pub(super) const VARIANTS: &[Broken<Node>] = &[
     },
     Broken {
         what: "L2: a reader does not wait for the writer behind it",
-        changes: &[LeaveOut("own_place")],
+        changes: &[LeaveOut("own_entry")],
         case: |node| Box::pin(a_reader_before_a_writer(node)),
     },
     Broken {
         what: "L3: a reader passes a dead writer",
         changes: &[Replace(
             "live_writer",
-            "if until_ <= now + LIFE_US and not is_reader(place) then return true end",
+            "if until_ <= now + LIFE_US and not is_reader(entry) then return true end",
         )],
         case: |node| Box::pin(a_reader_behind_a_dead_writer(node, Place::Old)),
     },
@@ -39,7 +39,7 @@ pub(super) const VARIANTS: &[Broken<Node>] = &[
         what: "L3: a reader passes a writer of a clock that went back",
         changes: &[Replace(
             "live_writer",
-            "if until_ > now and not is_reader(place) then return true end",
+            "if until_ > now and not is_reader(entry) then return true end",
         )],
         case: |node| Box::pin(a_reader_behind_a_dead_writer(node, Place::FarAhead)),
     },

@@ -245,17 +245,17 @@ fn refusal(text: &str) -> RedisError {
 
 #[test]
 fn a_refusal_says_where_to_go() {
-    let ways = |text: &str| Redirect::of(&refusal(text), &at(1001));
-    assert_eq!(ways("MOVED 5 127.0.0.1:1002"), Some(Redirect::Moved(at(1002))));
+    let parse = |text: &str| Redirect::of(&refusal(text), &at(1001));
+    assert_eq!(parse("MOVED 5 127.0.0.1:1002"), Some(Redirect::Moved(at(1002))));
     // Without a host it is on the same one.
-    assert_eq!(ways("MOVED 5 :1002"), Some(Redirect::Moved(at(1002))));
+    assert_eq!(parse("MOVED 5 :1002"), Some(Redirect::Moved(at(1002))));
     // A node that is to announce a host name may be on any.
-    assert_eq!(ways("MOVED 5 ?:1002"), Some(Redirect::Unnamed));
-    assert_eq!(ways("ASK 5 127.0.0.1:1002"), Some(Redirect::Ask(at(1002))));
-    assert_eq!(ways("TRYAGAIN of several keys"), Some(Redirect::Again));
-    assert_eq!(ways("READONLY of a replica"), Some(Redirect::Demoted));
-    assert_eq!(ways("CLUSTERDOWN of a node alone"), Some(Redirect::Alone));
-    assert_eq!(ways("ERR of something else"), None);
+    assert_eq!(parse("MOVED 5 ?:1002"), Some(Redirect::Unnamed));
+    assert_eq!(parse("ASK 5 127.0.0.1:1002"), Some(Redirect::Ask(at(1002))));
+    assert_eq!(parse("TRYAGAIN of several keys"), Some(Redirect::Again));
+    assert_eq!(parse("READONLY of a replica"), Some(Redirect::Demoted));
+    assert_eq!(parse("CLUSTERDOWN of a node alone"), Some(Redirect::Alone));
+    assert_eq!(parse("ERR of something else"), None);
 }
 
 #[test]

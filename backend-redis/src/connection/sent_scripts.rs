@@ -11,9 +11,9 @@ use tokio::sync::OnceCell;
 
 /// The texts that were sent, by their hashes.
 #[derive(Debug, Default)]
-pub(super) struct Texts(Mutex<HashMap<String, Arc<OnceCell<()>>>>);
+pub(super) struct SentScripts(Mutex<HashMap<String, Arc<OnceCell<()>>>>);
 
-impl Texts {
+impl SentScripts {
     /// Whether a call on this connection has sent the text. The first caller that finds it unset sends the text.
     pub(super) fn sent(&self, hash: &str) -> Arc<OnceCell<()>> {
         Arc::clone(self.0.lock().entry(hash.to_owned()).or_default())

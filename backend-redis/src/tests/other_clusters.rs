@@ -11,7 +11,7 @@ use lock_core::ErrorKind;
 use crate::{
     RedisBuilder,
     discovery::Discovery,
-    tests::ways::{HOST, at, server},
+    tests::discovery::{HOST, at, server},
 };
 
 /// The answer to CLUSTER SLOTS of a node that names one with this id for the master of all slots.

@@ -16,7 +16,7 @@ use crate::{
     backend::Redis as Client,
     discovery::Discovery,
     keys::Bucket,
-    tests::ways::{HOST, at, sentinel, server},
+    tests::discovery::{HOST, at, sentinel, server},
 };
 
 /// So long that a test which waits for it fails.
