@@ -148,9 +148,9 @@ impl<J: Send + 'static> Batcher<J> {
     ) -> Result<T, Error> {
         let caller = Caller(Claim::default());
         self.join(sink, Queued { job, claim: caller.0.clone() });
-        let told = tokio::time::timeout(limit, answer).await;
+        let answered = tokio::time::timeout(limit, answer).await;
         let shown = humantime::format_duration(limit);
-        match told {
+        match answered {
             Ok(Some(answer)) => Ok(answer),
             _ if caller.0.take() => {
                 let message = format!("not sent within {shown}: other calls had no answer");

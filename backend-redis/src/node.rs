@@ -4,7 +4,7 @@
 //! subscription. The caller decides what is stored, and by which scripts. The first call makes the connection, and a call
 //! after a break makes a new one.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc};
 
 use lock_core::{
     ConnectionSecurity, Error, ErrorKind, FencingToken, Init, LockName, OwnerId, StoreSettings,
@@ -12,7 +12,7 @@ use lock_core::{
 pub use redis::Value;
 
 pub use crate::scripts::reply::{holder, list, not_understood, number, text};
-pub use crate::settings::RECORD_VERSION;
+pub use crate::settings::{AgreedSettings as NodeSettings, RECORD_VERSION};
 
 use crate::{
     backend::admin::Admin,
@@ -24,7 +24,7 @@ use crate::{
         self, Arguments, Layout,
         reply::{Answer, Reply},
     },
-    settings::{Agreed, Topology},
+    settings::Topology,
     store::Store,
     tunables::LISTED_OF_NODE,
 };
@@ -98,15 +98,6 @@ impl Script {
 
 fn as_sent(arguments: &[&[u8]]) -> Arguments {
     arguments.iter().copied().collect()
-}
-
-/// The settings in a node's epoch record, which all clients share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NodeSettings {
-    /// The longest lease.
-    pub longest_lease: Duration,
-    /// Whether a loss of data starts a quarantine.
-    pub quarantine: bool,
 }
 
 /// The run id of a server. Two nodes with the same run id are the same server.
@@ -225,16 +216,15 @@ impl Node {
     /// The node's settings as this client knows them.
     #[must_use]
     pub fn believed(&self) -> NodeSettings {
-        let Agreed { longest, quarantine } = self.0.agreed();
-        NodeSettings { longest_lease: longest, quarantine }
+        self.0.agreed()
     }
 
     /// Why exclusion is not promised: the node's longest lease is above the one that this client would give to a node that
     /// has lost its settings.
     #[must_use]
     pub fn untold(&self) -> Option<String> {
-        let told = self.0.settings.first_agreed().longest;
-        promises::untold(self.0.agreed().longest, told)
+        let configured = self.0.settings.first_agreed().longest_lease;
+        promises::longest_lease_not_in_url(self.0.agreed().longest_lease, configured)
     }
 
     /// The node's last reported `maxmemory-policy`, if that may remove held locks.
@@ -245,8 +235,7 @@ impl Node {
 
     /// Sets the settings that this client would write to a node that has lost its epoch record.
     pub fn believe(&self, settings: NodeSettings) {
-        let NodeSettings { longest_lease, quarantine } = settings;
-        self.0.set_agreed(Agreed { longest: longest_lease, quarantine });
+        self.0.set_agreed(settings);
     }
 
     /// Runs a script that grants nothing.

@@ -15,7 +15,7 @@ use crate::{
         self, Arguments, InitArguments,
         reply::{self, Answer, Reply, not_understood},
     },
-    settings::{Agreed, check_longest},
+    settings::{AgreedSettings, check_longest},
     store::Store,
     tunables::{KEYS_MEANWHILE, LISTED_AT_ONCE, LISTING_TRIES},
 };
@@ -175,7 +175,7 @@ impl Admin<'_> {
         }
         let settings = settings.ok_or_else(not_understood)?;
         let quarantine = settings.quarantine == Some(true);
-        self.0.set_agreed(Agreed { longest: settings.longest_lease, quarantine });
+        self.0.set_agreed(AgreedSettings { longest_lease: settings.longest_lease, quarantine });
         Ok(settings)
     }
 
@@ -202,14 +202,14 @@ impl Admin<'_> {
     fn agree_with<T: PartialEq + std::fmt::Debug>(
         &self,
         option: &str,
-        told: Option<T>,
+        configured: Option<T>,
         wanted: T,
     ) -> Result<(), Error> {
-        match told {
-            Some(told) if told != wanted => Err(Error::new(
+        match configured {
+            Some(configured) if configured != wanted => Err(Error::new(
                 ErrorKind::InvalidInput,
                 format!(
-                    "init would set {option} to {wanted:?}, but this client is configured with {told:?}; both must be \
+                    "init would set {option} to {wanted:?}, but this client is configured with {configured:?}; both must be \
                      the same, or the client must have no {option}"
                 ),
             )),

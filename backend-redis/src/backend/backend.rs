@@ -165,7 +165,7 @@ impl Redis {
     }
 
     fn failed(&self, reply: Reply) -> Error {
-        reply.into_error(self.store.agreed().longest)
+        reply.into_error(self.store.agreed().longest_lease)
     }
 
     async fn enqueue_and_wait(&self, request: &Request) -> Result<Enqueued, Error> {
@@ -363,7 +363,7 @@ mod tests {
     use crate::RedisBuilder;
 
     #[test]
-    fn what_seldom_happens_does_not_make_every_call_large() {
+    fn rare_cases_do_not_make_every_call_large() {
         let redis = Redis::new(RedisBuilder::tcp("127.0.0.1", 1).settings, 1);
         let (name, label) = (LockName::new("a").unwrap(), OwnerLabel::new("x").unwrap());
         let span = Duration::from_secs(1);

@@ -67,7 +67,7 @@ async fn renew_batch(
             // The slot is moving, and the script was refused. Each single key is on one node or the other, that of the
             // epoch record too. So the client reads the record first and then renews each lock alone.
             let longest = match store.stored(bucket).await {
-                Ok(stored) => stored.unwrap_or_else(|| store.agreed()).longest,
+                Ok(stored) => stored.unwrap_or_else(|| store.agreed()).longest_lease,
                 Err(error) => return unknown(grants, &error),
             };
             let one = |grant| {
@@ -94,7 +94,7 @@ async fn renew_batch(
 }
 
 fn unknown(grants: &[&Grant], error: &Error) -> Vec<Renewal> {
-    let told =
+    let failed =
         |grant: &&Grant| Renewal::Unknown(error.clone().at("redis", "renew").on(&grant.name));
-    grants.iter().map(told).collect()
+    grants.iter().map(failed).collect()
 }

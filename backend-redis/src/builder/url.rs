@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_goes_where_nobody_reads_it_or_by_an_explicit_word() {
+    fn a_password_goes_unencrypted_only_if_allowed() {
         for (url, link) in [
             ("redis://:hunter2@h?plaintext=on", ConnectionSecurity::Plain),
             ("redis://me@h", ConnectionSecurity::Plain),

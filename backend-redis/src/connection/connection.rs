@@ -98,15 +98,15 @@ impl Connection {
             handshake: Last::default(),
             dead,
         };
-        let told = this.confirm().await?;
-        if told.identity.clustered && !settings.topology.is_cluster() {
+        let handshake = this.confirm().await?;
+        if handshake.identity.clustered && !settings.topology.is_cluster() {
             return Err(Error::new(ErrorKind::Config, error::PART_OF_A_CLUSTER));
         }
         // A server without cluster mode has the node's address now. It would grant everything, and never answer MOVED.
-        if !told.identity.clustered && settings.topology.is_cluster() {
+        if !handshake.identity.clustered && settings.topology.is_cluster() {
             return Err(Error::new(ErrorKind::Unavailable, error::NO_PART_OF_A_CLUSTER));
         }
-        check_memory_policy(told.identity.evicting.as_deref(), settings)?;
+        check_memory_policy(handshake.identity.evicting.as_deref(), settings)?;
         Ok(this)
     }
 
@@ -167,9 +167,9 @@ impl Connection {
         if self.fails_over || identity.is_replicated() {
             identity.limits = self.limits().await?;
         }
-        let told = Handshake { identity: Arc::new(identity), asked, clock };
-        self.handshake.set(&told);
-        Ok(told)
+        let handshake = Handshake { identity: Arc::new(identity), asked, clock };
+        self.handshake.set(&handshake);
+        Ok(handshake)
     }
 
     /// The settings that limit how long an isolated master accepts writes, if the user may read them.

@@ -36,10 +36,10 @@ impl Last {
     }
 
     /// Stores a handshake, unless a later one has been stored already.
-    pub(crate) fn set(&self, told: &Handshake) {
+    pub(crate) fn set(&self, new: &Handshake) {
         let mut last = self.0.lock();
-        if told.asked >= last.asked {
-            *last = told.clone();
+        if new.asked >= last.asked {
+            *last = new.clone();
         }
     }
 }

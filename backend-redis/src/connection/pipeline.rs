@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_calls_writes_at_once_unless_somebody_runs_the_driver() {
+    async fn a_caller_writes_at_once_unless_another_thread_polls_the_driver() {
         let written = Arc::default();
         let (to, driver) = connection(&written);
         let driver = Pipeline::spawn(driver);
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_comes_while_nobody_calls_is_read() {
+    async fn a_push_is_read_while_no_call_waits() {
         let (to, driver) = connection(&Arc::default());
         let driver = Pipeline::spawn(driver);
         call(&driver, ask(&to)).await;

@@ -182,7 +182,7 @@ mod tests {
 
     /// With TLS a server announces the end (`close_notify`). A server that is killed does not.
     #[tokio::test]
-    async fn the_end_of_a_connection_is_told_and_seen_however_it_comes() {
+    async fn the_end_of_a_connection_is_noticed_however_it_comes() {
         for killed in [false, true] {
             for way in 0..3 {
                 let mut server = server().await;

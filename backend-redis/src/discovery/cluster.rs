@@ -229,8 +229,8 @@ impl Map {
     /// # Errors
     /// `Unavailable` for a node of another cluster.
     pub(crate) fn recognise(&self, address: &Address, answer: Value) -> Result<(), Error> {
-        let told = Shards::read(answer, address)?;
-        if told.may_be_of(&self.known().ids) { Ok(()) } else { Err(another_cluster(address)) }
+        let map = Shards::read(answer, address)?;
+        if map.may_be_of(&self.known().ids) { Ok(()) } else { Err(another_cluster(address)) }
     }
 
     async fn ask(&self, node: &Address) -> Result<Shards, Error> {

@@ -192,7 +192,7 @@ impl Watch {
             return Err(self.unknown_master());
         }
         let state = state.map_err(|error| error::of_connecting(&error))?;
-        let (host, port, epoch) = report(address, state)?;
+        let (host, port, epoch) = read_report(address, state)?;
         let address = match self.group.sentinels[0] {
             Address::Tls(..) => Address::Tls(host, port),
             _ => Address::Tcp(host, port),
@@ -210,7 +210,7 @@ impl Watch {
 }
 
 /// The master's host and port, and the number of its configuration.
-pub(crate) fn report(address: Value, state: Value) -> Result<(String, u16, u64), Error> {
+pub(crate) fn read_report(address: Value, state: Value) -> Result<(String, u16, u64), Error> {
     let (host, port) = redis::from_redis_value(address).map_err(|_| not_understood())?;
     let state: Vec<String> = redis::from_redis_value(state).map_err(|_| not_understood())?;
     let epoch = state.chunks(2).find(|pair| pair[0] == "config-epoch");

@@ -10,11 +10,11 @@ use crate::tunables::{
 use crate::{
     connection::identity::Identity,
     guarantees::failover::Failover,
-    settings::{Agreed, RECORD_VERSION, Settings},
+    settings::{AgreedSettings, RECORD_VERSION, Settings},
 };
 
-pub(crate) fn of(agreed: Agreed, settings: &Settings, servers: &[&Identity]) -> Guarantees {
-    let mut promised = Guarantees::new(SHORTEST_LEASE, agreed.longest);
+pub(crate) fn of(agreed: AgreedSettings, settings: &Settings, servers: &[&Identity]) -> Guarantees {
+    let mut promised = Guarantees::new(SHORTEST_LEASE, agreed.longest_lease);
     promised.exclusion = exclusion(agreed, settings, servers);
     promised.tokens = Promise::Holds {
         assuming: vec![Assumption::new(
@@ -33,13 +33,13 @@ pub(crate) fn of(agreed: Agreed, settings: &Settings, servers: &[&Identity]) -> 
     promised.longest_poll = LONGEST_POLL;
     promised.dead_place_delay = DEAD_ENTRY_DELAY;
     promised.longest_stall = ENTRY_LIFE.saturating_sub(FAR_HEARTBEAT);
-    promised.token_lead = agreed.longest;
+    promised.token_lead = agreed.longest_lease;
     promised.connection = settings.topology.security();
     promised.record_version = Some(RECORD_VERSION);
     promised
 }
 
-fn exclusion(agreed: Agreed, settings: &Settings, servers: &[&Identity]) -> Promise {
+fn exclusion(agreed: AgreedSettings, settings: &Settings, servers: &[&Identity]) -> Promise {
     let withheld = |why: &str| Promise::Withheld { why: why.into() };
     if !agreed.quarantine {
         return withheld(
@@ -52,7 +52,9 @@ fn exclusion(agreed: Agreed, settings: &Settings, servers: &[&Identity]) -> Prom
             "the server's maxmemory-policy is {policy}, which may remove held locks; set noeviction"
         ));
     }
-    if let Some(why) = untold(agreed.longest, settings.first_agreed().longest) {
+    if let Some(why) =
+        longest_lease_not_in_url(agreed.longest_lease, settings.first_agreed().longest_lease)
+    {
         return Promise::Withheld { why };
     }
     let mut assuming = vec![
@@ -112,15 +114,15 @@ fn exclusion(agreed: Agreed, settings: &Settings, servers: &[&Identity]) -> Prom
 
 /// Why nothing is promised: the store's longest lease is above the one that this client would give to a store that has lost
 /// its settings. So `clients-agree-on-settings` is not met.
-pub(crate) fn untold(stored: Duration, told: Duration) -> Option<String> {
+pub(crate) fn longest_lease_not_in_url(stored: Duration, configured: Duration) -> Option<String> {
     let show = humantime::format_duration;
-    (stored > told).then(|| {
+    (stored > configured).then(|| {
         format!(
             "the store's longest lease is {}, but this client does not have that setting: after a loss of data \
              it would wait for only {}, while a lock may be held for longer (clients-agree-on-settings is not met); \
              set longest_lease={} in every client's URL",
             show(stored),
-            show(told),
+            show(configured),
             show(stored).to_string().replace(' ', "+"),
         )
     })

@@ -7,14 +7,14 @@ use lock_core::{Error, Guarantees, Mutex, RwLock};
 use crate::{
     connection::{Connection, identity::Identity, pool::Pool},
     guarantees::promises,
-    settings::{Address, Agreed, Settings, check_memory_policy},
+    settings::{Address, AgreedSettings, Settings, check_memory_policy},
 };
 
 /// Each handshake updates the guarantees: that of a new connection, and those in the background.
 #[derive(Debug)]
 pub(crate) struct GuaranteeTracker {
     settings: Settings,
-    agreed: Mutex<Agreed>,
+    agreed: Mutex<AgreedSettings>,
     /// The last description of each server.
     identities: Mutex<HashMap<Address, Arc<Identity>>>,
     promised: RwLock<Arc<Guarantees>>,
@@ -31,7 +31,7 @@ impl GuaranteeTracker {
         }
     }
 
-    pub(crate) fn agreed(&self) -> Agreed {
+    pub(crate) fn agreed(&self) -> AgreedSettings {
         *self.agreed.lock()
     }
 
@@ -39,7 +39,7 @@ impl GuaranteeTracker {
         Arc::clone(&self.promised.read())
     }
 
-    pub(crate) fn agree(&self, agreed: Agreed) {
+    pub(crate) fn agree(&self, agreed: AgreedSettings) {
         *self.agreed.lock() = agreed;
         let identities = self.identities.lock();
         self.promise(&identities);

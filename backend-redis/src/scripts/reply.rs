@@ -5,7 +5,7 @@ use std::time::Duration;
 use lock_core::{Busy, Error, ErrorKind, FencingToken, Holder, OwnerId, OwnerLabel, Quarantined};
 use redis::Value;
 
-use crate::settings::{Agreed, version};
+use crate::settings::{AgreedSettings, version};
 
 /// The answer to an attempt, or to a call that may hand the lock over.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub(crate) enum Reply {
     /// The attempt reached the server after its deadline.
     Late,
     /// The store's settings differ from those that the client knows.
-    Settings(Agreed),
+    Settings(AgreedSettings),
     Floor(u64),
     LeaseTooLong,
     Exhausted,
@@ -157,8 +157,8 @@ impl Reply {
             )),
             "stale" => Self::Stale,
             "late" => Self::Late,
-            "settings" => Self::Settings(Agreed {
-                longest: Duration::from_micros(number(part(1)?)?),
+            "settings" => Self::Settings(AgreedSettings {
+                longest_lease: Duration::from_micros(number(part(1)?)?),
                 quarantine: text(part(2)?)? == "on",
             }),
             "floor" => Self::Floor(number(part(1)?)?),
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_the_lock_now_is_told_in_one_text() {
+    fn the_new_holder_is_reported_in_one_text() {
         let owner = OwnerId::from_bits(7);
         let Ok(Reply::Busy { busy, queued: true }) = read(&format!("500 2000 {owner} 9 2 a b 1"))
         else {

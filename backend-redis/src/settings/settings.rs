@@ -9,7 +9,7 @@ use redis::{ProtocolVersion, RedisConnectionInfo};
 use tokio::time::Instant;
 
 use crate::{
-    settings::{Agreed, Topology, certificates},
+    settings::{AgreedSettings, Topology, certificates},
     tunables::{LATE_AFTERS, LONGEST_LEASE, SHORTEST_LEASE, TIMEOUTS, WAIT_TIMEOUT},
 };
 
@@ -126,9 +126,9 @@ impl Settings {
         (replicas > 0).then_some(Acknowledgement { replicas, within })
     }
 
-    pub(crate) fn first_agreed(&self) -> Agreed {
-        Agreed {
-            longest: self.longest_lease.unwrap_or(StoreSettings::DEFAULT_LONGEST_LEASE),
+    pub(crate) fn first_agreed(&self) -> AgreedSettings {
+        AgreedSettings {
+            longest_lease: self.longest_lease.unwrap_or(StoreSettings::DEFAULT_LONGEST_LEASE),
             quarantine: self.quarantine.unwrap_or(true),
         }
     }

@@ -47,10 +47,10 @@ impl HandshakeRefresher {
             tokio::time::sleep(CONFIRM_EVERY).await;
             let Some(connection) = alive(&self.connection) else { return };
             match connection.confirm().await {
-                Ok(told) => {
+                Ok(handshake) => {
                     let Some(pool) = self.pool.upgrade() else { return };
                     self.guarantees.update(&connection, &pool);
-                    let identity = told.identity;
+                    let identity = handshake.identity;
                     if last.replace(Arc::clone(&identity)).is_some_and(|old| old != identity) {
                         self.listener.missed();
                     }

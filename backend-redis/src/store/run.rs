@@ -227,15 +227,15 @@ impl Store {
             if waiting_for_places {
                 Box::pin(connection.listening.subscribe(bucket)).await?;
             }
-            let told = connection.handshake().await?;
-            let identity = &told.identity;
+            let handshake = connection.handshake().await?;
+            let identity = &handshake.identity;
             let agreed = self.agreed();
             let epoch = Epoch {
                 run: &identity.run,
                 replid: &identity.replid,
-                longest: agreed.longest,
+                longest: agreed.longest_lease,
                 quarantine: agreed.quarantine,
-                deadline: told.deadline(SystemEnv.now(), self.settings.late_after),
+                deadline: handshake.deadline(SystemEnv.now(), self.settings.late_after),
                 margin: &Failover::of(&self.settings, identity).argument(),
             };
             let arguments = epoch.around(own, script.epoch);

@@ -17,7 +17,7 @@ use crate::{
     guarantees::GuaranteeTracker,
     keys::{Bucket, Keys},
     scripts::reply,
-    settings::{Address, Agreed, Settings, version},
+    settings::{Address, AgreedSettings, Settings, version},
     store::background::spawn_background_tasks,
 };
 
@@ -55,7 +55,7 @@ impl Store {
         Ok(())
     }
 
-    pub(crate) fn agreed(&self) -> Agreed {
+    pub(crate) fn agreed(&self) -> AgreedSettings {
         self.guarantees.agreed()
     }
 
@@ -165,7 +165,7 @@ impl Store {
     }
 
     /// The settings in a bucket's epoch record, if there is one.
-    pub(crate) async fn stored(&self, bucket: Bucket) -> Result<Option<Agreed>, Error> {
+    pub(crate) async fn stored(&self, bucket: Bucket) -> Result<Option<AgreedSettings>, Error> {
         read_settings(self.send(bucket, &self.ask_for_settings(bucket)).await?, false)
     }
 
@@ -186,23 +186,27 @@ impl Store {
     }
 
     /// Uses the store's settings, unless this client is configured with others.
-    pub(crate) fn adopt(&self, stored: Agreed) -> Result<(), Error> {
-        let Agreed { longest, quarantine } = stored;
+    pub(crate) fn adopt(&self, stored: AgreedSettings) -> Result<(), Error> {
+        let AgreedSettings { longest_lease: longest, quarantine } = stored;
         let show = humantime::format_duration;
-        if let Some(told) = self.settings.longest_lease.filter(|told| *told != longest) {
+        if let Some(configured) =
+            self.settings.longest_lease.filter(|configured| *configured != longest)
+        {
             let message = format!(
                 "this client is configured with a longest lease of {}, and the store has {}; must be \
                  the same for all",
-                show(told),
+                show(configured),
                 show(longest)
             );
             return Err(Error::new(ErrorKind::Config, message));
         }
         let word = |on: bool| if on { "on" } else { "off" };
-        if let Some(told) = self.settings.quarantine.filter(|told| *told != quarantine) {
-            let (told, has) = (word(told), word(quarantine));
+        if let Some(configured) =
+            self.settings.quarantine.filter(|configured| *configured != quarantine)
+        {
+            let (configured, has) = (word(configured), word(quarantine));
             let message = format!(
-                "this client is configured with quarantine={told}, and the store has {has}; must be \
+                "this client is configured with quarantine={configured}, and the store has {has}; must be \
                  the same for all"
             );
             return Err(Error::new(ErrorKind::Config, message));
@@ -211,13 +215,13 @@ impl Store {
         Ok(())
     }
 
-    pub(crate) fn set_agreed(&self, agreed: Agreed) {
+    pub(crate) fn set_agreed(&self, agreed: AgreedSettings) {
         self.guarantees.agree(agreed);
     }
 }
 
 /// The settings, if they are set. Refuses records of another version, but with `older` not those that `init` can upgrade.
-fn read_settings(answer: Value, older: bool) -> Result<Option<Agreed>, Error> {
+fn read_settings(answer: Value, older: bool) -> Result<Option<AgreedSettings>, Error> {
     let answer = reply::list(answer)?;
     let [longest, quarantine, version] = answer.as_slice() else {
         return Err(reply::not_understood());
@@ -234,8 +238,8 @@ fn read_settings(answer: Value, older: bool) -> Result<Option<Agreed>, Error> {
     if matches!(longest, Value::Nil) {
         return Ok(None);
     }
-    Ok(Some(Agreed {
-        longest: Duration::from_micros(reply::number(longest)?),
+    Ok(Some(AgreedSettings {
+        longest_lease: Duration::from_micros(reply::number(longest)?),
         quarantine: reply::text(quarantine)? == "on",
     }))
 }

@@ -1,5 +1,5 @@
-//! Several processes, each with several tasks, on one name: nobody starves, and places are served in
-//! the order in which they came.
+//! Several processes, each with several tasks, want one name. None of them starves, and queue entries are served in the
+//! order in which they were made.
 
 use std::{collections::HashMap, process::Stdio, time::Duration};
 
@@ -15,17 +15,17 @@ const PROCESSES: usize = 8;
 const TASKS: usize = 4;
 const TURNS: usize = 16;
 const SOON: Duration = Duration::from_secs(60);
-/// Tells a process that it is a part, and its store.
+/// Set in a child process: the URL of its store.
 const STORE: &str = "LEASEHOLD_TEST_STORE";
 
-/// One process: it says `ready`, starts at a line on its input, and says who took which token.
+/// One process. It prints `ready`, starts when it reads a line, and prints who got which token.
 #[tokio::test]
 #[ignore = "a process of the test below, started by it"]
 async fn part() {
     let store = std::env::var(STORE).unwrap();
     let client = LockClient::new(connect(&store).await);
     println!("\nready");
-    // A parent that has gone closes it, too.
+    // If the parent is gone, the input is closed.
     assert!(std::io::stdin().read_line(&mut String::new()).unwrap() > 0);
     let tasks = (0..TASKS).map(|task| {
         let client = client.clone();
@@ -86,7 +86,7 @@ impl Part {
 #[tokio::test]
 async fn eight_processes_with_four_tasks_take_turns_in_order() {
     let server = server().await;
-    // Held until all wait, so that all compete from the first turn on.
+    // The lock is held until all wait, so that all compete from the first turn on.
     let first = LockClient::new(connect(&url(&server)).await);
     let guard = first.lock(name("a")).acquire().await.unwrap();
     let mut parts: Vec<_> = (0..PROCESSES).map(|_| Part::start(&url(&server))).collect();
@@ -106,7 +106,7 @@ async fn eight_processes_with_four_tasks_take_turns_in_order() {
         order.extend(turns.into_iter().map(|(task, token)| (token, process, task)));
     }
     order.sort_unstable();
-    // While all compete: nobody has finished yet.
+    // The part in which all compete: no task has finished yet.
     let all = &order[..order.len() * 3 / 4];
 
     let mut shares = HashMap::<_, u32>::new();
@@ -117,8 +117,8 @@ async fn eight_processes_with_four_tasks_take_turns_in_order() {
     assert_eq!(shares.len(), PROCESSES * TASKS, "somebody starved: {shares:?}");
     assert!(most <= &(2 * least), "{shares:?}");
 
-    // After a grant a process goes to the end: between two turns of one, each other has one. A place
-    // that comes a little late, on a loaded machine, may let another by once.
+    // After a grant a process goes to the end. So between two turns of one process, each other process has one. On a loaded
+    // machine an entry may come a little late, and lets another pass once.
     for process in 0..PROCESSES {
         let places: Vec<_> = (0..all.len()).filter(|at| all[*at].1 == process).collect();
         for pair in places.windows(2) {

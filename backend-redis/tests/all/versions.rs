@@ -49,7 +49,7 @@ async fn older_records_are_upgraded_by_init_under_load() {
     upgraded(Arc::new(OneServer(server().await))).await;
 }
 
-/// Records that were lost come back with the version of the client that finds it first.
+/// After a loss of data, the first client writes the record with its version.
 #[tokio::test]
 async fn a_new_record_has_the_version() {
     let server = OneServer(server().await);

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_behind_the_release_is_taken_back() {
+    fn what_is_given_after_the_release_is_taken_back() {
         let held = given_back(true);
         assert!(!held.freed(0, Some(false)) && held.late_reply(0, true, true));
         let held = given_back(true);
@@ -124,13 +124,13 @@ mod tests {
     }
 
     #[test]
-    fn so_is_what_was_heard_of_before_the_release_that_missed_it() {
+    fn a_late_grant_that_the_release_missed_is_taken_back() {
         let held = given_back(true);
         assert!(!held.late_reply(0, true, true) && held.freed(0, Some(false)));
     }
 
     #[test]
-    fn where_the_owner_asked_twice_the_release_may_have_found_the_other() {
+    fn if_the_owner_asked_twice_the_release_may_have_found_the_other() {
         let held = given_back(false);
         assert!(!held.freed(0, Some(true)) && held.late_reply(0, true, true));
     }

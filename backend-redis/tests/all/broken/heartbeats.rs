@@ -32,12 +32,12 @@ pub(super) const VARIANTS: &[Broken<OneRedis>] = &[
     Broken {
         what: "L3: a place that is heard of lives on",
         changes: &[Replace("heartbeat_life", "if call('HEXISTS', entries, owner) == 0 then")],
-        case: |setup| Box::pin(a_place_older_than_its_life(setup)),
+        case: |setup| Box::pin(an_entry_older_than_its_life(setup)),
     },
     Broken {
         what: "L3: a place that is gone is not made again by a heartbeat",
         changes: &[LeaveOut("heartbeat_gone")],
-        case: |setup| Box::pin(a_place_that_is_gone(setup)),
+        case: |setup| Box::pin(an_entry_that_is_gone(setup)),
     },
 ];
 
@@ -107,7 +107,7 @@ async fn a_queue_that_is_about_to_end(setup: &mut OneRedis) -> Verdict {
     }
 }
 
-async fn a_place_older_than_its_life(setup: &mut OneRedis) -> Verdict {
+async fn an_entry_older_than_its_life(setup: &mut OneRedis) -> Verdict {
     let mut waiting = Waiting::start(setup).await?;
     let part = Duration::from_millis(1_800).as_secs_f64();
     setup.clock().step(part).map_err(words)?;
@@ -116,7 +116,7 @@ async fn a_place_older_than_its_life(setup: &mut OneRedis) -> Verdict {
     waiting.is_served().await
 }
 
-async fn a_place_that_is_gone(setup: &mut OneRedis) -> Verdict {
+async fn an_entry_that_is_gone(setup: &mut OneRedis) -> Verdict {
     let waiting = Waiting::start(setup).await?;
     waiting.store.abandon(&waiting.waiter).await.map_err(words)?;
     waiting.store.try_acquire(&waiting.waiter).await.map_err(words)?;

@@ -58,7 +58,7 @@ fn reader(lease: Duration) -> Request {
     request("a", lease).with_mode(Mode::Shared)
 }
 
-/// The readers inside, by what the store tells.
+/// The number of readers that the store reports.
 async fn inside(store: &dyn Backend) -> Result<Option<u64>, String> {
     let state = store.inspect(&name("a")).await.map_err(words)?;
     let shared = |state: &lock_core::LockState| {

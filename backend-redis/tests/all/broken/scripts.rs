@@ -1,5 +1,5 @@
-//! Guards that show best in the scripts themselves: the client, or another way, mostly makes up for them. Those of
-//! the short ways and of batches are with `short_ways`.
+//! Guards that are best tested on the scripts themselves, since the client or another way mostly makes up for them. Guards
+//! of the short ways and of batches are in `short_ways`.
 
 use conformance_tests::{
     broken::Broken,
@@ -9,7 +9,7 @@ use conformance_tests::{
 use super::{
     cases::{
         a_changed_longest_lease, a_clean_up_by_another, a_clean_up_of_what_is_kept,
-        a_client_that_was_told_long_ago, a_clock_that_went_back, a_failover_unheard_of,
+        a_client_with_an_old_handshake, a_clock_that_went_back, a_failover_that_went_unnoticed,
         a_floor_far_ahead, a_held_lock, a_late_request, a_lease_above_the_longest,
         a_longer_longest_lease, a_lower_token, a_quarantine, a_quarantine_that_is_turned_on,
         a_raise_by_another, a_raise_far_ahead, a_raise_of_what_is_kept, a_release_by_another,
@@ -44,6 +44,11 @@ pub(super) const VARIANTS: &[Broken<Server>] = &[
         what: "S6: a release looks for the tombstone of the next",
         changes: &[Replace("next_tombstone", "if next_ ~= '' then")],
         case: |server| Box::pin(an_abandoned_owner(server, Way::Next)),
+    },
+    Broken {
+        what: "S6: an abandoned owner leaves a tombstone",
+        changes: &[LeaveOut("abandon_tombstone")],
+        case: |server| Box::pin(an_abandoned_owner(server, Way::Short)),
     },
     Broken {
         what: "S6: a repeat is the same grant",
@@ -133,12 +138,12 @@ pub(super) const VARIANTS: &[Broken<Server>] = &[
     Broken {
         what: "S1: a client that was told long ago writes no record",
         changes: &[LeaveOut("stale")],
-        case: |server| Box::pin(a_client_that_was_told_long_ago(server)),
+        case: |server| Box::pin(a_client_with_an_old_handshake(server)),
     },
     Broken {
         what: "S1: where a replica may be promoted, the long way asks who the server is",
         changes: &[LeaveOut("failover")],
-        case: |server| Box::pin(a_failover_unheard_of(server, Way::Long)),
+        case: |server| Box::pin(a_failover_that_went_unnoticed(server, Way::Long)),
     },
     Broken {
         what: "S1: the long way keeps the longest lease",
@@ -182,6 +187,11 @@ pub(super) const VARIANTS: &[Broken<Server>] = &[
         what: "S2: the long way remembers its token",
         changes: &[LeaveOut("mark")],
         case: |server| Box::pin(a_clock_that_went_back(server, Way::Long, Way::Short)),
+    },
+    Broken {
+        what: "S2: the long way goes above the watermark",
+        changes: &[Replace("mint", "local token = math.max(now, floor + 1)")],
+        case: |server| Box::pin(a_clock_that_went_back(server, Way::Short, Way::Long)),
     },
     Broken {
         what: "S2: the long way goes above the floor",

@@ -1,5 +1,5 @@
-//! The guards of each script, on one node. Those of the short ways and of batches are tried in `short_ways.rs`, which
-//! holds them to the long ways that are tried here.
+//! The guards of each script, on one node. Guards of the short ways and of batches are tried in `short_ways.rs`, which
+//! compares those with the long ways that are tried here.
 
 use conformance_tests::{
     broken::Broken,
@@ -7,7 +7,7 @@ use conformance_tests::{
 };
 
 use super::{
-    ends::*,
+    releases::*,
     node::{Node, Way},
     votes::*,
 };
@@ -241,12 +241,12 @@ pub(super) const VARIANTS: &[Broken<Node>] = &[
     Broken {
         what: "L3: dead places are passed over",
         changes: &[Replace("live_entry", "if ends <= now + LIFE_US then")],
-        case: |node| Box::pin(a_dead_place(node)),
+        case: |node| Box::pin(a_dead_entry(node)),
     },
     Broken {
         what: "L3: places of a clock that went back are passed over",
         changes: &[Replace("live_entry", "if ends > now then")],
-        case: |node| Box::pin(a_place_of_a_clock_ahead(node)),
+        case: |node| Box::pin(an_entry_of_a_clock_ahead(node)),
     },
     Broken {
         what: "L3: a waiter that was called and leaves passes the call on",

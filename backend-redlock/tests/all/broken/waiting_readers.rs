@@ -1,4 +1,4 @@
-//! Guards of the locks that readers share, on one node: who waits, and who is called next.
+//! Guards of locks that readers share, on one node: who waits, and who is called next.
 
 use conformance_tests::{
     broken::{Broken, Verdict},
@@ -114,7 +114,7 @@ async fn one_that_leaves_the_most(node: &mut Node) -> Verdict {
     is_turn(node, READERS).await
 }
 
-/// Its place stands there still: it was called, and has not come yet.
+/// Its entry is still there: it was called, and has not asked yet.
 async fn one_that_leaves_another(node: &mut Node) -> Verdict {
     node.keep(&shared_with(Mode::MOST_READERS - 1)).await;
     node.placed_shared("b").await?;
@@ -128,7 +128,7 @@ async fn a_reader_past_a_writer(node: &mut Node) -> Verdict {
     node.placed("b").await?;
     refused(node.shared("c").await)?;
     only(node, &["a"]).await?;
-    // Nor where the lease of the readers inside is over.
+    // Also not after the leases of the present readers are over.
     node.forget().await;
     refused(node.shared("c").await)?;
     node.taken("b").await.map(drop)

@@ -1,4 +1,4 @@
-//! A server that is there, and not what the URL says.
+//! Servers that exist, but are not what the URL says.
 
 use std::{
     net::SocketAddr,
@@ -23,7 +23,7 @@ async fn refused(url: &str, part: &str) {
     assert!(error.to_string().contains(part), "{url}: {error}");
 }
 
-/// The last part of the listing says that it goes on.
+/// The last part of the listing says that more follows.
 #[tokio::test]
 async fn a_listing_without_an_end_is_refused() {
     let server = server().await;
@@ -39,13 +39,13 @@ async fn a_listing_without_an_end_is_refused() {
 }
 
 #[tokio::test]
-async fn a_server_without_such_a_database_is_told() {
+async fn a_missing_database_is_reported() {
     let server = server().await;
     refused(&format!("{}/16", url(&server)), "no database of this number").await;
 }
 
 #[tokio::test]
-async fn a_server_and_a_sentinel_are_told_apart() {
+async fn a_server_and_a_sentinel_are_distinguished() {
     let server = server().await;
     let url = format!("redis+sentinel://{}/main", server.address());
     refused(&url, "no sentinel; use redis://").await;
@@ -55,14 +55,14 @@ async fn a_server_and_a_sentinel_are_told_apart() {
     }
 }
 
-/// The server, whose answers name another version. `guide` is a sentinel that names the server, if it is not the
-/// server itself; the address to connect to is that of the last proxy.
+/// Proxies that change the version in the server's answers. `guide` is a sentinel that names the server, if one is needed.
+/// The client must connect to the last proxy.
 async fn of_version(server: &Redis, version: &str, guide: Option<SocketAddr>) -> Vec<Proxy> {
     let mut proxies = vec![Proxy::start(server.address()).await.unwrap()];
     let (port, other) = (server.address().port(), proxies[0].address().port());
     let real = format!("redis_version:{}", server.info("redis_version").await.unwrap());
     let told = format!("redis_version:{version}");
-    // As a table of slots tells the address, and as a sentinel does.
+    // As a map of slots gives the address, and as a sentinel does.
     let slots = [format!(":{port}\r\n"), format!(":{other}\r\n")];
     let named = [format!("$5\r\n{port}\r\n"), format!("$5\r\n{other}\r\n")];
     let texts = [(&*real, &*told), (&slots[0], &slots[1]), (&named[0], &named[1])];
@@ -75,7 +75,7 @@ async fn of_version(server: &Redis, version: &str, guide: Option<SocketAddr>) ->
     proxies
 }
 
-/// A script of an older one writes also with too few replicas in touch.
+/// Before 7.0 a script may write although too few replicas are connected.
 #[tokio::test]
 async fn a_server_that_is_too_old_is_refused_on_every_connection_that_serves_locks() {
     let cluster = RedisCluster::start(1, 0, RedisOptions::new()).await.unwrap();
@@ -103,8 +103,8 @@ async fn a_server_that_is_too_old_is_refused_on_every_connection_that_serves_loc
     }
 }
 
-/// How a server that is not Redis answers: whether it lets the client log in first, what it begins with, and with
-/// what it goes on and on.
+/// How a server that is not Redis answers: whether it accepts the login first, how the answer begins, and what it repeats
+/// without end.
 struct Flood {
     logs_in: bool,
     begin: &'static str,
@@ -114,7 +114,7 @@ struct Flood {
 
 const LONGEST_FLOOD: usize = 200 << 20;
 
-/// How much a client took of such an answer before it went.
+/// How many bytes of such an answer a client took before it closed the connection.
 async fn flooded(listener: TcpListener, flood: Flood) -> usize {
     let (mut client, _) = listener.accept().await.unwrap();
     let mut asked = vec![0; 4096];
@@ -140,7 +140,7 @@ async fn flooded(listener: TcpListener, flood: Flood) -> usize {
     sent
 }
 
-/// How much it took, and what it said.
+/// How many bytes the client took, and its error.
 async fn refused_by_a_client(limit: &str, flood: Flood) -> (usize, String) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("redis://{}?timeout={limit}", listener.local_addr().unwrap());
@@ -151,7 +151,7 @@ async fn refused_by_a_client(limit: &str, flood: Flood) -> (usize, String) {
     (taken, format!("{error:?}"))
 }
 
-/// Both before it has the password and after; sockets keep a few megabytes by themselves.
+/// Before the password was sent and after. The sockets themselves buffer a few megabytes.
 #[tokio::test]
 async fn an_answer_without_end_uses_up_no_memory() {
     let pause = Duration::ZERO;

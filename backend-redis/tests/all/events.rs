@@ -19,7 +19,7 @@ async fn observed(url: &str) -> (LockClient, Arc<Heard>) {
 }
 
 #[tokio::test]
-async fn a_pushed_lock_is_told_from_its_request_to_its_release() {
+async fn a_pushed_lock_is_reported_from_its_request_to_its_release() {
     let server = server().await;
     let store = connect(&url(&server)).await;
     let holder = LockClient::new(Arc::clone(&store)).lock(name("a")).acquire().await.unwrap();
@@ -40,7 +40,7 @@ async fn a_pushed_lock_is_told_from_its_request_to_its_release() {
 }
 
 #[tokio::test]
-async fn a_busy_lock_and_a_caller_that_gives_up_are_told() {
+async fn a_busy_lock_and_a_caller_that_gives_up_are_reported() {
     let server = server().await;
     let store = connect(&url(&server)).await;
     let _holder = LockClient::new(Arc::clone(&store)).lock(name("a")).acquire().await.unwrap();
@@ -58,10 +58,10 @@ async fn a_busy_lock_and_a_caller_that_gives_up_are_told() {
     assert_eq!(heard.until("not acquired").await.about, "cancelled");
 }
 
-/// The early warning. Whether the network swallows the renewals or refuses them, the holder has a third of its lease
-/// to stop in.
+/// The early warning. Whether the network swallows the renewals or refuses them, the holder has a third of its lease to
+/// stop.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lock_whose_renewals_are_cut_is_told_to_fail_a_third_of_its_lease_before_its_loss() {
+async fn failing_renewals_are_reported_a_third_of_the_lease_before_the_loss() {
     tokio::join!(cut(Mode::BlackHole), cut(Mode::Cut));
 }
 
@@ -87,7 +87,7 @@ async fn cut(mode: Mode) {
     assert!(failed < lost && told[failed].span >= lease / 3, "{mode:?}: {told:#?}");
     assert_eq!(told[lost].about, "unreachable");
     assert_eq!(told[lost].token, Some(guard.token().get()));
-    // The health told the same before: the failures go down to nothing.
+    // The health reported the same earlier: the remaining time goes down to nothing.
     let failures: Vec<&Told> = told.iter().filter(|told| told.word == "renewal failed").collect();
     assert!(
         failures.windows(2).all(|pair| pair[0].span >= pair[1].span),
@@ -98,7 +98,7 @@ async fn cut(mode: Mode) {
 }
 
 #[tokio::test]
-async fn a_lock_that_is_taken_away_is_told_lost_and_a_late_release_not_held() {
+async fn a_lock_freed_by_force_is_reported_lost_and_a_late_release_not_held() {
     let server = server().await;
     let (client, heard) = observed(&url(&server)).await;
     let lease = Duration::from_secs(6);
@@ -117,7 +117,7 @@ async fn a_lock_that_is_taken_away_is_told_lost_and_a_late_release_not_held() {
 }
 
 #[tokio::test]
-async fn a_store_in_quarantine_is_told_with_the_reason() {
+async fn a_quarantine_is_reported_with_its_reason() {
     let mut server: Redis = server().await;
     let (client, heard) = observed(&url(&server)).await;
     let before = server.info("run_id").await.unwrap();
@@ -140,7 +140,7 @@ async fn a_store_in_quarantine_is_told_with_the_reason() {
 }
 
 #[tokio::test]
-async fn a_release_without_an_answer_is_told_when_it_has_ended() {
+async fn a_release_without_an_answer_is_reported_when_it_has_ended() {
     let server = server().await;
     let proxy = Proxy::start(server.address()).await.unwrap();
     let (client, heard) = observed(&format!("redis://{}?timeout=500ms", proxy.address())).await;
