@@ -9,7 +9,7 @@ use crate::{
     builder::RedisBuilder,
     keys::slots::slot_of_key,
     scripts::{
-        FENCE, FencedWrite,
+        FENCE, fenced_write,
         reply::{self, not_understood},
     },
     store::Store,
@@ -92,7 +92,7 @@ impl Fence {
     ) -> Result<(), FenceError> {
         let keys = [self.store.keys.fence(key), key.to_owned()];
         let asked = async {
-            let arguments = FencedWrite { token, value: value.as_ref() }.arguments();
+            let arguments = fenced_write(token, value.as_ref());
             let slot = slot_of_key(key);
             let ran = self.store.run_in_slot(slot, &FENCE, &keys, &arguments);
             let (answer, connection) = ran.await?;

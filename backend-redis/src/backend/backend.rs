@@ -20,7 +20,7 @@ use crate::{
     connection::{Connection, PushListener as _},
     keys::{Bucket, Keys},
     scripts::{
-        self, Acquire, Arguments, Next, Raise, Release,
+        self, Arguments, Release,
         reply::{self, Answer, Reply},
     },
     settings::Settings,
@@ -76,7 +76,7 @@ impl Redis {
 
     async fn attempt(&self, request: &Request, channel: &str) -> Result<Reply, Error> {
         let keys = self.store.keys.of(&request.name, request.owner);
-        let own = Acquire::new(request, channel).arguments();
+        let own = scripts::acquire(request, channel);
         let bucket = self.store.keys.bucket(&request.name);
         let acquire = &scripts::ACQUIRE;
         let asked = self.store.run_in_epoch_somewhere(bucket, acquire, &keys, &own, Answer::plain);
@@ -215,7 +215,7 @@ impl Redis {
         // Without a next request no tombstone needs checking.
         let keys = if options.next.is_some() { &keys[..] } else { &keys[..4] };
         let channel = self.pushes.channel(bucket);
-        let next = options.next.map(|request| Next { request, channel });
+        let next = options.next.map(|request| (request, channel));
         let Grant { owner, mode, .. } = *grant;
         let own = Release { owner, mode, keep: options.keep, next }.arguments();
         let release = &scripts::RELEASE;
@@ -298,7 +298,7 @@ impl Backend for Redis {
 
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<(), Error> {
         let keys = self.store.keys.of(&grant.name, grant.owner);
-        let own = Raise { owner: grant.owner, token }.arguments();
+        let own = scripts::raise(grant.owner, token);
         let bucket = self.store.keys.bucket(&grant.name);
         let asked = async {
             let raise =

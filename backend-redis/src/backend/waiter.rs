@@ -7,7 +7,7 @@ use lock_core::{Error, Request, Signal, Waiter};
 use tokio::sync::mpsc;
 
 use crate::{
-    scripts::{self, Abandon, reply::Answer},
+    scripts::{self, reply::Answer},
     store::Store,
     waiting::Pushes,
 };
@@ -50,7 +50,7 @@ impl Waiter for RedisWaiter {
 /// Abandons an attempt: its owner leaves the queue, and a late request of it is granted nothing.
 pub(crate) async fn abandon(store: &Store, request: &Request) -> Result<(), Error> {
     let keys = store.keys.of(&request.name, request.owner);
-    let own = Abandon { owner: request.owner }.arguments();
+    let own = scripts::abandon(request.owner);
     let bucket = store.keys.bucket(&request.name);
     let asked = store.run_in_epoch(bucket, &scripts::ABANDON, &keys, &own, Answer::number).await;
     asked.map_err(|error| error.at("redis", "abandon").on(&request.name))?;

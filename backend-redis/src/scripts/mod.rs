@@ -16,15 +16,15 @@ mod script;
 mod text;
 
 pub(crate) use self::{
-    acquire::{ACQUIRE, Acquire},
+    acquire::{ACQUIRE, acquire},
     admin::{FORCE, IDENTITY, INIT, INSPECT, InitArguments},
     arguments::Arguments,
     batch::{BATCH, Batch, Plain, PlainAttempt},
     epoch::{Epoch, Layout},
-    fence::{FENCE, FencedWrite},
+    fence::{FENCE, fenced_write},
     heartbeat::{HEARTBEAT, entry_of, heartbeats},
-    owned::{ABANDON, Abandon, RAISE, Raise},
-    release::{Next, RELEASE, Release},
+    owned::{ABANDON, RAISE, abandon, raise},
+    release::{RELEASE, Release},
     renew::{RENEW, renewals},
     script::{COMMON, Script},
 };

@@ -21,13 +21,8 @@ pub(crate) struct Release<'a> {
     pub(crate) mode: Mode,
     /// How long the record is kept.
     pub(crate) keep: Option<Duration>,
-    pub(crate) next: Option<Next<'a>>,
-}
-
-/// The process's own next request.
-pub(crate) struct Next<'a> {
-    pub(crate) request: &'a Request,
-    pub(crate) channel: &'a str,
+    /// The process's own next request, and the channel for its pushes.
+    pub(crate) next: Option<(&'a Request, &'a str)>,
 }
 
 impl Release<'_> {
@@ -41,7 +36,7 @@ impl Release<'_> {
             Some(keep) => arguments.add(millis(keep)),
             None => arguments.add(""),
         };
-        if let Some(Next { request, channel }) = &self.next {
+        if let Some((request, channel)) = self.next {
             let Request { owner, lease, label, .. } = request;
             arguments.add(owner).add(millis(*lease)).add(label);
             arguments.add_floor(request.mode, request.floor).add(channel);

@@ -5,9 +5,9 @@ use std::time::Duration;
 use conformance_tests::kit::{Redis, RedisOptions, wait::until};
 
 use crate::support::{
-    clusters, connect, enqueued, granted, request, sentinels, server,
+    clusters, connect,
     direct::{said, talk_to},
-    url,
+    enqueued, granted, request, sentinels, server, url,
 };
 
 const SOON: Duration = Duration::from_secs(60);

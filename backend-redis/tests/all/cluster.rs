@@ -12,10 +12,11 @@ use lock_core::{
 };
 
 use crate::support::{
-    holders::hold,
     calls,
     clusters::{BUCKET, cluster, deafen_replica, fail_over, owner, queued, taken_over, url},
-    connect, documented_acl, first_use, granted, name, quarantined, renewed, request,
+    connect, documented_acl, first_use, granted,
+    holders::hold,
+    name, quarantined, renewed, request,
 };
 
 const SOON: Duration = Duration::from_secs(60);

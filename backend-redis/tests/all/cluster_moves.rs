@@ -11,10 +11,11 @@ use lock_core::{
 };
 
 use crate::support::{
-    holders::hold,
     calls,
     clusters::{BUCKET, cluster, deafen_replica, owner, queued, url},
-    connect, granted, quarantined, renewed, request,
+    connect, granted,
+    holders::hold,
+    quarantined, renewed, request,
 };
 
 const SOON: Duration = Duration::from_secs(60);

@@ -11,10 +11,12 @@ use lock_core::{Attempt, LockClient, LossReason};
 use redis::aio::MultiplexedConnection;
 
 use crate::support::{
-    holders::hold,
     clusters::{owner, taken_over},
-    connect, first_use, request,
+    connect,
     direct::{said, say, talk_to},
+    first_use,
+    holders::hold,
+    request,
 };
 
 const SOON: Duration = Duration::from_secs(60);

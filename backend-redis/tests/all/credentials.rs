@@ -14,7 +14,7 @@ use lock_core::{
     Backend, Credentials, CredentialsProvider, Error, ErrorKind, LockClient, Mutex, ReleaseOutcome,
 };
 
-use crate::support::{first_use, granted, request, server, direct};
+use crate::support::{direct, first_use, granted, request, server};
 
 const LEASE: Duration = Duration::from_secs(20);
 const WAIT: Duration = Duration::from_secs(30);

@@ -59,8 +59,7 @@ async fn the_heartbeats_of_a_client_share_few_calls() {
 }
 
 #[tokio::test]
-async fn a_heartbeat_seldom_reads_the_lock_and_finds_a_lost_push()
-{
+async fn a_heartbeat_seldom_reads_the_lock_and_finds_a_lost_push() {
     let server = server().await;
     let store = connect(&url(&server)).await;
     let (held, requests, _turns) = waiting(&*store, 1).await;

@@ -147,16 +147,3 @@ async fn a_lowered_longest_lease_binds_renewals_in_each_bucket() {
         assert!(matches!(answer, Renewal::Renewed { lease, .. } if lease == short), "{answer:?}");
     }
 }
-
-/// The repeat of an attempt whose answer was lost; its client does not know the new setting.
-#[tokio::test]
-async fn a_lowered_longest_lease_binds_the_repeat_of_an_attempt() {
-    let server = server().await;
-    let (store, operator) = (connect(&url(&server)).await, connect(&url(&server)).await);
-    let attempt = request("a", LEASE);
-    granted(&*store, &attempt).await;
-    let init = Init::new().with_longest_lease(Duration::from_secs(2));
-    operator.init(&init).await.unwrap();
-    let again = store.try_acquire(&attempt).await;
-    assert!(matches!(again, Ok(Attempt::Quarantined(_))), "{again:?}");
-}

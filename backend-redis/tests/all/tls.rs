@@ -8,7 +8,7 @@ use conformance_tests::kit::{
 };
 use lock_core::{ErrorKind, LockClient};
 
-use crate::support::{connect, first_use, name, quarantined, request, direct};
+use crate::support::{connect, direct, first_use, name, quarantined, request};
 
 const SOON: Duration = Duration::from_secs(60);
 const LEASE: Duration = Duration::from_secs(20);

@@ -94,24 +94,6 @@ async fn with_too_few_acknowledgements_a_grant_is_released_and_a_renewal_does_no
     assert!(calls(&master, "wait").await > 3);
 }
 
-#[tokio::test]
-async fn a_replica_restarted_during_the_wait_acknowledges_after_it() {
-    let (master, mut replicas, url) = replicated("timeout=50s&wait_timeout=40s").await;
-    let store = connect(&url).await;
-    let before = replicas[1].info("run_id").await.unwrap();
-    replicas[1].pause().unwrap();
-    let began = Instant::now();
-    let waiting = blocked(&master, &store).await;
-    assert!(!waiting.is_finished());
-    replicas[1].restart(Data::Lose).await.unwrap();
-    assert_ne!(replicas[1].info("run_id").await.unwrap(), before);
-    let answer = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap().unwrap();
-    assert!(matches!(answer, Attempt::Granted(_)), "{answer:?}");
-    println!("granted {:?} after the wait began", began.elapsed());
-    let kept = replicas[1].cli(&["EXISTS", "leasehold:{0}:lock:a"]).await.unwrap();
-    assert_eq!(kept, "1");
-}
-
 /// An attempt that waits for the acknowledgement of a replica.
 async fn blocked(
     master: &Redis,

@@ -297,27 +297,3 @@ async fn each_client_of_a_shared_store_keeps_its_label() {
     let again = one.lock(name("job 0")).lease(LEASE).acquire();
     drop(tokio::time::timeout(SOON, again).await.unwrap().unwrap());
 }
-
-#[tokio::test]
-async fn ten_thousand_calls_to_nodes_that_hang_end_in_the_time_of_one() {
-    const LIMIT: Duration = Duration::from_secs(3);
-    let nodes = Nodes::start(3).await;
-    let options = "timeout=3s&node_timeout=300ms&clock_bound=400ms";
-    let store = connect(&nodes.url(options)).await;
-    // All scripts are known from here on.
-    let warm = grants(attempts(&*store, &many_requests("warm", LEASE)).await);
-    releases(&*store, &warm).await;
-    let asked: Vec<_> = (0..10_000).map(|at| request(&format!("job {at}"), LEASE)).collect();
-    nodes.servers.iter().for_each(|server| server.pause().unwrap());
-    let began = Instant::now();
-    let answers = attempts(&*store, &asked).await;
-    let took = began.elapsed();
-    nodes.servers.iter().for_each(|server| server.resume().unwrap());
-    // Fifty rounds of two batches, which wait for half the limit each, would be 75 s.
-    assert!(took < 5 * LIMIT, "{took:?}");
-    let not_sent = |answer: &Result<Attempt, Error>| {
-        answer.as_ref().is_err_and(|error| error.to_string().contains("not sent within 3s"))
-    };
-    let unsent = answers.iter().filter(|answer| not_sent(answer)).count();
-    assert!(answers.iter().all(Result::is_err) && unsent > 8_000, "{unsent} were not sent");
-}

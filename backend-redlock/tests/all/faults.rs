@@ -100,36 +100,22 @@ async fn a_paused_minority_is_waited_for_once() {
 }
 
 /// The classic case: the holder has a bare majority, and one of its nodes restarts without data. This node and the third
-/// would be a majority for the next client. Returns the answer to that client.
-async fn restarted_empty(options: &str) -> (lock_core::Grant, Result<Attempt, lock_core::Error>) {
-    let mut nodes = Nodes::bare(vec![RedisOptions::new(); 3]).await;
-    let direct = connect(&nodes.url(&format!("{PATIENT}{options}"))).await;
-    first_use(&*direct).await;
+/// would be a majority for the next client.
+#[tokio::test]
+async fn a_minority_restarted_empty_admits_no_second_holder() {
+    let mut nodes = Nodes::start(3).await;
     nodes.proxies[2].set(Mode::Cut).await.unwrap();
-    let holder = nodes.proxied(&format!("{PATIENT}{options}")).await;
+    let holder = nodes.proxied(PATIENT).await;
     let grant = granted(&*holder, &request("a", LEASE)).await;
     assert_eq!(nodes.keeping(&grant.name).await, 2, "the holder has a bare majority");
     let before = nodes.servers[1].info("run_id").await.unwrap();
     nodes.servers[1].restart(Data::Lose).await.unwrap();
     assert_ne!(nodes.servers[1].info("run_id").await.unwrap(), before);
-    let next = connect(&nodes.url(&format!("{PATIENT}{options}"))).await;
+    let next = nodes.direct().await;
     let answer = next.try_acquire(&request("a", LEASE)).await;
     let believed = grant.lease - grant.margin - drift_margin(grant.lease);
     assert!(SystemEnv.now() < grant.from + believed, "too slow to show anything");
-    (grant, answer)
-}
-
-#[tokio::test]
-async fn a_minority_restarted_empty_admits_no_second_holder() {
-    let (_, answer) = restarted_empty("").await;
     assert!(matches!(answer, Ok(Attempt::Busy(_) | Attempt::Quarantined(_))), "{answer:?}");
-}
-
-#[tokio::test]
-async fn with_the_quarantine_off_the_same_admits_a_second_holder() {
-    let (first, answer) = restarted_empty("&quarantine=off").await;
-    let Ok(Attempt::Granted(second)) = answer else { panic!("{answer:?}") };
-    assert_ne!(first.owner, second.owner);
 }
 
 /// The holder has a bare majority, and a node of it forgets. So a renewal finds a majority without the grant. The validity

@@ -1,12 +1,12 @@
 //! Helpers for tests on real servers.
 #![allow(dead_code, clippy::unwrap_used)] // not every test uses all of it
 
-pub(crate) mod holders;
 pub(crate) mod changes;
 pub(crate) mod clusters;
+pub(crate) mod direct;
+pub(crate) mod holders;
 pub(crate) mod requests;
 pub(crate) mod sentinels;
-pub(crate) mod direct;
 
 use std::{sync::Arc, time::Duration};
 

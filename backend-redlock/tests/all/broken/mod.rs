@@ -1,9 +1,9 @@
 //! Removes each guard from the scripts once. A proxy changes the script on its way to a real server, and the case for that
 //! guard must fail. The same case must pass with the unchanged script.
 
-mod releases;
 mod node;
 mod readers;
+mod releases;
 mod scripts;
 mod short_ways;
 mod votes;

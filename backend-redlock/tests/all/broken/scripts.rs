@@ -7,8 +7,8 @@ use conformance_tests::{
 };
 
 use super::{
-    releases::*,
     node::{Node, Way},
+    releases::*,
     votes::*,
 };
 
