@@ -141,8 +141,8 @@ impl Redis {
         let sent = SystemEnv.now();
         let known = self.pushes.known(request.owner, sent);
         let (queue, channel) = (&self.heartbeats[bucket.index()], self.pushes.channel(bucket));
-        let heard = heartbeat(&self.store, queue, request, channel, known.is_none()).await?;
-        let mut busy = match heard {
+        let answer = heartbeat(&self.store, queue, request, channel, known.is_none()).await?;
+        let mut busy = match answer {
             HeartbeatAnswer::Exists => known,
             HeartbeatAnswer::Busy(busy) => {
                 self.pushes.note_busy(request.owner, &busy, sent);

@@ -53,7 +53,7 @@ pub(crate) fn of_command(error: &RedisError) -> Error {
             (ErrorKind::Config, "the server is no sentinel; use redis:// for one server")
         }
         (Driver::Server(_), _) if is_of_emptied_key(error) => {
-            (ErrorKind::Unavailable, "the slot is on the move between nodes")
+            (ErrorKind::Unavailable, "the slot is moving between nodes")
         }
         // If the ACL refuses a command inside a script, the script reports an error of its own.
         (Driver::Server(_), _) if says_no_permission(error) => {
@@ -100,17 +100,17 @@ fn says(error: &RedisError, text: &str) -> bool {
 
 /// An error while connecting: no request was sent yet.
 pub(crate) fn of_connecting(error: &RedisError) -> Error {
-    let unheard_of = says(error, "unknown command") && says(error, "HELLO");
-    if error.kind() == Driver::RESP3NotSupported || unheard_of {
+    let no_hello = says(error, "unknown command") && says(error, "HELLO");
+    if error.kind() == Driver::RESP3NotSupported || no_hello {
         let message = "the server speaks no RESP3; must be Redis 7.0, Valkey 7.2 or later";
         return Error::new(ErrorKind::Config, message).with_source(error.clone());
     }
-    let told = of_command(error);
-    match (told.kind(), error.kind()) {
+    let converted = of_command(error);
+    match (converted.kind(), error.kind()) {
         (ErrorKind::OutcomeUnknown, _) => {
             Error::new(ErrorKind::Unavailable, "no connection to the server")
                 .with_source(error.clone())
         }
-        _ => told,
+        _ => converted,
     }
 }

@@ -179,9 +179,9 @@ impl Listening {
         let ended = Arc::new(AtomicBool::new(false));
         self.subscribed.store(0, Ordering::SeqCst);
         let (listener, subscribed) = (Arc::clone(&self.listener), Arc::clone(&self.subscribed));
-        let told = Arc::clone(&ended);
+        let was_ended = Arc::clone(&ended);
         let end = move || {
-            if !told.swap(true, Ordering::SeqCst) {
+            if !was_ended.swap(true, Ordering::SeqCst) {
                 subscribed.store(0, Ordering::SeqCst);
                 // A waiter that asks again subscribes again, on the node that then serves the slot.
                 listener.missed();

@@ -56,14 +56,14 @@ impl Known {
 
 /// The results of asking nodes.
 #[derive(Default)]
-struct Heard {
+struct AskResults {
     /// The map of another cluster at an address of the store. If no node of the known cluster is left to contradict, the
     /// cluster was made anew: a client that connects now finds this one, too.
     other: Option<(Address, Shards)>,
     failure: Option<Error>,
 }
 
-impl Heard {
+impl AskResults {
     fn fail(&mut self, error: Error) {
         // An error that an operator must correct says more than a node that is down.
         if self.failure.as_ref().is_none_or(Error::is_retryable) {
@@ -142,20 +142,20 @@ impl Map {
             nodes.sort_by_key(|node| known.doubted.contains(node));
             nodes
         };
-        let mut heard = Heard::default();
+        let mut results = AskResults::default();
         for some in nodes.chunks(NODES_ASKED_AT_ONCE) {
-            if let Some(map) = self.ask_some(some, wanted, &mut heard).await? {
+            if let Some(map) = self.ask_some(some, wanted, &mut results).await? {
                 self.learn(map);
                 return Ok(());
             }
         }
-        if let Some((address, map)) = heard.other {
+        if let Some((address, map)) = results.other {
             tracing::warn!(node = %address, "the cluster is another than before");
             self.learn(map);
             return Ok(());
         }
         let none = || Error::new(ErrorKind::Unavailable, "no node of the cluster answered");
-        Err(heard.failure.unwrap_or_else(none))
+        Err(results.failure.unwrap_or_else(none))
     }
 
     /// The map from one of these nodes: from one whose map names a usable owner, if there is one.
@@ -163,7 +163,7 @@ impl Map {
         &self,
         nodes: &[Address],
         wanted: u16,
-        heard: &mut Heard,
+        results: &mut AskResults,
     ) -> Result<Option<Shards>, Error> {
         let ours = self.known().ids.clone();
         let ask = |node| async move { (node, self.ask(node).await) };
@@ -176,10 +176,10 @@ impl Map {
             };
             match answer {
                 Some((address, Ok(map))) if !map.may_be_of(&ours) => {
-                    heard.fail(another_cluster(address));
+                    results.fail(another_cluster(address));
                     if self.seeds.contains(address) {
-                        differ(heard.other.as_ref().map(|(_, other)| other), &map)?;
-                        heard.other = Some((address.clone(), map));
+                        differ(results.other.as_ref().map(|(_, other)| other), &map)?;
+                        results.other = Some((address.clone(), map));
                     }
                 }
                 Some((_, Ok(map))) => {
@@ -197,7 +197,7 @@ impl Map {
                         break;
                     }
                 }
-                Some((_, Err(error))) => heard.fail(error),
+                Some((_, Err(error))) => results.fail(error),
                 None => break,
             }
         }

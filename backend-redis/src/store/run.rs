@@ -252,7 +252,7 @@ impl Store {
                 // Late only because the server's clock was stepped: the answer has come in time.
                 Some(Reply::Stale | Reply::Late) if answer.first.is_none() => {
                     Box::pin(connection.confirm()).await?;
-                    self.guarantees.heard(&connection, &self.pool);
+                    self.guarantees.update(&connection, &self.pool);
                 }
                 Some(Reply::Settings(stored)) if answer.first.is_none() => self.adopt(stored)?,
                 _ => return Ok((answer, connection)),

@@ -23,10 +23,10 @@ fn slots(host: &str, port: u16, id: &str) -> String {
 /// A node of the cluster of `ours`, which later belongs to the cluster of `theirs`.
 async fn node(ours: (u16, &'static str), theirs: (u16, &'static str)) -> (u16, Arc<AtomicBool>) {
     let moved = Arc::new(AtomicBool::new(false));
-    let told = Arc::clone(&moved);
+    let is_moved = Arc::clone(&moved);
     let port = server(move |words| match words.get(1).map(String::as_str) {
         Some("SLOTS") => {
-            let (port, id) = if told.load(Ordering::SeqCst) { theirs } else { ours };
+            let (port, id) = if is_moved.load(Ordering::SeqCst) { theirs } else { ours };
             slots(HOST, port, id)
         }
         _ => "+OK\r\n".to_owned(),

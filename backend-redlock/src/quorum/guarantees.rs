@@ -16,7 +16,7 @@ pub(super) struct Basis {
     /// A node whose policy may remove held locks, and the policy.
     evicting: Option<(String, String)>,
     /// Why the client cannot rely on a setting that its URL does not name.
-    untold: Option<String>,
+    lease_not_in_url: Option<String>,
 }
 
 impl Basis {
@@ -25,13 +25,13 @@ impl Basis {
         Self {
             settings: nodes[0].server.believed(),
             evicting: nodes.iter().find_map(evicting),
-            untold: nodes.iter().find_map(|node| node.server.untold()),
+            lease_not_in_url: nodes.iter().find_map(|node| node.server.untold()),
         }
     }
 }
 
 pub(super) fn of(basis: &Basis, options: &Options, all: &[Node]) -> Guarantees {
-    let Basis { settings, evicting, untold } = basis;
+    let Basis { settings, evicting, lease_not_in_url } = basis;
     let nodes = all.len();
     let show = humantime::format_duration;
     let bound = options.clock_bound;
@@ -50,7 +50,7 @@ pub(super) fn of(basis: &Basis, options: &Options, all: &[Node]) -> Guarantees {
                 "the maxmemory-policy of {node} is {policy}, which may remove held locks; set noeviction"
             ),
         }
-    } else if let Some(why) = untold.clone().filter(|_| settings.quarantine) {
+    } else if let Some(why) = lease_not_in_url.clone().filter(|_| settings.quarantine) {
         Promise::Withheld { why }
     } else if settings.quarantine {
         Promise::Holds {

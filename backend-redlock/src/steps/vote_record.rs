@@ -130,7 +130,7 @@ impl<'a> VoteRecord<'a> {
         if held_back > 0 && ours + busy + held_back >= needed {
             return Verdict::Quarantined(self.quarantined(needed - ours - busy));
         }
-        if busy > 0 && busy + self.not_heard() >= needed && self.holder().is_some() {
+        if busy > 0 && busy + self.not_answered() >= needed && self.holder().is_some() {
             return Verdict::Busy(self.busy());
         }
         self.refused(needed)
@@ -160,7 +160,7 @@ impl<'a> VoteRecord<'a> {
         busy.filter_map(|answer| answer.text(2).ok().filter(|owner| !owner.is_empty()))
     }
 
-    fn not_heard(&self) -> usize {
+    fn not_answered(&self) -> usize {
         self.replies.iter().filter(|reply| reply.answer().is_none()).count()
     }
 
@@ -177,7 +177,7 @@ impl<'a> VoteRecord<'a> {
             }
         }
         let (owner, answers) = named.into_iter().max_by_key(|(_, answers)| answers.len())?;
-        if answers.len() + self.not_heard() < majority(self.nodes.len()) {
+        if answers.len() + self.not_answered() < majority(self.nodes.len()) {
             return None;
         }
         let mut numbers: BTreeMap<u64, usize> = BTreeMap::new();
