@@ -79,7 +79,8 @@ impl Redis {
         let own = scripts::acquire(request, channel);
         let bucket = self.store.keys.bucket(&request.name);
         let acquire = &scripts::ACQUIRE;
-        let asked = self.store.run_in_epoch_somewhere(bucket, acquire, &keys, &own, Answer::plain);
+        let asked =
+            self.store.run_in_epoch_with_connection(bucket, acquire, &keys, &own, Answer::plain);
         let (answer, connection) = asked.await?;
         let reply = answer.reply.ok_or_else(reply::not_understood)?;
         self.secured(&connection, request, reply).await
@@ -220,7 +221,7 @@ impl Redis {
         let own = Release { owner, mode, keep: options.keep, next }.arguments();
         let release = &scripts::RELEASE;
         let read = Answer::after_number;
-        let freed = self.store.run_in_epoch_somewhere(bucket, release, keys, &own, read);
+        let freed = self.store.run_in_epoch_with_connection(bucket, release, keys, &own, read);
         let (answer, connection) = freed.await?;
         let outcome = outcome(answer.first == Some(1));
         let next = match (options.next, waiter, answer.reply) {

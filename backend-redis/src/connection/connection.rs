@@ -19,7 +19,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::{
     connection::{
         PushListener, error,
-        handshake::{Handshake, Last},
+        handshake::{Handshake, LastHandshake},
         identity::{self, Identity, Limits},
         replicas::Replicas,
         sent_scripts::{SentScripts, is_noscript},
@@ -34,7 +34,7 @@ pub(crate) struct Connection {
     pub(crate) address: Address,
     connection: Socket,
     timeout: Duration,
-    handshake: Last,
+    handshake: LastHandshake,
     /// A command had no answer in time, or the connection ended. The next caller makes a new connection.
     dead: Arc<AtomicBool>,
     /// Whether a replica may replace the server, even if it has no replica now.
@@ -95,7 +95,7 @@ impl Connection {
             listening: Listening::new(way, Arc::clone(&dead), listener, timeout),
             connection,
             timeout,
-            handshake: Last::default(),
+            handshake: LastHandshake::default(),
             dead,
         };
         let handshake = this.confirm().await?;

@@ -28,9 +28,9 @@ impl Handshake {
 /// The last handshake of a connection, as one value. A clock from one handshake beside the instant of another would shift
 /// deadlines by the time between the two.
 #[derive(Debug, Default)]
-pub(crate) struct Last(Mutex<Handshake>);
+pub(crate) struct LastHandshake(Mutex<Handshake>);
 
-impl Last {
+impl LastHandshake {
     pub(crate) fn get(&self) -> Handshake {
         self.0.lock().clone()
     }
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn no_attempt_sees_the_clock_of_one_handshake_with_the_instant_of_another() {
-        let last = Last::default();
+        let last = LastHandshake::default();
         last.set(&after(0));
         let now = Instant::default() + SECOND * 1_000_000;
         std::thread::scope(|scope| {
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn a_late_answer_does_not_replace_a_later_question() {
-        let last = Last::default();
+        let last = LastHandshake::default();
         last.set(&after(5));
         last.set(&after(4));
         assert_eq!(last.get(), after(5));

@@ -58,7 +58,7 @@ impl Discovery {
     }
 
     /// Whether [`has_left`](Self::has_left) can ever return true.
-    pub(crate) fn may_tell_of_another(&self) -> bool {
+    pub(crate) fn may_see_replacements(&self) -> bool {
         matches!(self, Self::Sentinel(_))
     }
 

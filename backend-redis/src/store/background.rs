@@ -17,7 +17,7 @@ pub(super) fn spawn_background_tasks(
     listener: &Arc<dyn PushListener>,
     discovery: &Discovery,
 ) {
-    if discovery.may_tell_of_another() {
+    if discovery.may_see_replacements() {
         // A separate task, so that a slow sentinel does not delay the handshakes.
         let (connection, listener) = (Arc::downgrade(connection), Arc::clone(listener));
         tokio::spawn(watch_for_replacement(connection, listener, discovery.clone()));

@@ -31,7 +31,7 @@ struct Route {
     about: About,
     /// The server to which only this command goes, with ASKING.
     ask: Option<Arc<Connection>>,
-    turns: u32,
+    redirects: u32,
     /// Whether to wait while a moving slot has some of the keys here and some there.
     waits: bool,
 }
@@ -42,21 +42,21 @@ impl Route {
     }
 
     fn about(about: About) -> Self {
-        Self { about, ask: None, turns: 0, waits: true }
+        Self { about, ask: None, redirects: 0, waits: true }
     }
 }
 
 impl Store {
-    async fn on(&self, route: &Route) -> Result<Arc<Connection>, Error> {
+    async fn connection_for(&self, route: &Route) -> Result<Arc<Connection>, Error> {
         match (&route.ask, route.about) {
             (Some(connection), _) => Ok(Arc::clone(connection)),
             (None, About::Bucket(bucket)) => self.connection(bucket).await,
             // Boxed, here and below, so that a rare case does not make every call large.
-            (None, About::Slot(slot)) => Box::pin(self.on_slot(slot)).await,
+            (None, About::Slot(slot)) => Box::pin(self.connection_for_slot(slot)).await,
         }
     }
 
-    async fn on_slot(&self, slot: u16) -> Result<Arc<Connection>, Error> {
+    async fn connection_for_slot(&self, slot: u16) -> Result<Arc<Connection>, Error> {
         let address = self.discovery.locate_slot(slot).await?;
         match self.connection_to(&address, Bucket::FIRST).await {
             // As in a search for a bucket.
@@ -69,7 +69,7 @@ impl Store {
     }
 
     /// Follows a refusal to another server. Returns the error itself if it names none.
-    async fn turn(
+    async fn follow_refusal(
         &self,
         route: &mut Route,
         from: &Connection,
@@ -85,8 +85,8 @@ impl Store {
             return Err(error);
         };
         route.ask = None;
-        route.turns += 1;
-        if route.turns > REDIRECTS {
+        route.redirects += 1;
+        if route.redirects > REDIRECTS {
             return Err(error);
         }
         match redirect {
@@ -110,7 +110,7 @@ impl Store {
             }
             Redirect::Again if !route.waits => return Err(error),
             Redirect::Again => {
-                let pause = FIRST_PAUSE * (1 << (route.turns - 1).min(8));
+                let pause = FIRST_PAUSE * (1 << (route.redirects - 1).min(8));
                 tokio::time::sleep(pause.min(LONGEST_PAUSE)).await;
             }
             Redirect::Demoted => {
@@ -136,10 +136,12 @@ impl Store {
     pub(crate) async fn send(&self, bucket: Bucket, command: &Cmd) -> Result<Value, Error> {
         let mut route = Route::to(bucket);
         loop {
-            let connection = self.on(&route).await?;
+            let connection = self.connection_for(&route).await?;
             match connection.ask(route.ask.is_some(), command).await? {
                 Ok(value) => return Ok(value),
-                Err(refusal) => Box::pin(self.turn(&mut route, &connection, refusal)).await?,
+                Err(refusal) => {
+                    Box::pin(self.follow_refusal(&mut route, &connection, refusal)).await?
+                }
             }
         }
     }
@@ -191,10 +193,12 @@ impl Store {
         arguments: &Arguments,
     ) -> Result<(Value, Arc<Connection>), Error> {
         loop {
-            let connection = self.on(&route).await?;
+            let connection = self.connection_for(&route).await?;
             match call(&connection, route.ask.is_some(), script, keys, arguments).await? {
                 Ok(value) => return Ok((value, connection)),
-                Err(refusal) => Box::pin(self.turn(&mut route, &connection, refusal)).await?,
+                Err(refusal) => {
+                    Box::pin(self.follow_refusal(&mut route, &connection, refusal)).await?
+                }
             }
         }
     }
@@ -208,11 +212,11 @@ impl Store {
         own: &Arguments,
         read: impl Fn(Value) -> Result<Answer, Error>,
     ) -> Result<Answer, Error> {
-        Ok(self.run_in_epoch_somewhere(bucket, script, keys, own, read).await?.0)
+        Ok(self.run_in_epoch_with_connection(bucket, script, keys, own, read).await?.0)
     }
 
     /// As [`run_in_epoch`](Self::run_in_epoch), and returns the connection on which it ran.
-    pub(crate) async fn run_in_epoch_somewhere(
+    pub(crate) async fn run_in_epoch_with_connection(
         &self,
         bucket: Bucket,
         script: &Script,
@@ -220,11 +224,11 @@ impl Store {
         own: &Arguments,
         read: impl Fn(Value) -> Result<Answer, Error>,
     ) -> Result<(Answer, Arc<Connection>), Error> {
-        let waiting_for_places = self.listener.listens(bucket);
+        let has_waiters = self.listener.listens(bucket);
         let (mut route, mut tries) = (Route::to(bucket), 0);
         while tries < EPOCH_TRIES {
-            let connection = self.on(&route).await?;
-            if waiting_for_places {
+            let connection = self.connection_for(&route).await?;
+            if has_waiters {
                 Box::pin(connection.listening.subscribe(bucket)).await?;
             }
             let handshake = connection.handshake().await?;
@@ -243,7 +247,7 @@ impl Store {
                 match call(&connection, route.ask.is_some(), script, keys, &arguments).await? {
                     Ok(value) => read(value)?,
                     Err(refusal) => {
-                        Box::pin(self.turn(&mut route, &connection, refusal)).await?;
+                        Box::pin(self.follow_refusal(&mut route, &connection, refusal)).await?;
                         continue;
                     }
                 };

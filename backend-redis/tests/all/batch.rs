@@ -6,12 +6,11 @@ use std::{
 };
 
 use conformance_tests::kit::{Mode, Proxy, Server as _};
-use futures_util::future::join_all;
-use lock_core::{ClientOptions, Error, LockClient, OwnerLabel, ReleaseOutcome};
+use lock_core::Error;
 
 use crate::support::{
-    MANY, attempts, calls, connect, free, granted, grants, many_requests, releases, request,
-    server, url,
+    MANY, attempts, calls, connect, grants, many_requests, releases, request, server, shared_cases,
+    url,
 };
 
 const LEASE: Duration = Duration::from_secs(20);
@@ -19,28 +18,9 @@ const LEASE: Duration = Duration::from_secs(20);
 #[tokio::test]
 async fn many_acquire_and_release_in_few_scripts() {
     let server = server().await;
+    let scripts = async || calls(&server, "evalsha").await;
     let store = connect(&url(&server)).await;
-    granted(&*store, &request("warm", LEASE)).await;
-    let before = calls(&server, "evalsha").await;
-    let asked = many_requests("job", LEASE);
-    let held = grants(attempts(&*store, &asked).await);
-    assert_eq!(held.len(), MANY);
-    for (grant, request) in held.iter().zip(&asked) {
-        let state = store.inspect(&grant.name).await.unwrap().unwrap();
-        let holder = state.holder.unwrap();
-        assert_eq!((&grant.name, holder.owner), (&request.name, request.owner));
-        assert_eq!((state.token, holder.label.as_str()), (grant.token, "test"));
-        assert!(holder.remaining > LEASE / 2);
-    }
-    assert_eq!(held.iter().map(|grant| grant.token).collect::<HashSet<_>>().len(), MANY);
-    let looked = MANY as u64;
-    assert_eq!(releases(&*store, &held).await, [ReleaseOutcome::Released; MANY]);
-    let scripts = calls(&server, "evalsha").await - before - looked;
-    assert!(scripts <= 12, "{scripts} scripts for {} operations", 2 * MANY);
-    assert_eq!(releases(&*store, &held).await, [ReleaseOutcome::NotHeld; MANY]);
-    // Later tokens are higher, also for a single attempt.
-    let last = held.iter().map(|grant| grant.token).max().unwrap();
-    assert!(granted(&*store, &request("job 0", LEASE)).await.token > last);
+    shared_cases::many_acquire_and_release_in_few_scripts(&*store, scripts, 6).await;
 }
 
 #[tokio::test]
@@ -70,29 +50,11 @@ async fn a_batch_whose_reply_was_lost_is_repeated_with_the_same_grants() {
     assert!(taken.iter().all(|token| held.iter().any(|grant| grant.token == *token)));
 }
 
-/// Two clients with labels of their own may share one connection.
 #[tokio::test]
 async fn each_client_of_a_shared_store_keeps_its_label() {
     let server = server().await;
-    let store = connect(&url(&server)).await;
-    let client = |label: &str| {
-        let label = OwnerLabel::new(label).unwrap();
-        let options = ClientOptions::new().with_label(label);
-        LockClient::with_options(store.clone(), options).unwrap()
-    };
-    let (one, two) = (client("one"), client("two"));
-    let both = (0..MANY).map(|number| {
-        let client = if number % 2 == 0 { &one } else { &two };
-        client.lock(format!("job {number}")).lease(LEASE).acquire()
-    });
-    let guards: Vec<_> = join_all(both).await.into_iter().map(Result::unwrap).collect();
-    for (number, guard) in guards.into_iter().enumerate() {
-        let state = store.inspect(guard.name()).await.unwrap().unwrap();
-        let label = state.holder.unwrap().label;
-        assert_eq!(label.as_str(), if number % 2 == 0 { "one" } else { "two" });
-        guard.release().await.unwrap();
-    }
-    free(&*store, "job 0").await;
+    shared_cases::each_client_of_a_shared_store_keeps_its_label(&connect(&url(&server)).await)
+        .await;
 }
 
 /// Each call ends in the time of one. If its caller was told that it was not sent, it never arrives.

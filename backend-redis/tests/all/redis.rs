@@ -4,13 +4,12 @@ use std::time::Duration;
 
 use backend_redis::RedisBuilder;
 use conformance_tests::kit::{ClientCertificates, Redis, RedisOptions, Server as _};
-use lock_core::{
-    Enqueued, Env as _, ErrorKind, FencingToken, Init, ReleaseOptions, ReleaseOutcome, Renewal,
-    Signal, SystemEnv,
-};
+use lock_core::{Enqueued, ErrorKind, Init, ReleaseOptions, Signal};
 
 use crate::support::{
-    connect, documented_acl, enqueued, first_use, granted, name, request, server, server_with, url,
+    connect, documented_acl, enqueued, first_use, granted, request, server, server_with,
+    shared_cases::{assert_permitted_no_more, use_every_operation},
+    url,
 };
 
 const LEASE: Duration = Duration::from_secs(20);
@@ -20,38 +19,11 @@ const SOON: Duration = Duration::from_secs(30);
 async fn the_documented_permissions_are_enough_and_no_more() {
     let acl = documented_acl(include_str!("../../src/lib.rs"), "# Permissions", "leasehold");
     let server = Redis::start(RedisOptions::new().line(acl)).await.unwrap();
-    let url = format!("redis://app:hunter2@{}", server.address());
-    let store = connect(&url).await;
-    first_use(&*store).await;
-    let grant = granted(&*store, &request("a", LEASE)).await;
-    let asked = request("a", LEASE);
-    let (mut turn, _) = enqueued(&*store, &asked).await;
-    let answer = store.renew(&[&grant], SystemEnv.now()).await.pop();
-    assert!(matches!(answer, Some(Renewal::Renewed { .. })), "{answer:?}");
-    store.raise(&grant, FencingToken::new(grant.token.get() + 10).unwrap()).await.unwrap();
-    assert!(store.inspect(&grant.name).await.unwrap().is_some());
-    assert_eq!(store.list(None).await.unwrap().locks.len(), 1);
-    store.clock_difference_micros().await.unwrap();
-    store.release(&grant, ReleaseOptions::default()).await.unwrap();
-    tokio::time::timeout(SOON, turn.next()).await.unwrap();
-    assert_eq!(store.force_release(&asked.name).await.unwrap(), ReleaseOutcome::Released);
-    store.abandon(&asked).await.unwrap();
-    // Together in one script.
-    let together = (0..20).map(|number| {
-        let store = store.clone();
-        async move {
-            let grant = granted(&*store, &request(&format!("job {number}"), LEASE)).await;
-            store.release(&grant, ReleaseOptions::default()).await.unwrap()
-        }
-    });
-    futures_util::future::join_all(together).await;
+    let store = connect(&format!("redis://app:hunter2@{}", server.address())).await;
+    use_every_operation(&*store, None).await;
     // The idle subscription is dropped with this command.
     assert_eq!(server.cli(&["ACL", "DRYRUN", "app", "UNSUBSCRIBE"]).await.unwrap(), "OK");
-    let log = server.cli(&["ACL", "LOG"]).await.unwrap();
-    assert_eq!(log, "", "something was refused");
-    // Otherwise the test would pass with a user who may do anything.
-    let refused = server.cli(&["ACL", "DRYRUN", "app", "GET", "elsewhere"]).await.unwrap();
-    assert!(refused.contains("no permissions") || refused.contains("NOPERM"), "{refused}");
+    assert_permitted_no_more(&server).await;
 }
 
 #[tokio::test]

@@ -1,30 +1,18 @@
 //! Attempts and releases that share one script per node keep every promise that each keeps alone.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use conformance_tests::kit::{Counters, Data, Mode, Server as _};
-use futures_util::{
-    future::{join, join_all},
-    poll,
-};
+use conformance_tests::kit::{Counters, Mode, Server as _};
+use futures_util::{future::join, poll};
 use lock_core::{
-    Attempt, Backend, ClientOptions, Enqueued, Env as _, Error, Grant, LockClient, OwnerLabel,
-    ReleaseOptions, ReleaseOutcome, Request, Signal, SystemEnv,
+    Backend, Enqueued, Env as _, Error, Grant, ReleaseOptions, ReleaseOutcome, Request, Signal,
+    SystemEnv,
 };
 
 use crate::support::{
-    self, LEASE, MANY, Nodes, PATIENT, SOON, attempts, busy, connect, enqueued, eventually,
-    granted, grants, many_requests, name, releases, request,
+    LEASE, MANY, Nodes, PATIENT, SOON, attempts, busy, calls, enqueued, eventually, granted,
+    grants, many_requests, releases, request, shared_cases,
 };
-
-/// How many scripts the nodes ran.
-async fn scripts_run(nodes: &Nodes) -> u64 {
-    let mut sum = 0;
-    for node in &nodes.servers {
-        sum += support::calls(node, "evalsha").await;
-    }
-    sum
-}
 
 /// How many records of a prefix all nodes keep together.
 async fn kept(nodes: &Nodes, prefix: &str) -> usize {
@@ -39,34 +27,15 @@ async fn kept(nodes: &Nodes, prefix: &str) -> usize {
 #[tokio::test]
 async fn many_acquire_and_release_in_few_scripts() {
     let nodes = Nodes::start(3).await;
+    let scripts = async || {
+        let mut sum = 0;
+        for node in &nodes.servers {
+            sum += calls(node, "evalsha").await;
+        }
+        sum
+    };
     let store = nodes.direct().await;
-    // From here on the nodes know all scripts.
-    let warm = grants(attempts(&*store, &many_requests("warm", LEASE)).await);
-    releases(&*store, &warm).await;
-    let before = scripts_run(&nodes).await;
-    let asked = many_requests("job", LEASE);
-    let held = grants(attempts(&*store, &asked).await);
-    assert_eq!(held.len(), MANY);
-    let tried = scripts_run(&nodes).await - before;
-    assert!(tried <= 3 * 6, "{tried} scripts for {MANY} attempts");
-    for (grant, request) in held.iter().zip(&asked) {
-        let state = store.inspect(&grant.name).await.unwrap().unwrap();
-        let holder = state.holder.unwrap();
-        assert_eq!((&grant.name, holder.owner), (&request.name, request.owner));
-        assert_eq!((state.token, holder.label.as_str()), (grant.token, "test"));
-        assert!(holder.remaining > LEASE / 2);
-    }
-    let before = scripts_run(&nodes).await;
-    assert_eq!(releases(&*store, &held).await, [ReleaseOutcome::Released; MANY]);
-    let freed = scripts_run(&nodes).await - before;
-    assert!(freed <= 3 * 6, "{freed} scripts for {MANY} releases");
-    eventually("all to be free", || async { (kept(&nodes, "job").await == 0).then_some(()) }).await;
-    assert_eq!(releases(&*store, &held).await, [ReleaseOutcome::NotHeld; MANY]);
-    // Later tokens are higher, also for a single attempt.
-    for grant in &held {
-        let next = granted(&*store, &request(grant.name.as_str(), LEASE)).await;
-        assert!(next.token > grant.token);
-    }
+    shared_cases::many_acquire_and_release_in_few_scripts(&*store, scripts, 3 * 6).await;
 }
 
 #[tokio::test]
@@ -272,28 +241,8 @@ async fn a_batch_grants_leases_of_different_lengths() {
     assert_eq!(releases(&*store, &held).await, [ReleaseOutcome::Released; MANY]);
 }
 
-/// Two clients with labels of their own may share one store.
 #[tokio::test]
 async fn each_client_of_a_shared_store_keeps_its_label() {
     let nodes = Nodes::start(3).await;
-    let store = connect(&nodes.url(PATIENT)).await;
-    let client = |label: &str| {
-        let label = OwnerLabel::new(label).unwrap();
-        let options = ClientOptions::new().with_label(label);
-        LockClient::with_options(store.clone(), options).unwrap()
-    };
-    let (one, two) = (client("one"), client("two"));
-    let both = (0..MANY).map(|number| {
-        let client = if number % 2 == 0 { &one } else { &two };
-        client.lock(name(&format!("job {number}"))).lease(LEASE).acquire()
-    });
-    let guards: Vec<_> = join_all(both).await.into_iter().map(Result::unwrap).collect();
-    for (number, guard) in guards.into_iter().enumerate() {
-        let state = store.inspect(guard.name()).await.unwrap().unwrap();
-        let label = state.holder.unwrap().label;
-        assert_eq!(label.as_str(), if number % 2 == 0 { "one" } else { "two" });
-        guard.release().await.unwrap();
-    }
-    let again = one.lock(name("job 0")).lease(LEASE).acquire();
-    drop(tokio::time::timeout(SOON, again).await.unwrap().unwrap());
+    shared_cases::each_client_of_a_shared_store_keeps_its_label(&nodes.direct().await).await;
 }

@@ -14,8 +14,9 @@ use lock_core::{
 };
 
 use crate::support::{
-    LEASE, Nodes, PATIENT, SOON, busy, connect, enqueued, eventually, first_use, granted, name,
+    LEASE, Nodes, PATIENT, busy, connect, documented_acl, eventually, first_use, granted, name,
     request,
+    shared_cases::{assert_permitted_no_more, use_every_operation},
 };
 
 #[tokio::test]
@@ -55,26 +56,9 @@ async fn the_documented_permissions_are_enough_and_no_more() {
     let url = format!("redlock://{}?{PATIENT}", hosts.join(","));
     let store = connect(&url).await;
     assert!(!format!("{store:?}").contains("hunter2"));
-    first_use(&*store).await;
-    let grant = granted(&*store, &request("a", LEASE)).await;
-    let asked = request("a", LEASE);
-    let (mut turn, _) = enqueued(&*store, &asked).await;
-    let answer = store.renew(&[&grant], SystemEnv.now()).await.pop();
-    assert!(matches!(answer, Some(Renewal::Renewed { .. })), "{answer:?}");
-    store.raise(&grant, FencingToken::new(grant.token.get() + 10).unwrap()).await.unwrap();
-    assert_eq!(store.inspect(&grant.name).await.unwrap().unwrap().waiting, Some(1));
-    assert_eq!(store.list(None).await.unwrap().locks.len(), 1);
-    store.clock_difference_micros().await.unwrap().unwrap();
-    store.release(&grant, ReleaseOptions::default()).await.unwrap();
-    tokio::time::timeout(SOON, turn.next()).await.unwrap();
-    granted(&*store, &asked).await;
-    assert_eq!(store.force_release(&asked.name).await.unwrap(), ReleaseOutcome::Released);
-    store.abandon(&asked).await.unwrap();
+    use_every_operation(&*store, None).await;
     for server in &nodes.servers {
-        assert_eq!(server.cli(&["ACL", "LOG"]).await.unwrap(), "", "something was refused");
-        // Otherwise the test would pass with a user who may do anything.
-        let refused = server.cli(&["ACL", "DRYRUN", "app", "GET", "elsewhere"]).await.unwrap();
-        assert!(refused.contains("no permissions") || refused.contains("NOPERM"), "{refused}");
+        assert_permitted_no_more(server).await;
     }
 }
 

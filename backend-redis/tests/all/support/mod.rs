@@ -7,6 +7,7 @@ pub(crate) mod direct;
 pub(crate) mod holders;
 pub(crate) mod requests;
 pub(crate) mod sentinels;
+pub(crate) mod shared_cases;
 
 use std::{sync::Arc, time::Duration};
 

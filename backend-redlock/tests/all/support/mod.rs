@@ -8,6 +8,8 @@ use lock_core::{Backend, LockName};
 
 #[path = "../../../../backend-redis/tests/all/support/requests.rs"]
 mod requests;
+#[path = "../../../../backend-redis/tests/all/support/shared_cases.rs"]
+pub(crate) mod shared_cases;
 
 pub(crate) use self::requests::*;
 
