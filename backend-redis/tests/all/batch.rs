@@ -5,8 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use conformance_tests::kit::{Mode, Proxy, Server as _};
-use lock_core::Error;
+use conformance_tests::kit::Server as _;
 
 use crate::support::{
     MANY, attempts, calls, connect, grants, many_requests, releases, request, server, shared_cases,
@@ -21,33 +20,6 @@ async fn many_acquire_and_release_in_few_scripts() {
     let scripts = async || calls(&server, "evalsha").await;
     let store = connect(&url(&server)).await;
     shared_cases::many_acquire_and_release_in_few_scripts(&*store, scripts, 6).await;
-}
-
-#[tokio::test]
-async fn a_batch_whose_reply_was_lost_is_repeated_with_the_same_grants() {
-    let server = server().await;
-    let proxy = Proxy::start(server.address()).await.unwrap();
-    let store = connect(&format!("redis://{}?timeout=500ms", proxy.address())).await;
-    // From here on the server knows every script.
-    let warm = grants(attempts(&*store, &many_requests("warm", LEASE)).await);
-    releases(&*store, &warm).await;
-    let asked = many_requests("job", LEASE);
-    proxy.set(Mode::HalfCut).await.unwrap();
-    for answer in attempts(&*store, &asked).await {
-        assert!(answer.as_ref().is_err_and(Error::is_ambiguous), "{answer:?}");
-    }
-    assert!(proxy.counters().to_client.swallowed > 0, "no reply was lost");
-    proxy.set(Mode::Pass).await.unwrap();
-    let direct = connect(&url(&server)).await;
-    let mut taken = Vec::new();
-    for request in &asked {
-        taken.extend(direct.inspect(&request.name).await.unwrap().map(|state| state.token));
-    }
-    let held = grants(attempts(&*store, &asked).await);
-    assert_eq!(held.len(), MANY);
-    // An attempt that had arrived, as most had, keeps its token.
-    assert!(taken.len() >= MANY / 2, "only {} had arrived", taken.len());
-    assert!(taken.iter().all(|token| held.iter().any(|grant| grant.token == *token)));
 }
 
 #[tokio::test]

@@ -1,17 +1,14 @@
 //! The connection fails during each operation of a client, in each possible way. Once the fault is over, the caller gets
 //! its result, and nothing is left behind. Each fault is seen to happen.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use conformance_tests::kit::{
     ClientCertificates, Counters, Mode, Proxy, Redis, RedisOptions, Server as _,
 };
-use lock_core::{Backend, ClientOptions, ErrorKind, Guard, LockClient, ReleaseOptions};
+use lock_core::{Backend, Guard, LockClient, ReleaseOptions};
 
-use crate::support::{connect, free, granted, name, queued, request, server, server_with, url};
+use crate::support::{connect, free, granted, name, queued, request, server_with, url};
 
 const LEASE: Duration = Duration::from_secs(20);
 const SOON: Duration = Duration::from_secs(30);
@@ -171,26 +168,4 @@ async fn a_waiter_is_served_whatever_happens_to_its_connection() {
         guard.release().await.unwrap();
     })
     .await;
-}
-
-/// A release that hangs does not block its caller, and takes effect when the server is back.
-#[tokio::test]
-async fn a_release_on_a_server_paused_for_five_seconds_is_made_up_for() {
-    const PAUSE: Duration = Duration::from_secs(5);
-    let server = server().await;
-    let direct = connect(&url(&server)).await;
-    let options = ClientOptions::new().with_call_timeout(Duration::from_secs(1));
-    let store = connect(&format!("{}?timeout=1s", url(&server))).await;
-    let client = LockClient::with_options(store, options).unwrap();
-    let guard = client.lock(name("a")).lease(LEASE).acquire().await.unwrap();
-    let (kept, start) = (guard.token(), Instant::now());
-    server.pause().unwrap();
-    let error = guard.release().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
-    assert!(start.elapsed() < PAUSE, "the release waited for the server");
-    tokio::time::sleep(PAUSE.saturating_sub(start.elapsed())).await;
-    server.resume().unwrap();
-    free(&*direct, "a").await;
-    assert!(start.elapsed() < LEASE, "the lease has ended; nothing is shown");
-    assert!(granted(&*direct, &request("a", LEASE)).await.token > kept);
 }

@@ -5,12 +5,12 @@ use std::time::Duration;
 use backend_redis::{Fence, FenceError};
 use conformance_tests::kit::{Data, Mode, Proxy, RedisOptions, Server as _};
 use lock_core::{
-    Attempt, Env as _, FencingToken, LockClient, LossReason, ReleaseOptions, ReleaseOutcome,
-    Renewal, Signal, SystemEnv,
+    Env as _, FencingToken, LockClient, LossReason, ReleaseOptions, ReleaseOutcome, Renewal,
+    SystemEnv,
 };
 
 use crate::support::{
-    busy, calls, connect, enqueued, first_use, granted, name, quarantined, queued, request, server,
+    calls, connect, enqueued, first_use, granted, name, quarantined, queued, request, server,
     server_with, url,
 };
 
@@ -160,28 +160,6 @@ async fn lost_replies_change_nothing_but_what_was_asked() {
     assert_eq!(again.outcome, ReleaseOutcome::NotHeld);
 }
 
-#[tokio::test]
-async fn a_late_request_of_an_abandoned_attempt_takes_nothing() {
-    let server = server().await;
-    let proxy = Proxy::start(server.address()).await.unwrap();
-    let direct = connect(&url(&server)).await;
-    let store = connect(&format!("redis://{}?timeout=500ms", proxy.address())).await;
-    granted(&*store, &request("warm", LEASE)).await; // the script is known from here on
-    let asked = request("a", LEASE);
-    proxy.set(Mode::Hold).await.unwrap();
-    assert!(store.try_acquire(&asked).await.unwrap_err().is_ambiguous());
-    direct.abandon(&asked).await.unwrap();
-    let before = calls(&server, "evalsha").await;
-    proxy.set(Mode::Pass).await.unwrap();
-    let arrived = async {
-        while calls(&server, "evalsha").await == before {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(SOON, arrived).await.expect("the late request did not come");
-    assert_eq!(direct.inspect(&asked.name).await.unwrap(), None);
-}
-
 /// Tombstones live for a minute. A request that arrives later is stopped by its own deadline.
 #[tokio::test]
 async fn a_late_request_that_outlived_its_tombstone_takes_nothing() {
@@ -260,35 +238,4 @@ async fn a_waiter_whose_subscription_is_killed_is_served() {
     holder.release(&grant, ReleaseOptions::default()).await.unwrap();
     let guard = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap().unwrap();
     assert!(guard.token() > grant.token);
-}
-
-#[tokio::test]
-async fn an_old_push_read_after_the_claim_window_is_useless() {
-    let server = server().await;
-    let proxy = Proxy::start(server.address()).await.unwrap();
-    let direct = connect(&url(&server)).await;
-    let grant = granted(&*direct, &request("a", LEASE)).await;
-    let store = connect(&format!("redis://{}", proxy.address())).await;
-    let asked = request("a", LEASE);
-    let (mut turn, _) = enqueued(&*store, &asked).await;
-    proxy.set(Mode::Hold).await.unwrap();
-    direct.release(&grant, ReleaseOptions::default()).await.unwrap();
-    let next = request("a", LEASE);
-    let taken = tokio::time::timeout(SOON, async {
-        loop {
-            match direct.try_acquire(&next).await.unwrap() {
-                Attempt::Granted(grant) => return grant,
-                Attempt::Busy(busy) => tokio::time::sleep(busy.retry_after).await,
-                other => panic!("{other:?}"),
-            }
-        }
-    });
-    let taken = taken.await.unwrap();
-    proxy.set(Mode::Pass).await.unwrap();
-    let old = tokio::time::timeout(SOON, turn.next()).await.unwrap();
-    let Signal::Granted(old) = old else { panic!("no push: {old:?}") };
-    assert!(old.token > grant.token && old.token < taken.token);
-    let answer = store.renew(&[&old], SystemEnv.now()).await.pop();
-    assert!(matches!(answer, Some(Renewal::Lost(LossReason::TakenOver))), "{answer:?}");
-    assert_eq!(busy(&*store, &asked).await.token, taken.token);
 }

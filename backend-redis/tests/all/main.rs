@@ -9,7 +9,6 @@ mod cluster_moves;
 mod cluster_partition;
 mod connection_faults;
 mod credentials;
-mod events;
 mod fair_turns;
 mod faults;
 mod fence;

@@ -93,9 +93,7 @@ async fn master_twice(known: Replica) -> Option<(Grant, Attempt)> {
     let options = RedisOptions::new().line("repl-diskless-sync-delay 0");
     let master = Redis::start(options.clone()).await.unwrap();
     let port = |server: &Redis| server.address().port().to_string();
-    let follow = format!("replicaof 127.0.0.1 {}", port(&master));
-    let replica = Redis::start(options.line(follow)).await.unwrap();
-    in_step(&master, &replica).await;
+    let replica = replica_of(&master, options).await;
     let store = connect(&crate::support::url(&master)).await;
     crate::support::first_use(&*store).await;
     warm(&*store).await;
@@ -214,17 +212,11 @@ async fn lagging(url_options: &str) -> Vec<conformance_tests::history::Violation
         .line("repl-diskless-sync-delay 0")
         .line("min-replicas-to-write 1")
         .line("min-replicas-max-lag 4");
-    let follow = |server: &Redis| {
-        options.clone().line(format!("replicaof 127.0.0.1 {}", server.address().port()))
-    };
     let master = Redis::start(options.clone()).await.unwrap();
-    let promoted = Redis::start(follow(&master)).await.unwrap();
-    let hanging = Redis::start(follow(&master)).await.unwrap();
+    let promoted = replica_of(&master, options.clone()).await;
+    let hanging = replica_of(&master, options.clone()).await;
     // The new master needs a good replica, too.
-    let behind = Redis::start(follow(&promoted)).await.unwrap();
-    for (above, below) in [(&master, &promoted), (&master, &hanging), (&promoted, &behind)] {
-        in_step(above, below).await;
-    }
+    let _good = replica_of(&promoted, options).await;
     let at =
         |server: &Redis| format!("{}?longest_lease=3s&{url_options}", crate::support::url(server));
     let (recorder, lease) = (Recorder::new(1), Duration::from_secs(3));
@@ -252,13 +244,4 @@ async fn the_quarantine_waits_for_the_lag_of_an_old_masters_replicas() {
     assert!(with.is_empty(), "{with:?}");
     // An operator's setting that is wrong.
     assert!(without.iter().any(|violation| violation.rule == Rule::Exclusion), "{without:?}");
-}
-
-async fn in_step(master: &Redis, replica: &Redis) {
-    let both = conformance_tests::kit::wait::until("a replica in step", SOON, || async {
-        let up = replica.info("master_link_status").await.unwrap_or_default() == "up";
-        let known = master.cli(&["INFO", "replication"]).await?;
-        Ok((up && known.contains("state=online")).then_some(()))
-    });
-    both.await.unwrap();
 }

@@ -9,7 +9,7 @@ use lock_core::{
     ReleaseOutcome, Renewal, SystemEnv,
 };
 
-use crate::support::{changes, clusters, connect, granted, request, server, url};
+use crate::support::{changes, clusters, connect, granted, replica_of, request, server, url};
 
 const LEASE: Duration = Duration::from_secs(20);
 const SOON: Duration = Duration::from_secs(60);
@@ -35,14 +35,7 @@ async fn promised(store: &dyn Backend, part: &str) {
 async fn what_limits_an_old_master_shows_when_it_is_changed() {
     let options = RedisOptions::new().line("repl-diskless-sync-delay 0");
     let master = Redis::start(options.clone()).await.unwrap();
-    let follow = format!("replicaof 127.0.0.1 {}", master.address().port());
-    let _replica = Redis::start(options.line(follow)).await.unwrap();
-    until("a replica", SOON, || async {
-        let known = master.cli(&["INFO", "replication"]).await?;
-        Ok(known.contains("state=online").then_some(()))
-    })
-    .await
-    .unwrap();
+    let _replica = replica_of(&master, options).await;
     let store = connect(&url(&master)).await;
     promised(&*store, "withheld: the server goes on writing without its replicas").await;
     set(&master, "min-replicas-max-lag", "4").await;

@@ -11,7 +11,7 @@ pub(crate) mod shared_cases;
 
 use std::{sync::Arc, time::Duration};
 
-use conformance_tests::kit::{Redis, RedisOptions, Server as _};
+use conformance_tests::kit::{Redis, RedisOptions, Server as _, wait};
 use lock_core::{Attempt, Backend, Quarantined};
 
 pub(crate) use self::requests::*;
@@ -33,6 +33,23 @@ pub(crate) fn url(server: &Redis) -> String {
 
 pub(crate) async fn connect(url: &str) -> Arc<dyn Backend> {
     backend_redis::connect(url).await.unwrap()
+}
+
+/// A replica of this master, once it is in step.
+pub(crate) async fn replica_of(master: &Redis, options: RedisOptions) -> Redis {
+    let follow = format!("replicaof 127.0.0.1 {}", master.address().port());
+    let replica = Redis::start(options.line(follow)).await.unwrap();
+    in_step(master, &replica).await;
+    replica
+}
+
+pub(crate) async fn in_step(master: &Redis, replica: &Redis) {
+    let both = wait::until("a replica in step", Duration::from_secs(60), || async {
+        let up = replica.info("master_link_status").await.unwrap_or_default() == "up";
+        let known = master.cli(&["INFO", "replication"]).await?;
+        Ok((up && known.contains("state=online")).then_some(()))
+    });
+    both.await.unwrap();
 }
 
 /// Waits until a name has no holder and no waiter.

@@ -43,11 +43,6 @@ pub(super) const VARIANTS: &[Broken<Node>] = &[
         case: |node| Box::pin(a_number_for_a_reader(node)),
     },
     Broken {
-        what: "S4: no number is written for who is not among the readers",
-        changes: &[LeaveOut("write_owner")],
-        case: |node| Box::pin(a_number_for_an_owner_that_is_no_reader(node)),
-    },
-    Broken {
         what: "S4: a reader that asks twice counts once",
         changes: &[Replace("repeat", "if holder == owner and state == '0' then")],
         case: |node| Box::pin(a_reader_that_asks_twice(node)),
@@ -173,15 +168,6 @@ async fn a_number_for_a_reader(node: &mut Node) -> Verdict {
     match (node.shared("a").await?, node.shared("b").await?, node.number().await) {
         (one, two, first_line) if [one, two, first_line] == [other + 5, other, other + 5] => Ok(()),
         numbers => Err(format!("{first} and {other}, of which one was raised, became {numbers:?}")),
-    }
-}
-
-async fn a_number_for_an_owner_that_is_no_reader(node: &mut Node) -> Verdict {
-    let own = node.shared("a").await?;
-    let said = node.write("b", own + 1, "").await;
-    match node.number().await {
-        number if number == own && said == "written 0" => Ok(()),
-        number => Err(format!("{said}, and {own} became {number}")),
     }
 }
 
