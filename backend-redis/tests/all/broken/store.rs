@@ -69,17 +69,17 @@ impl Clients for OneRedis {
 /// Guards of every script that may grant, and of those that must not touch another owner's lock.
 pub(super) const VARIANTS: &[Broken<OneRedis>] = &[
     Broken {
-        what: "S1: a release that hands over reads the epoch",
+        what: "S1: a release with handoff checks the epoch",
         changes: &[Replace("release_epoch", "local mark, refusal = 1")],
         case: |setup| Box::pin(a_handover_after_a_restart(setup, End::Release)),
     },
     Broken {
-        what: "S1: a clean-up that hands over reads the epoch",
+        what: "S1: a clean-up with handoff checks the epoch",
         changes: &[Replace("abandon_epoch", "local mark = redis.call('EXISTS', KEYS[3])")],
         case: |setup| Box::pin(a_handover_after_a_restart(setup, End::Abandon)),
     },
     Broken {
-        what: "S1: a release by force that hands over reads the epoch",
+        what: "S1: a release by force with handoff checks the epoch",
         changes: &[Replace("force_epoch", "local mark = redis.call('EXISTS', KEYS[3])")],
         case: |setup| Box::pin(a_handover_after_a_restart(setup, End::Force)),
     },
@@ -89,12 +89,12 @@ pub(super) const VARIANTS: &[Broken<OneRedis>] = &[
         case: |setup| Box::pin(a_renewal_by_another(setup)),
     },
     Broken {
-        what: "L3: a clean-up passes dead places over",
+        what: "L3: a clean-up passes over dead entries",
         changes: &[LeaveOut("dead_entry")],
         case: |setup| Box::pin(dead_entries(setup)),
     },
     Broken {
-        what: "L3: a waiter that does not claim what a clean-up handed over loses it soon",
+        what: "L3: a waiter that does not claim its handoff loses it soon",
         changes: &[Replace(
             "claim",
             "record = hold(owner, token, mine and '0' or '2', label, lease)",
@@ -111,7 +111,7 @@ pub(super) const VARIANTS: &[Broken<OneRedis>] = &[
 async fn place(store: &Arc<dyn Backend>, request: &Request) -> Result<Box<dyn Waiter>, String> {
     match store.enqueue(request).await {
         Ok(Enqueued::Waiting(turn, _)) => Ok(turn),
-        other => Err(format!("no place: {other:?}")),
+        other => Err(format!("no queue entry: {other:?}")),
     }
 }
 
@@ -181,7 +181,7 @@ async fn dead_entries(setup: &mut OneRedis) -> Verdict {
     let state = store.inspect(&name("a")).await.map_err(|error| error.to_string())?;
     match state.and_then(|state| state.holder) {
         Some(holder) if holder.owner == waiter.owner => Ok(()),
-        other => Err(format!("a dead place has the lock: {other:?}")),
+        other => Err(format!("a dead entry has the lock: {other:?}")),
     }
 }
 

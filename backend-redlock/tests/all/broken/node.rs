@@ -203,7 +203,7 @@ impl Node {
     async fn waits(&mut self, attempt: Attempt) -> Result<(), String> {
         match self.ask(Way::Short, &Attempt { place: true, ..attempt }).await {
             Err(word) if word == "busy" => Ok(()),
-            other => Err(format!("no place: {other:?}")),
+            other => Err(format!("no queue entry: {other:?}")),
         }
     }
 

@@ -48,22 +48,22 @@ pub(super) const VARIANTS: &[Broken<Node>] = &[
         case: |node| Box::pin(a_reader_that_asks_twice(node)),
     },
     Broken {
-        what: "S4: who is not among the readers frees nothing",
+        what: "S4: an owner that is not a reader frees nothing",
         changes: &[Replace("reader_frees", "mine = true")],
         case: |node| Box::pin(a_release_by_an_owner_that_is_no_reader(node)),
     },
     Broken {
-        what: "S4: a reader that leaves leaves the others",
+        what: "S4: when a reader leaves, the others stay",
         changes: &[Replace("last_reader", "if false then")],
         case: |node| Box::pin(a_reader_that_leaves(node)),
     },
     Broken {
-        what: "S4: who left is no reader any more",
+        what: "S4: a reader that left is no longer a reader",
         changes: &[LeaveOut("leaves")],
         case: |node| Box::pin(a_reader_that_leaves(node)),
     },
     Broken {
-        what: "S5: only who is among the readers renews",
+        what: "S5: only a reader renews",
         changes: &[Replace(
             "renew_owner",
             "elseif record and string.sub(record, 1, 32) ~= owner and not string.find(record, '\\n', 1, true) then",
@@ -79,7 +79,7 @@ pub(super) const VARIANTS: &[Broken<Node>] = &[
         case: |node| Box::pin(a_renewal_by_a_reader(node)),
     },
     Broken {
-        what: "S6: what is taken back is no later attempt of a reader",
+        what: "S6: a clean-up leaves a later attempt of a reader",
         changes: &[LeaveOut("later_attempt")],
         case: |node| Box::pin(a_late_clean_up(node)),
     },

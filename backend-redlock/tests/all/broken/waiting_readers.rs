@@ -18,7 +18,7 @@ pub(super) const VARIANTS: &[Broken<Node>] = &[
         case: |node| Box::pin(a_reader_past_a_writer(node)),
     },
     Broken {
-        what: "L3: nor while the lock is free",
+        what: "L3: no reader passes a writer while the lock is free",
         changes: &[Replace("writer_first", "shut = shut or record and writer_first()")],
         case: |node| Box::pin(a_reader_past_a_writer(node)),
     },
@@ -67,7 +67,7 @@ pub(super) const VARIANTS: &[Broken<Node>] = &[
         case: |node| Box::pin(a_writer_behind_a_reader(node)),
     },
     Broken {
-        what: "L2: the readers that were called pass it on",
+        what: "L2: readers that were called pass the call on",
         changes: &[Replace("turn_left", "if whose == ARGV[1] then")],
         case: |node| Box::pin(a_reader_that_is_called_and_leaves(node)),
     },
@@ -82,17 +82,17 @@ pub(super) const VARIANTS: &[Broken<Node>] = &[
         case: |node| Box::pin(a_writer_that_gives_up(node)),
     },
     Broken {
-        what: "L2: one that leaves the most calls the readers that wait",
+        what: "L2: one reader fewer than the limit calls waiting readers",
         changes: &[Replace("call_beside", "called = called or shared and writer_left")],
         case: |node| Box::pin(one_that_leaves_the_most(node)),
     },
     Broken {
-        what: "L4: readers are not called by each one that leaves",
+        what: "L4: not every reader that leaves calls waiting readers",
         changes: &[Replace("call_beside", "called = called or shared and (writer_left or mine)")],
         case: |node| Box::pin(one_that_leaves_another(node)),
     },
     Broken {
-        what: "L4: readers are not called by a reader that gives up",
+        what: "L4: a reader that gives up calls no readers",
         changes: &[Replace("writer_left", "writer_left = true")],
         case: |node| Box::pin(a_reader_that_gives_up(node)),
     },
