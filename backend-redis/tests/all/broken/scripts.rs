@@ -179,7 +179,7 @@ pub(super) const VARIANTS: &[Broken<Server>] = &[
         case: |server| Box::pin(a_raise_far_ahead(server)),
     },
     Broken {
-        what: "S1: the long way takes only what is free",
+        what: "S1: the long way takes only a free lock",
         changes: &[Replace("held", "local record = false")],
         case: |server| Box::pin(a_held_lock(server, Way::Long)),
     },
