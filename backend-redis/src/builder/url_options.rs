@@ -12,7 +12,7 @@ use crate::{
 
 /// One option: its name and its value.
 struct UrlOption<'a> {
-    option: &'a str,
+    name: &'a str,
     value: &'a str,
     /// The query may be a part of a password with a `?` that was not encoded. Then no error shows it.
     secret: bool,
@@ -32,9 +32,9 @@ pub(super) fn options(
     let mut given = SeenOptions::default();
     for (option, value) in url.query_pairs() {
         given.once(&option)?;
-        let (option, value) = (&*option, &*value);
-        let option = UrlOption { option, value, secret };
-        builder = match option {
+        let (name, value) = (&*option, &*value);
+        let option = UrlOption { name, value, secret };
+        builder = match name {
             "prefix" => builder.prefix(value),
             "longest_lease" => builder.longest_lease(option.span()?),
             "timeout" => builder.timeout(option.span()?),
@@ -88,7 +88,7 @@ pub(super) fn options(
 impl UrlOption<'_> {
     fn refused(&self, allowed: &str) -> Error {
         let value = if self.secret { String::new() } else { format!(" {:?}", self.value) };
-        refuse(format!("{}{value} is not allowed; {allowed}", self.option))
+        refuse(format!("{}{value} is not allowed; {allowed}", self.name))
     }
 
     fn span(&self) -> Result<std::time::Duration, Error> {
@@ -105,7 +105,7 @@ impl UrlOption<'_> {
     fn file(&self) -> Result<Vec<u8>, Error> {
         std::fs::read(Path::new(self.value)).map_err(|error| {
             let path = if self.secret { String::new() } else { format!(" {:?}", self.value) };
-            refuse(format!("the file{path} of {} cannot be read", self.option)).with_source(error)
+            refuse(format!("the file{path} of {} cannot be read", self.name)).with_source(error)
         })
     }
 }

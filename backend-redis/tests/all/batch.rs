@@ -8,8 +8,7 @@ use std::{
 use conformance_tests::kit::Server as _;
 
 use crate::support::{
-    MANY, attempts, calls, connect, grants, many_requests, releases, request, server, shared_cases,
-    url,
+    attempts, calls, connect, grants, many_requests, releases, request, server, shared_cases, url,
 };
 
 const LEASE: Duration = Duration::from_secs(20);

@@ -13,7 +13,8 @@ use crate::support::{
     clusters::{BUCKET, cluster, deafen_replica, fail_over, owner, queued, taken_over, url},
     connect, documented_acl, first_use, granted,
     holders::hold,
-    name, quarantined, renewed, request,
+    name, quarantined, request,
+    shared_cases::{assert_permitted_no_more, use_every_operation},
 };
 
 const SOON: Duration = Duration::from_secs(60);

@@ -11,7 +11,7 @@ use lock_core::{Attempt, Grant, LockClient};
 use crate::support::{
     connect, granted,
     holders::hold,
-    name, quarantined, request,
+    in_step, name, quarantined, replica_of, request,
     sentinels::{deafen_replicas, fail_over, group, url},
 };
 

@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 
 use conformance_tests::kit::{Redis, RedisOptions, Server as _, wait::until};
 use lock_core::{
-    Attempt, Backend, Env as _, ErrorKind, Init, LockClient, Promise, ReleaseOptions,
-    ReleaseOutcome, Renewal, SystemEnv,
+    Backend, Env as _, ErrorKind, Init, LockClient, Promise, ReleaseOptions, ReleaseOutcome,
+    Renewal, SystemEnv,
 };
 
 use crate::support::{changes, clusters, connect, granted, replica_of, request, server, url};

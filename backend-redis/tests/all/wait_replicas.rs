@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use conformance_tests::kit::{Data, Mode, Proxy, Redis, RedisOptions, Server as _, wait::until};
+use conformance_tests::kit::{Mode, Proxy, Redis, RedisOptions, Server as _, wait::until};
 use lock_core::{
     Attempt, Backend, Enqueued, Env as _, ErrorKind, LockClient, LossReason, ReleaseOptions,
     ReleaseOutcome, Renewal, SystemEnv,

@@ -9,8 +9,7 @@ use backend_redis::RedisBuilder;
 use backend_redlock::RedlockBuilder;
 use conformance_tests::kit::{ClientCertificates, Mode, Proxy, Redis, RedisOptions, Server as _};
 use lock_core::{
-    Attempt, Env as _, ErrorKind, FencingToken, Holder, ReleaseOptions, ReleaseOutcome, Renewal,
-    SystemEnv,
+    Attempt, Env as _, ErrorKind, Holder, ReleaseOptions, ReleaseOutcome, Renewal, SystemEnv,
 };
 
 use crate::support::{

@@ -9,7 +9,7 @@ use lock_core::{
 
 use crate::{
     quorum::watermark,
-    support::{LEASE, Nodes, SOON, busy, enqueued, eventually, granted, name, renewed, request},
+    support::{LEASE, Nodes, busy, enqueued, eventually, granted, name, renewed, request},
 };
 
 const LOCK: &str = "leasehold-redlock:{0}:lock:a";
