@@ -169,7 +169,7 @@ impl Redis {
         reply.into_error(self.store.agreed().longest_lease)
     }
 
-    async fn enqueue_and_wait(&self, request: &Request) -> Result<Enqueued, Error> {
+    async fn enqueue_request(&self, request: &Request) -> Result<Enqueued, Error> {
         self.store.guarantees.check_policy()?;
         // The waiter is registered first, so that no push can arrive before it.
         let waiter = RedisWaiter::enter(&self.store, &self.pushes, request);
@@ -280,7 +280,7 @@ impl Backend for Redis {
     }
 
     async fn enqueue(&self, request: &Request) -> Result<Enqueued, Error> {
-        let entry = self.enqueue_and_wait(request).await;
+        let entry = self.enqueue_request(request).await;
         entry.map_err(|error| error.at("redis", "enqueue").on(&request.name))
     }
 
