@@ -11,7 +11,7 @@ pub(crate) const NO_PART_OF_A_CLUSTER: &str =
 
 pub(crate) const CLOSED: &str = "the connection was closed";
 
-pub(crate) const NO_HOST_NAME: &str = "a node of the cluster is to announce a host name and has none; set its cluster-announce-hostname, or \
+pub(crate) const NO_HOST_NAME: &str = "a node of the cluster should announce a host name and has none; set its cluster-announce-hostname, or \
      cluster-preferred-endpoint-type ip";
 
 /// An error of a command that may have been carried out.

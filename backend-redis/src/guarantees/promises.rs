@@ -44,7 +44,7 @@ fn exclusion(agreed: AgreedSettings, settings: &Settings, servers: &[&Identity])
     if !agreed.quarantine {
         return withheld(
             "the quarantine is off: after a restart or a loss of data a second holder may be admitted \
-             while the first still believes; turn it on with init",
+             while the first still relies on its lock; turn it on with init",
         );
     }
     if let Some(policy) = servers.iter().find_map(|server| server.evicting.as_deref()) {
@@ -85,19 +85,19 @@ fn exclusion(agreed: AgreedSettings, settings: &Settings, servers: &[&Identity])
         Failover::Bounded(margin) => assuming.push(old_master_stops(settings, worst, margin)),
         Failover::Unbounded if settings.topology.is_cluster() => {
             return withheld(
-                "how long an old master goes on writing after a failover cannot be read from the \
+                "how long an old master accepts writes after a failover cannot be read from the \
                  nodes; permit CONFIG GET for cluster-node-timeout, or set failover_margin or wait_replicas",
             );
         }
         Failover::Unbounded if worst.good_replicas.is_some() => {
             return withheld(
-                "how long an old master goes on writing after a failover cannot be read from the \
+                "how long an old master accepts writes after a failover cannot be read from the \
                  server; permit CONFIG GET, or set failover_margin",
             );
         }
         Failover::Unbounded => {
             return withheld(
-                "the server goes on writing without its replicas, so that after a failover an old \
+                "the server keeps accepting writes without its replicas, so that after a failover an old \
                  master may grant; set min-replicas-to-write and min-replicas-max-lag, or wait_replicas",
             );
         }
@@ -132,7 +132,7 @@ fn old_master_stops(settings: &Settings, server: &Identity, margin: Duration) ->
     let margin = humantime::format_duration(margin);
     let waits = format!(
         "it has stopped writing {margin} after it, and the quarantine is longer by that; a master that \
-         hung hears of its replacement before it grants anything"
+         hung learns of its replacement before it grants anything"
     );
     let text = if settings.topology.is_cluster() {
         format!(

@@ -37,14 +37,14 @@ async fn what_limits_an_old_master_shows_when_it_is_changed() {
     let master = Redis::start(options.clone()).await.unwrap();
     let _replica = replica_of(&master, options).await;
     let store = connect(&url(&master)).await;
-    promised(&*store, "withheld: the server goes on writing without its replicas").await;
+    promised(&*store, "withheld: the server keeps accepting writes without its replicas").await;
     set(&master, "min-replicas-max-lag", "4").await;
     set(&master, "min-replicas-to-write", "1").await;
     promised(&*store, "it has stopped writing 9s after").await;
     set(&master, "min-replicas-max-lag", "6").await;
     promised(&*store, "it has stopped writing 11s after").await;
     set(&master, "min-replicas-to-write", "0").await;
-    promised(&*store, "withheld: the server goes on writing without its replicas").await;
+    promised(&*store, "withheld: the server keeps accepting writes without its replicas").await;
 }
 
 #[tokio::test]

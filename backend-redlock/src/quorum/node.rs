@@ -145,7 +145,7 @@ impl Node {
     pub(crate) fn suspect(&self, why: &str) -> bool {
         let mut state = self.state();
         if state.suspected.is_none() {
-            tracing::warn!(node = %self.address, why, "the node is not waited for until it answers a probe");
+            tracing::warn!(node = %self.address, why, "calls do not wait for the node until it answers a probe");
         }
         state.suspected = Some(why.to_owned());
         !std::mem::replace(&mut state.probing, true)
