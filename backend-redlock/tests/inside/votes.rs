@@ -41,7 +41,7 @@ fn counted(quorum: &Quorum, ahead: u64) -> Tally {
         let node = &quorum.nodes[at];
         let start = node.start_call();
         let stamp = micros(SystemEnv.now()) + if at == 2 { ahead } else { 0 };
-        record.hear(at, node.end_call(start, said(word, stamp)));
+        record.add(at, node.end_call(start, said(word, stamp)));
     }
     tally(&record.votes())
 }
@@ -128,7 +128,7 @@ async fn nodes_with_different_settings_are_refused() {
 async fn validity_is_shorter_by_twice_the_bound() {
     let quorum = unasked();
     let (asked, sent) = (request("a", LEASE), SystemEnv.now());
-    let own = Try { request: &asked, number: 1, sent, limit: BOUND, placed: false, first: true };
+    let own = Try { request: &asked, number: 1, sent, limit: BOUND, queued: false, first: true };
     let votes = [Vote::Ours(7), Vote::Ours(7), Vote::No];
     let token = FencingToken::new(7).unwrap();
     let (_, grant) = make_grant(&quorum, &own, &votes, |_| false, |_| true, token);
