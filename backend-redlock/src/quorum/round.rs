@@ -103,14 +103,14 @@ impl Round {
         if self.pending.is_empty() {
             return;
         }
-        let stragglers = Arc::clone(quorum);
+        let own = Arc::clone(quorum);
         quorum.spawn_background(async move {
             while let Some((at, answer)) = self.next().await {
                 then(at, Some(answer));
             }
             let why = format!("no answer within {}", humantime::format_duration(self.limit));
             for at in &self.pending {
-                stragglers.suspect(*at, &why);
+                own.suspect(*at, &why);
                 then(*at, None);
             }
             while let Some((at, answer)) = self.asking.next().await {

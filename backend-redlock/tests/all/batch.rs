@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use conformance_tests::kit::{Counters, Mode, Server as _};
+use conformance_tests::kit::{Counters, Mode};
 use futures_util::{future::join, poll};
 use lock_core::{
     Backend, Enqueued, Env as _, Error, Grant, ReleaseOptions, ReleaseOutcome, Request, Signal,
