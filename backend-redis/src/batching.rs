@@ -1,10 +1,10 @@
-//! Calls wait here for each other, so that many go together in one script.
+//! Batches: many calls go together in one script.
 //!
-//! A script costs the server several times what is done in it. So while one task's call is on its way,
-//! others wait for the next batch instead of sending a script each. A task alone does not wait.
+//! A script call costs the server several times the work inside it. So while one task's call is on its way, the calls of
+//! other tasks gather for the next batch instead of each sending a script. If there is only one task, it does not wait.
 //!
-//! A call has one time limit, from when it was made. A call that is still here when the limit is over is not sent
-//! any more, so that its outcome is known; nor is one whose caller has gone.
+//! A call has one time limit, from its start. If a call is still waiting here when the limit is over, it is not sent any
+//! more, so its outcome is known. The same holds for a call whose caller has gone.
 
 use std::{
     fmt,
@@ -20,9 +20,9 @@ use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use lock_core::{Error, ErrorKind, Mutex};
 use tokio::sync::mpsc;
 
-/// Carries batches out.
+/// Sends batches.
 pub trait BatchSink<J>: Send + Sync + 'static {
-    /// Does those of these that are [taken](Queued::take).
+    /// Sends those of these calls that it could [take](Queued::take).
     fn carry(self: Arc<Self>, jobs: Vec<Queued<J>>) -> impl Future<Output = ()> + Send;
 }
 
@@ -34,29 +34,29 @@ pub struct Queued<J> {
 }
 
 impl<J> Queued<J> {
-    /// The call itself.
+    /// The call.
     pub fn job(&self) -> &J {
         &self.job
     }
 
-    /// The call, to be sent now; `None` if its caller has gone or waits no longer.
+    /// The call, which must be sent now. `None` if its caller has gone or has stopped waiting.
     pub fn take(self) -> Option<J> {
         self.claim.take().then_some(self.job)
     }
 }
 
-/// Decides between a batch that is to send a call, and its caller who leaves: the first one has it.
+/// Decides between a batch that wants to send a call and the caller who wants to leave. The first one wins.
 #[derive(Clone, Debug, Default)]
 struct Claim(Arc<AtomicBool>);
 
 impl Claim {
-    /// Whether nobody took the call before.
+    /// Whether this is the first to take the call.
     fn take(&self) -> bool {
         !self.0.swap(true, Ordering::SeqCst)
     }
 }
 
-/// The caller of a call, who takes it along when it goes.
+/// The caller of a queued call. When it is dropped, it takes the call back.
 struct Caller(Claim);
 
 impl Drop for Caller {
@@ -65,22 +65,22 @@ impl Drop for Caller {
     }
 }
 
-/// When calls go together.
+/// The rules by which calls are put together.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchPolicy {
-    /// How many calls one batch has at most: a script holds the whole server up while it runs.
+    /// The largest number of calls in one batch. A script holds up the whole server while it runs.
     pub most: usize,
-    /// How many batches may be on their way at a time: more than one, so that a distant server is not
-    /// waited for twice, and a near one works while this process does.
+    /// How many batches may be on their way at a time. With more than one, a distant server costs one wait and not two, and
+    /// a near one works while this process prepares the next batch.
     pub batches: usize,
-    /// Whether a call may go by itself while batches are on their way, or right after one of several.
+    /// Whether a call may be sent alone while batches are on their way, or right after a batch of several calls.
     pub alone_beside_batches: bool,
-    /// Whether a batch lets the tasks that can run now join it first, as long as any do: where a batch costs much
-    /// besides what is in it.
+    /// Whether a batch first lets all runnable tasks join it, until none does. This pays if a batch costs much besides the
+    /// calls in it.
     pub lets_others_in: bool,
 }
 
-/// The calls that may go together.
+/// Gathers calls into batches.
 pub struct Batcher<J> {
     policy: BatchPolicy,
     alone: AtomicUsize,
@@ -91,18 +91,18 @@ pub struct Batcher<J> {
 #[derive(Debug, Default)]
 struct Batches {
     under_way: AtomicUsize,
-    /// How many calls went in the last one.
+    /// How many calls the last batch had.
     last: AtomicUsize,
 }
 
 impl Batches {
-    /// Whether others are about: once a batch has had one call only, they are not.
+    /// Whether other tasks make calls too. They do not, once a batch had only one call.
     fn any(&self) -> bool {
         self.under_way.load(Ordering::Relaxed) > 0 || self.last.load(Ordering::Relaxed) > 1
     }
 }
 
-/// The right to make calls of one's own.
+/// The right to send a call alone.
 #[derive(Debug)]
 pub struct Alone<'a>(&'a AtomicUsize);
 
@@ -119,13 +119,13 @@ impl<J> fmt::Debug for Batcher<J> {
 }
 
 impl<J: Send + 'static> Batcher<J> {
-    /// A batcher with no calls.
+    /// A batcher without calls.
     #[must_use]
     pub fn new(policy: BatchPolicy) -> Self {
         Self { policy, alone: AtomicUsize::new(0), batches: Arc::default(), jobs: Mutex::default() }
     }
 
-    /// The right to go alone, while nobody else does.
+    /// The right to send a call alone, if no other call is being sent.
     pub fn alone(&self) -> Option<Alone<'_>> {
         let alone = Alone(&self.alone);
         let first = self.alone.fetch_add(1, Ordering::Relaxed) == 0;
@@ -133,12 +133,12 @@ impl<J: Send + 'static> Batcher<J> {
         (first && beside).then_some(alone)
     }
 
-    /// Puts a call into the next batch, and waits for what `answer` hears of it, which is `None` where the
-    /// runtime that was to send it has ended. Without a runtime it panics, as all calls do.
+    /// Puts a call into the next batch and waits for the result from `answer`. The result is `None` if the runtime that
+    /// should have sent it has ended. Without a runtime this panics, as all calls do.
     ///
     /// # Errors
-    /// `Unavailable` for a call that was not sent within `limit`, and never will be; `OutcomeUnknown` for one that
-    /// was sent and had no answer within it.
+    /// `Unavailable` for a call that was not sent within `limit`, and never will be. `OutcomeUnknown` for a call that was
+    /// sent and had no answer within `limit`.
     pub async fn call<T>(
         &self,
         sink: &Arc<impl BatchSink<J>>,
@@ -148,9 +148,9 @@ impl<J: Send + 'static> Batcher<J> {
     ) -> Result<T, Error> {
         let caller = Caller(Claim::default());
         self.join(sink, Queued { job, claim: caller.0.clone() });
-        let told = tokio::time::timeout(limit, answer).await;
+        let answered = tokio::time::timeout(limit, answer).await;
         let shown = humantime::format_duration(limit);
-        match told {
+        match answered {
             Ok(Some(answer)) => Ok(answer),
             _ if caller.0.take() => {
                 let message = format!("not sent within {shown}: other calls had no answer");
@@ -172,13 +172,13 @@ impl<J: Send + 'static> Batcher<J> {
         let job = match &*jobs {
             Some(sender) => match sender.send(job) {
                 Ok(()) => return,
-                // The runtime of the last task has ended.
+                // The runtime of the last sending task has ended.
                 Err(unsent) => unsent.0,
             },
             None => job,
         };
         let (sender, receiver) = mpsc::unbounded_channel();
-        // The receiver is here: it cannot fail.
+        // This cannot fail: the receiver still exists.
         sender.send(job).ok();
         let batches = Arc::clone(&self.batches);
         tokio::spawn(run(Arc::downgrade(sink), receiver, self.policy, batches));
@@ -186,7 +186,7 @@ impl<J: Send + 'static> Batcher<J> {
     }
 }
 
-/// A batch under way, also where its task is dropped with its runtime.
+/// Counts a batch on its way, until it is done or its task is dropped with its runtime.
 struct UnderWay(Arc<Batches>);
 
 impl UnderWay {
@@ -215,7 +215,7 @@ async fn run<J>(
         tokio::select! {
             job = jobs.recv(), if calls.len() < policy.batches => {
                 let Some(job) = job else {
-                    // What is under way has clean-up of its own to do.
+                    // Calls on their way have their own clean-up to do.
                     while calls.next().await.is_some() {}
                     return;
                 };

@@ -9,32 +9,31 @@ use crate::{
     builder::RedisBuilder,
     keys::slots::slot_of_key,
     scripts::{
-        FENCE, FencedWrite,
+        FENCE, fenced_write,
         reply::{self, not_understood},
     },
     store::Store,
 };
 
-/// Why a fenced write did not happen, or may not have.
+/// Why a fenced write did not happen, or may not have happened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FenceError {
-    /// A newer holder has written: the key is unchanged.
+    /// A newer holder has written. The key is unchanged.
     #[error(transparent)]
     Stale(#[from] Stale),
-    /// The server was not reached; with an ambiguous error the write may have happened.
+    /// The server could not be reached. If the error is ambiguous, the write may have happened.
     #[error(transparent)]
     Store(#[from] Error),
 }
 
-/// Sets keys with a fencing token, and refuses a token older than one that it has seen.
+/// Sets keys with a fencing token, and refuses a token lower than one that it has seen.
 ///
-/// The check and the write are one script. The highest token of a key is kept beside it, in a cluster in
-/// the same slot, without expiry, and is as durable as the server is: what is lost of one is lost of both.
-/// For both to outlive a crash the server needs `appendonly yes` and `appendfsync always`; with
-/// `everysec` a crash of the machine may take the last second. A failover may lose what no replica had;
-/// with [`wait_replicas`](RedisBuilder::wait_replicas) a write that too few have is an error. After
-/// such a loss nothing remembers the newer token, and an old one is admitted.
+/// The check and the write are one script. The highest token of a key is kept in a key beside it, without expiry; in a
+/// cluster in the same slot. So both are equally durable: a loss of one is a loss of both. If both must survive a crash,
+/// the server needs `appendonly yes` and `appendfsync always`; with `everysec` a crash of the machine may lose the last
+/// second. A failover may lose what no replica had. With [`wait_replicas`](RedisBuilder::wait_replicas), a write that too
+/// few replicas have is an error. After such a loss nothing remembers the newer token, and an old one is admitted.
 ///
 /// ```no_run
 /// # async fn example(guard: lock_core::Guard) -> Result<(), Box<dyn std::error::Error>> {
@@ -76,12 +75,12 @@ impl Fence {
         Ok(Self { store: redis.store })
     }
 
-    /// Sets `key` to `value` if no higher token was admitted for `key`. The same token may come again:
-    /// a holder writes more than once.
+    /// Sets `key` to `value`, unless a higher token was admitted for `key`. The same token may be used again, since a
+    /// holder may write more than once.
     ///
     /// # Errors
-    /// [`FenceError::Stale`]: nothing was written. [`FenceError::Store`]: the server's answer is
-    /// missing or an error; `OutcomeUnknown` also where too few replicas have what was written.
+    /// [`FenceError::Stale`]: nothing was written. [`FenceError::Store`]: the server's answer is missing or is an error;
+    /// `OutcomeUnknown` also if too few replicas have the write.
     ///
     /// # Cancel safety
     /// A dropped call may have written.
@@ -93,7 +92,7 @@ impl Fence {
     ) -> Result<(), FenceError> {
         let keys = [self.store.keys.fence(key), key.to_owned()];
         let asked = async {
-            let arguments = FencedWrite { token, value: value.as_ref() }.arguments();
+            let arguments = fenced_write(token, value.as_ref());
             let slot = slot_of_key(key);
             let ran = self.store.run_in_slot(slot, &FENCE, &keys, &arguments);
             let (answer, connection) = ran.await?;

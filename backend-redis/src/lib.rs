@@ -1,19 +1,19 @@
 //! Locks of leasehold in Redis: one server, one that sentinels watch, or a cluster.
 //!
-//! Every operation is one Lua script, one round trip. A release hands the lock to the first waiter in
-//! the same step and tells it by push; tokens come from the server's clock and never go back; after a
-//! loss of data nothing is granted for one longest lease (the quarantine).
+//! Every operation is one Lua script and one round trip. A release hands the lock to the first waiter in the same step, and
+//! notifies it by a push. Tokens come from the server's clock and never go back. After a loss of data nothing is granted for
+//! one longest lease (the quarantine).
 //!
 //! # Servers
-//! Redis 7.0 or later, or Valkey 7.2 or later. Each new connection reads the version (`redis_version` of INFO,
-//! which is 7.2.4 in all of Valkey), and an older server is refused: there a script may write although too few
-//! replicas are in touch (`min-replicas-to-write`), so that an old master may go on granting. Another server that
-//! speaks RESP3 and says redis_version 7.0 or more is let in; none has been tested. A sentinel may be older.
+//! Redis 7.0 or later, or Valkey 7.2 or later. Each new connection reads the version (`redis_version` of INFO, which is 7.2.4
+//! in all versions of Valkey). An older server is refused: in it a script may write although too few replicas are connected
+//! (`min-replicas-to-write`), so that an old master may still grant. Another server that speaks RESP3 and reports redis_version
+//! 7.0 or more is accepted; none has been tested. A sentinel may be older.
 //!
 //! # TLS
-//! rustls with the provider of cryptography that the application has installed for its process
-//! (`CryptoProvider::install_default`), otherwise with one of our own, which is not installed: that of the feature
-//! `tls-ring` (default), or of `tls-aws-lc`. Without either feature TLS needs the application's.
+//! rustls, with the provider of cryptography that the application has installed for its process
+//! (`CryptoProvider::install_default`). Without one, the crate uses its own and does not install it: that of the feature
+//! `tls-ring` (default), or of `tls-aws-lc`. Without either feature, TLS needs the application's provider.
 //!
 //! # Permissions
 //! A user needs no more than this, with `PREFIX` the key prefix (`leasehold` by default):
@@ -25,8 +25,8 @@
 //!   +lpos +lrem +rpush
 //! ```
 //!
-//! Where replicas are, `+config|get` lets the client read how long a master that is cut off goes on
-//! writing; without it set `failover_margin`. `wait_replicas` needs `+wait`. A user for sentinels needs
+//! If there are replicas, `+config|get` lets the client read how long an isolated master accepts writes; without it set
+//! `failover_margin`. `wait_replicas` needs `+wait`. A user for sentinels needs
 //! `+hello +auth +sentinel|get-master-addr-by-name +sentinel|master`.
 //!
 //! In a cluster:
@@ -38,14 +38,13 @@
 //!   +pexpire +hget +hmget +hset +hdel +llen +lpop +lpos +lrem +rpush
 //! ```
 //!
-//! A [`Fence`] needs the user's own keys besides. `init` needs nothing more.
+//! A [`Fence`] also needs access to the user's own keys. `init` needs nothing more.
 //!
 //! # Failover
-//! Redis replicates behind the master's back, so that a replica may be promoted without the last grants.
-//! Nothing is granted by the new master until every lease that could have been given is over; holders may
-//! renew what it has. That alone does not keep an *old* master from granting and renewing for clients
-//! that still reach it. Exclusion across failover is promised only where the old master is known to stop,
-//! or where its grants do not count:
+//! Redis replicates asynchronously, so a replica without the last grants may be promoted. The new master grants nothing until
+//! every lease that the old one could have given is over. Meanwhile holders may renew the locks that it has. That alone
+//! does not stop an *old* master: it may still grant and renew for clients that reach it. Exclusion across a failover is promised
+//! only if the old master is known to stop, or if its grants do not count:
 //!
 //! | | set on the servers | quarantine of the new master |
 //! |---|---|---|
@@ -53,14 +52,13 @@
 //! | cluster | `cluster-node-timeout`; no `CLUSTER FAILOVER TAKEOVER` | longest lease + 2 × `cluster-node-timeout` + 4 s |
 //! | either | nothing, but all clients use `wait_replicas=N`, with N so high that a failover leaves the old master fewer | longest lease |
 //!
-//! `failover_margin` replaces the margin that is added to the longest lease: set it if you know better, or
-//! if the user may not call CONFIG GET. A master that hung and goes on is taken to hear of its replacement before it grants
-//! anything. [`Guarantees`](lock_core::Guarantees) and `leasehold check` say what is promised with the
-//! servers as they are, and if nothing is, what to set; the settings have to be the same on all servers
-//! of a store. With `wait_replicas` each grant and renewal
+//! `failover_margin` replaces the margin that is added to the longest lease. Set it if you know a better value, or if the user may
+//! not call CONFIG GET. The promise assumes that a master that hung learns of its replacement before it grants anything.
+//! [`Guarantees`](lock_core::Guarantees) and `leasehold check` say what is promised with the present settings of the servers, and if
+//! nothing is, what to set. The settings must be the same on all servers of a store. With `wait_replicas` each grant and renewal
 //! costs a round trip to the replicas, and nothing is granted while too few answer.
 //!
-//! *From the loss of a master until the first new grant* it takes the detection
+//! *From the loss of a master until the first new grant* these times add up: the detection
 //! (`down-after-milliseconds` or `cluster-node-timeout`), one or two seconds for votes and promotion, at
 //! most one second until waiting clients ask, and the quarantine of the table. Measured with a longest
 //! lease of 3 s, and detection after 1.5 s:
@@ -73,29 +71,28 @@
 //! | cluster | 2.6 to 3.0 s | 3 + 7 s | 12.8 to 13.7 s |
 //! | cluster, `wait_replicas=1` | 2.4 to 2.8 s | 3 s | 5.4 to 5.8 s |
 //!
-//! With the default longest lease of 30 s each is 27 s more. It is shortened most by a shorter longest
-//! lease (`leasehold init --longest-lease`; the quarantine stays as long as leases ever were, until `--first-use`
-//! with it says that nobody holds a lock), then by `wait_replicas` in place of the margin, which costs
-//! each grant a round trip, and last by quicker detection. Detection that is too quick backfires:
-//! sentinels that replace a busy master again and again start a new quarantine each time.
+//! With the default longest lease of 30 s each is 27 s more. A shorter longest lease shortens it most
+//! (`leasehold init --longest-lease`; the quarantine stays as long as leases ever were, until an operator adds `--first-use`, which
+//! says that nobody holds a lock). Next comes `wait_replicas` in place of the margin, which costs each grant a round trip, and
+//! last a quicker detection. Detection that is too quick backfires: sentinels that replace a busy master again and again start a
+//! new quarantine each time.
 //!
-//! A slot of a cluster that moves to another node, and the first replica that a server ever gets, cost a
-//! quarantine, too; a slot that is on the move grants nothing, and renews. No epoch
-//! record shows what Redis itself loses of a slot on the move: a lock that has gone ahead dies with its new
-//! node. If the slot then stays where it was, or comes back there, run `HDEL PREFIX:{BUCKET}:epoch run` to
-//! begin its quarantine.
+//! A cluster slot that moves to another node starts a quarantine, and so does the first replica that a server ever gets. While a slot
+//! is moving, nothing in it is granted, and locks in it are renewed. No epoch record shows what Redis itself loses of a moving
+//! slot: a lock that has already moved is lost with its new node. If the slot then stays on its old node, or returns to it, run
+//! `HDEL PREFIX:{BUCKET}:epoch run` to begin its quarantine.
 //!
 //! # Settings
-//! Longest lease and quarantine stand in the epoch record, and are lost with it. The first client that then asks
-//! writes what its URL says, or 30 s and on. So name both in every client's URL; where the store's longest lease is
-//! above 30 s and the URL does not name it, exclusion is not promised. To lower it: `init`, wait until the store
-//! grants again, then change the URLs. To raise it: `init`, and change the URLs while the store waits. A client
-//! whose URL names another is refused. A holder's next renewal asks for no more than a lowered one. A quarantine
-//! that is turned on begins with a whole wait, since data may have been lost while it was off.
+//! The longest lease and the quarantine setting are in the epoch record, and are lost with it. The first client that asks after
+//! that writes the values of its URL, or 30 s and on. So set both in every client's URL. If the store's longest lease is above 30 s
+//! and the URL does not set it, exclusion is not promised. To lower it: call `init`, wait until the store grants again, then change
+//! the URLs. To raise it: call `init`, and change the URLs while the store waits. A client whose URL has another value is refused.
+//! After a longest lease was lowered, a holder's next renewal asks for no more than that. Turning a quarantine on starts a whole
+//! wait, since data may have been lost while it was off.
 //!
-//! A client that may write to the store can set its watermark to the limit, and then nothing is granted. `init
-//! --reset-tokens` sets the tokens back to the clock after a wait. Later tokens are lower than those granted in
-//! between: a [`Fence`] that admitted one of these refuses all that follow until its record is removed.
+//! A client that may write to the store can set its watermark to the limit, and then nothing is granted. `init --reset-tokens` sets
+//! the tokens back to the clock after a wait. Later tokens are lower than those granted in between: a [`Fence`] that admitted one of
+//! these refuses all later tokens until its record is removed.
 
 mod backend;
 pub mod batching;

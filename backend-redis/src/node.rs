@@ -1,10 +1,10 @@
-//! One Redis server as a part of a store over several, for backends that are built on this one.
+//! One Redis server as a part of a store over several, for backends that build on this one.
 //!
-//! A [`Node`] brings the connection, the handshake, the epoch record with its quarantine, settings,
-//! and the subscription; what is stored, and in which scripts, is the caller's. A connection is made
-//! when the first call needs one, and again after it broke.
+//! A [`Node`] provides the connection, the handshake, the epoch record with its quarantine, the settings and the
+//! subscription. The caller decides what is stored, and by which scripts. The first call makes the connection, and a call
+//! after a break makes a new one.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc};
 
 use lock_core::{
     ConnectionSecurity, Error, ErrorKind, FencingToken, Init, LockName, OwnerId, StoreSettings,
@@ -12,7 +12,7 @@ use lock_core::{
 pub use redis::Value;
 
 pub use crate::scripts::reply::{holder, list, not_understood, number, text};
-pub use crate::settings::RECORD_VERSION;
+pub use crate::settings::{AgreedSettings as NodeSettings, RECORD_VERSION};
 
 use crate::{
     backend::admin::Admin,
@@ -24,32 +24,32 @@ use crate::{
         self, Arguments, Layout,
         reply::{Answer, Reply},
     },
-    settings::{Agreed, Topology},
+    settings::Topology,
     store::Store,
     tunables::LISTED_OF_NODE,
 };
 
-/// Hears the messages that a node publishes on this client's channel.
+/// Receives the messages that a node publishes on this client's channel.
 pub trait Listener: fmt::Debug + Send + Sync + 'static {
-    /// Whether a subscription is wanted now; it is made with the next call that may grant, and
-    /// dropped some time after its last use.
+    /// Whether a subscription is wanted now. The next call that may grant makes it. It is dropped some time after its last
+    /// use.
     fn listens(&self) -> bool;
 
-    /// A message on this channel: the client's own, or one of [`Node::subscribe`].
+    /// A message arrived on this channel: the client's own channel, or one of [`Node::subscribe`].
     fn hear(&self, channel: &[u8], message: &[u8]);
 
     /// Messages may have been missed, since the connection broke or the server changed its role.
     fn missed(&self);
 }
 
-/// A node has one bucket only.
+/// Passes pushes on to the [`Listener`]. A node has only one bucket.
 #[derive(Debug)]
-struct Heard {
+struct NodePushes {
     channel: String,
     listener: Arc<dyn Listener>,
 }
 
-impl PushListener for Heard {
+impl PushListener for NodePushes {
     fn channel(&self, _: Bucket) -> &str {
         &self.channel
     }
@@ -72,18 +72,18 @@ impl PushListener for Heard {
 pub struct Script(scripts::Script);
 
 impl Script {
-    /// A script that grants nothing: [`Node::call`] passes just the caller's arguments.
+    /// A script that grants nothing. [`Node::call`] sends only the caller's arguments.
     #[must_use]
     pub fn plain(source: &str) -> Self {
         Self(scripts::Script::new(source, Layout::Apart))
     }
 
-    /// A script for [`Node::call_in_epoch`], made of the file `fast`, which may answer before
-    /// anything is defined, the functions that this crate's own scripts begin with (`text`, `clock`,
-    /// `gate` and others: see `scripts/common.lua`), and `rest`.
+    /// A script for [`Node::call_in_epoch`]. It has three parts: the file `fast`, which may answer before any function is
+    /// defined; the functions with which this crate's own scripts begin (`text`, `clock`, `gate` and others, see
+    /// `scripts/common.lua`); and `rest`.
     ///
-    /// It must ask `gate` before it grants, and answer what `gate` refuses with. `KEYS[1]` is the
-    /// epoch record; `ARGV` is as in `scripts/epoch_arguments.lua`.
+    /// It must call `gate` before it grants, and answer with the refusal of `gate`. `KEYS[1]` is the epoch record. `ARGV`
+    /// is as in `scripts/epoch_arguments.lua`.
     #[must_use]
     pub fn in_epoch(fast: &str, rest: &str) -> Self {
         Self(scripts::Script::new(&[fast, "\n", scripts::COMMON, rest].concat(), Layout::Apart))
@@ -100,16 +100,7 @@ fn as_sent(arguments: &[&[u8]]) -> Arguments {
     arguments.iter().copied().collect()
 }
 
-/// The settings in a node's epoch record, which all clients share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NodeSettings {
-    /// The longest lease.
-    pub longest_lease: Duration,
-    /// Whether a loss of data is followed by a quarantine.
-    pub quarantine: bool,
-}
-
-/// The run id of a server: two nodes with the same one are the same server.
+/// The run id of a server. Two nodes with the same run id are the same server.
 #[derive(Clone, Debug)]
 pub struct RunId(Arc<Identity>);
 
@@ -137,8 +128,8 @@ impl fmt::Debug for Node {
     }
 }
 
-/// One node by its URL, as [`RedisBuilder::from_url`]; `also` names the options of the store over several that
-/// stood in the same place and were taken out, for the message about one that nobody knows.
+/// A node by its URL, as [`RedisBuilder::from_url`]. `also` names the options of the store over several nodes, which the
+/// caller has removed from the URL. The error for an unknown option lists them.
 ///
 /// # Errors
 /// As [`RedisBuilder::from_url`].
@@ -147,11 +138,10 @@ pub fn from_url(url: &str, also: &str) -> Result<RedisBuilder, Error> {
 }
 
 impl Node {
-    /// A node by its description; `client` is a random number of this client's. Does not connect.
+    /// A node from a builder. `client` is a random number for this client. Does not connect.
     ///
     /// # Errors
-    /// `InvalidInput` for a setting that is not allowed, and for sentinels, a cluster or
-    /// `wait_replicas`.
+    /// `InvalidInput` for a setting that is not allowed, and for sentinels, a cluster or `wait_replicas`.
     pub fn new(
         builder: RedisBuilder,
         client: u128,
@@ -171,30 +161,29 @@ impl Node {
         }
         let keys = Keys::new(&builder.settings.prefix);
         let channel = keys.channel(Bucket::FIRST, client);
-        let listener = Arc::new(Heard { channel, listener });
+        let listener = Arc::new(NodePushes { channel, listener });
         Ok(Self(Arc::new(Store::new(builder.settings, keys, listener))))
     }
 
-    /// How the connection to it is protected.
+    /// How the connection to the node is protected.
     #[must_use]
     pub fn connection_security(&self) -> ConnectionSecurity {
         self.0.settings.topology.security()
     }
 
-    /// Host and port, or the path of its socket, for messages.
+    /// Host and port, or the path of the socket, for messages.
     #[must_use]
     pub fn address(&self) -> String {
         self.0.settings.topology.to_string()
     }
 
-    /// The channel that scripts publish to.
+    /// The channel to which scripts publish.
     #[must_use]
     pub fn channel(&self) -> &str {
         self.0.listener.channel(Bucket::FIRST)
     }
 
-    /// The keys of a script about one name and one owner: epoch record, lock, queue, places, and the
-    /// owner's tombstone.
+    /// The keys of a script about one name and one owner: epoch record, lock, queue, entries, and the owner's tombstone.
     #[must_use]
     pub fn keys(&self, name: &LockName, owner: OwnerId) -> [String; 5] {
         self.0.keys.of(name, owner)
@@ -227,34 +216,32 @@ impl Node {
     /// The node's settings as this client knows them.
     #[must_use]
     pub fn believed(&self) -> NodeSettings {
-        let Agreed { longest, quarantine } = self.0.agreed();
-        NodeSettings { longest_lease: longest, quarantine }
+        self.0.agreed()
     }
 
-    /// Why exclusion is not promised: the node's longest lease is above the one that this client would give to a
-    /// node that has lost its settings.
+    /// Why exclusion is not promised: the node's longest lease is above the one that this client would give to a node that
+    /// has lost its settings.
     #[must_use]
     pub fn untold(&self) -> Option<String> {
-        let told = self.0.settings.first_agreed().longest;
-        promises::untold(self.0.agreed().longest, told)
+        let configured = self.0.settings.first_agreed().longest_lease;
+        promises::longest_lease_not_in_url(self.0.agreed().longest_lease, configured)
     }
 
-    /// The node's `maxmemory-policy`, if that may remove held locks, by what it said last.
+    /// The node's last reported `maxmemory-policy`, if that may remove held locks.
     #[must_use]
     pub fn evicting(&self) -> Option<String> {
         self.0.guarantees.evicting()
     }
 
-    /// Tells the client what the settings are, for a node that has lost its record.
+    /// Sets the settings that this client would write to a node that has lost its epoch record.
     pub fn believe(&self, settings: NodeSettings) {
-        let NodeSettings { longest_lease, quarantine } = settings;
-        self.0.set_agreed(Agreed { longest: longest_lease, quarantine });
+        self.0.set_agreed(settings);
     }
 
     /// Runs a script that grants nothing.
     ///
     /// # Errors
-    /// Those of the connection and of the server; `OutcomeUnknown` where it may have run.
+    /// Those of the connection and of the server. `OutcomeUnknown` if the script may have run.
     pub async fn call(
         &self,
         script: &Script,
@@ -264,11 +251,11 @@ impl Node {
         self.0.run(Bucket::FIRST, &script.0, keys, &as_sent(arguments)).await
     }
 
-    /// Runs a script that may grant, with what `gate` needs to know. Answers of `gate` that mean "you
-    /// are not up to date" are dealt with here; the others, such as `quarantine`, come back.
+    /// Runs a script that may grant, with the arguments that `gate` needs. If `gate` answers that the client is not up to
+    /// date, this method deals with it. It returns other answers, such as `quarantine`.
     ///
     /// # Errors
-    /// As [`call`](Self::call); `Config` where the node has other settings than this client was told.
+    /// As [`call`](Self::call); `Config` if the node's settings differ from those of this client.
     pub async fn call_in_epoch(
         &self,
         script: &Script,
@@ -292,8 +279,8 @@ impl Node {
         }
     }
 
-    /// A part of a listing of the names that have a lock's key on this node: from the cursor `0`
-    /// until the returned one is `0` again. A name may come twice.
+    /// A part of a listing of the names that have a lock's key on this node. Begin with the cursor `0`, and end when the
+    /// returned one is `0` again. A name may come twice.
     ///
     /// # Errors
     /// As [`call`](Self::call).
@@ -324,7 +311,7 @@ impl Node {
         Admin(&self.0).set_up(init).await
     }
 
-    /// Makes sure that messages of this channel arrive, also after the connection broke since the last call.
+    /// Makes sure that messages of this channel arrive, also if the connection broke after the last call.
     ///
     /// # Errors
     /// As [`call`](Self::call).
@@ -332,14 +319,14 @@ impl Node {
         self.0.connection(Bucket::FIRST).await?.listening.subscribe_to(channel).await
     }
 
-    /// Ends the subscriptions to channels that are not `needed` any more.
+    /// Ends the subscriptions to channels that are no longer `needed`.
     pub async fn unsubscribe(&self, needed: impl Fn(&str) -> bool) {
         if let Some(connection) = self.0.pool.current(Bucket::FIRST) {
             connection.listening.unsubscribe_from(needed).await;
         }
     }
 
-    /// A random name that the node keeps in its epoch record.
+    /// A random name of the node, kept in its epoch record.
     ///
     /// # Errors
     /// As [`call`](Self::call).
@@ -363,7 +350,7 @@ impl Node {
         Admin(&self.0).clock_difference().await
     }
 
-    /// Drops the connection, and makes no other.
+    /// Drops the connection, and makes no new one.
     pub fn close(&self) {
         self.0.close();
     }

@@ -1,4 +1,5 @@
-//! Memory is that of the live names, however many there were. It measures its process, and so has one of its own.
+//! Memory is used only for live names, however many there were before. The test measures its process, so it is a program of
+//! its own.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 #[path = "all/support/mod.rs"]
@@ -17,7 +18,7 @@ const SOON: Duration = Duration::from_secs(60);
 /// Names that are held throughout a measurement.
 const LIVE: usize = 100;
 
-/// One name's life. Most are only taken and given back; some are waited for, and some in vain.
+/// The life of one name. Most are only acquired and released; some have a waiter, and some waiters give up.
 async fn life(client: &LockClient, number: usize) {
     let name = format!("job {number}");
     let lock = || client.lock(name.as_str()).lease(LEASE);
@@ -43,7 +44,7 @@ async fn data(server: &Redis, client: &LockClient) -> u64 {
     });
     let guards: Vec<_> = guards.buffer_unordered(50).collect().await;
     let keys = server.cli(&["DBSIZE"]).await.unwrap();
-    // The epoch record besides.
+    // The epoch record is counted too.
     assert_eq!(keys, (LIVE + 1).to_string(), "{}", server.cli(&["KEYS", "*"]).await.unwrap());
     let bytes = server.info("used_memory_dataset").await.unwrap().parse().unwrap();
     for guard in guards {
@@ -70,7 +71,7 @@ async fn soak(names: usize) {
     let settled = async || {
         let gone = async {
             loop {
-                // Tombstones stay for a minute, also one that is written behind only now.
+                // Tombstones live for a minute, also one that a background task has just written.
                 clock.step(120.0).unwrap();
                 for _ in 0..50 {
                     if server.cli(&["DBSIZE"]).await.unwrap() == "1" {

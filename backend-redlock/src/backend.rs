@@ -17,7 +17,7 @@ use crate::{
     waiting,
 };
 
-/// A connection to a store on several Redis.
+/// A store on several independent Redis servers.
 #[derive(Debug)]
 pub(crate) struct Redlock {
     pub(crate) quorum: Arc<Quorum>,
@@ -36,8 +36,8 @@ impl Backend for Redlock {
         "redlock"
     }
 
-    /// The nodes as they are named, in any order: all clients name the same, and what a node itself
-    /// knows may be lost while the others go on.
+    /// The configured addresses of the nodes, sorted. All clients configure the same nodes. What a node itself stores may
+    /// be lost while the store goes on.
     async fn identity(&self) -> Result<String, Error> {
         Ok(self.quorum.name_of_store())
     }
@@ -47,7 +47,7 @@ impl Backend for Redlock {
     }
 
     async fn try_acquire(&self, request: &Request) -> Result<Attempt, Error> {
-        // The attempt of a waiter is its heartbeat.
+        // An attempt of a waiter is also its heartbeat.
         let entry = self.quorum.wake.entry(request.owner);
         let made = batch::attempt(&self.queue, &self.quorum, request, entry.as_ref()).await;
         made.map_err(|error| error.at("redlock", "acquire").on(&request.name))
@@ -66,7 +66,7 @@ impl Backend for Redlock {
     async fn renew(&self, grants: &[&Grant], sent: Instant) -> Vec<Renewal> {
         let batches = grants.chunks(RENEWALS_PER_CALL);
         let batches = batches.map(|batch| renew_batch(&self.quorum, batch, sent));
-        // All at once: one that hangs takes no time from the others.
+        // All batches run at once, so that a node that hangs takes no time from the others.
         futures_util::future::join_all(batches).await.into_iter().flatten().collect()
     }
 

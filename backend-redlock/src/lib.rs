@@ -15,9 +15,9 @@
 //!   token. Otherwise the client writes the highest number back to the nodes whose votes counted, before it returns the
 //!   grant. A node accepts the number only while this client holds the lock there.
 //! - *The holder is paused.* Validity counts from before the request left, and ends when a majority may no longer keep
-//!   the lock. The holder is told of the loss, and a fence refuses its late writes. No lock service can do more.
-//! - *A majority forgets a lock on which its holder still relies.* The holder is told. The other nodes keep their records
-//!   of the lock, and so keep other clients out, until the time is over that the holder was promised.
+//!   the lock. The holder learns of the loss, and a fence refuses its late writes. No lock service can do more.
+//! - *A majority forgets a lock on which its holder still relies.* The holder learns of it. The other nodes keep their records
+//!   of the lock, and so keep other clients out, until the validity that the holder knows is over.
 //!
 //! `redlock-model`, a crate of tests, runs the same decisions through every order of messages, expiries and renewals of
 //! two attempts on three nodes, with a crash or a clock that jumps. Without any one of its guards it finds a violation. It
@@ -27,8 +27,8 @@
 //! - It does not see a node's clock that steps forward past a lease, and back again, between two calls. Nor does it see
 //!   wrong clocks on a majority. If that matters, use etcd: its leases do not need clocks that agree.
 //! - If a node has lost a lock, or was down when the lock was taken, a renewal does not bring the lock back on that node.
-//!   A lock taken on a bare majority is lost with one more node. The holder is then told at once, and no other client gets
-//!   the lock before the time is over that the holder was promised.
+//!   A lock taken on a bare majority is lost with one more node. The holder then learns of it at once, and no other client
+//!   gets the lock before the validity that the holder knows is over.
 //! - It is not `fair`: nodes wake waiters in the order in which they came, but another client may be faster.
 //! - A name has one writer, or readers. Counted permits would be unsafe over a majority.
 //!

@@ -1,4 +1,4 @@
-//! A waiter: one request in the nodes' queues.
+//! A waiter: one entry in the nodes' queues.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use lock_core::{Attempt, Enqueued, Error, Request, Signal, Waiter};
 use tokio::{sync::mpsc::UnboundedReceiver, time::Instant};
 
 use crate::{
-    quorum::{nodes::Quorum, pushes::Called},
+    quorum::{nodes::Quorum, pushes::Wake},
     steps::{acquire, free, release},
     tunables::CALL_GRACE,
 };
@@ -17,13 +17,13 @@ struct QueuedWaiter {
     quorum: Arc<Quorum>,
     request: Request,
     number: u64,
-    calls: UnboundedReceiver<Called>,
-    /// Which nodes have woken it since the last recheck, and until when it waits for more of them.
+    calls: UnboundedReceiver<Wake>,
+    /// The nodes that have called it since its last attempt, and until when it waits for more calls.
     by: Vec<usize>,
     until: Option<Instant>,
 }
 
-/// Makes an attempt. If the lock is held, the attempt takes a place in the queues.
+/// Makes an attempt. If the lock is held, the attempt joins the queues.
 pub(crate) async fn enqueue(quorum: &Arc<Quorum>, request: &Request) -> Result<Enqueued, Error> {
     let rank = quorum.clock().unwrap_or_default();
     let channel = quorum.nodes[0].server.channel();
@@ -33,7 +33,7 @@ pub(crate) async fn enqueue(quorum: &Arc<Quorum>, request: &Request) -> Result<E
     let request = &waiter.request;
     let made = acquire::attempt(quorum, request, Some(&entry), false).await;
     if !matches!(made, Ok(Attempt::Granted(_) | Attempt::Busy(_))) {
-        free::leave_places(quorum, request, entry.given());
+        free::leave_queues(quorum, request, entry.given());
     }
     Ok(match made? {
         Attempt::Granted(grant) => Enqueued::Granted(grant),
@@ -61,7 +61,7 @@ impl Waiter for QueuedWaiter {
             tokio::select! {
                 biased;
                 call = self.calls.recv() => match call {
-                    Some(Called::By(node)) => {
+                    Some(Wake::By(node)) => {
                         if !self.by.contains(&node) {
                             self.by.push(node);
                         }
@@ -70,8 +70,8 @@ impl Waiter for QueuedWaiter {
                             continue;
                         }
                     }
-                    Some(Called::Missed) => {}
-                    None => return Signal::Lost("a repeat took the place".into()),
+                    Some(Wake::Missed) => {}
+                    None => return Signal::Lost("a repeat has taken over the queue entry".into()),
                 },
                 () = grace => {}
             }

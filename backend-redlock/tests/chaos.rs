@@ -1,7 +1,7 @@
-//! Eight clients contend for one name while the nodes of a minority are paused, killed and emptied, cut
-//! off, and given wrong clocks; what the clients saw is checked. Each has several tasks there, so that
-//! releases carry the next attempt, and others on a name of its own, so that calls go in batches. On the
-//! name of all, one turn in three is a reader's.
+//! Eight clients compete for one name, while the nodes of a minority are paused, killed and emptied, cut off, and given
+//! wrong clocks. Then the test checks what the clients saw. Each client has several tasks on the common name, so that
+//! releases carry the next attempt, and others on names of its own, so that calls share batches. On the common name, one
+//! turn in three is a reader's.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 #[path = "chaos/witness.rs"]
@@ -31,19 +31,19 @@ use self::{
 };
 
 const CLIENTS: u32 = 8;
-/// The name of all.
+/// The common name.
 const JOB: &str = "job";
-/// The tasks of a client on the name of all, and as many on its own.
+/// The tasks of a client on the common name, and as many on its own names.
 const TASKS: u64 = 2;
 const NODES: usize = 5;
 const KINDS: usize = 6;
-/// How long it goes on, and how much must have happened however slow the machine is.
+/// How long the test runs, and how much must have happened, however slow the machine is.
 const RUN: Duration = Duration::from_secs(12);
 const ENOUGH: u64 = 20;
 const LEASE: Duration = Duration::from_millis(900);
 const LONGEST: Duration = Duration::from_millis(1500);
 
-/// Lots that are the same for the same seed (splitmix64).
+/// Random numbers that are the same for the same seed (splitmix64).
 struct Lots(u64);
 
 impl Lots {
@@ -55,14 +55,14 @@ impl Lots {
     }
 }
 
-/// What the lock protects: it admits no token lower than one that it has seen, at a read or a write.
+/// The data that the lock protects. A read or a write with a lower token than the highest so far is refused.
 #[derive(Default)]
 struct Resource {
     state: Mutex<(FencingToken, u64)>,
     refused: AtomicU64,
     holders: AtomicU64,
     readers: AtomicU64,
-    /// How many readers came while another one was there.
+    /// How many readers came while another reader was there.
     together: AtomicU64,
 }
 
@@ -104,7 +104,7 @@ async fn update(
     op.record(What::Updated { resource, token, began, read, wrote, admitted });
 }
 
-/// Once a reader's token was seen, no writer from before it writes.
+/// After a reader's token was seen, no earlier writer may write.
 async fn read(resource: &Resource, token: FencingToken, lots: &mut Lots) {
     let others = resource.readers.fetch_add(1, Ordering::SeqCst);
     resource.together.fetch_add(others.min(1), Ordering::SeqCst);
@@ -137,7 +137,7 @@ async fn contend(
         };
         op.acquired(&guard);
         resource.holders.fetch_add(1, Ordering::SeqCst);
-        // Now and then for longer than a lease, so that renewals are under fire, too.
+        // Sometimes for longer than a lease, so that renewals happen during faults, too.
         let times = if lots.below(16) == 0 { 150 } else { 2 };
         for _ in 0..times {
             match shared {
@@ -176,10 +176,9 @@ async fn use_client(
     client.close().await;
 }
 
-/// Goes round all faults, in an order drawn by lot each time, each on a node drawn by lot and never on
-/// more than a minority at once. A node that forgot is in quarantine afterwards, so that the next one
-/// may follow at once; a clock that was ahead is put right with its node emptied, since what it ended
-/// unseen is not covered.
+/// Applies all faults, each time in a random order, each on a random node, and never on more than a minority at once. A
+/// node that lost its data is in quarantine afterwards, so the next fault may follow at once. A clock that was ahead is put
+/// right and its node emptied, since leases that it ended unseen are not covered.
 async fn disturb(
     nodes: &mut Nodes,
     clocks: &[Clock],
@@ -247,8 +246,8 @@ async fn disturb_once(
             nodes.servers[other].resume().unwrap();
         }
         4 => {
-            // A clock that is ahead for a while may end leases unseen, which is not covered: its
-            // node is emptied, too. One that is behind ends none.
+            // A clock that is ahead for a while may end leases unseen, which is not covered. So its node is emptied, too. A
+            // clock that is behind ends no lease.
             let ahead = lots.below(2) == 0;
             let seconds = if ahead { 3.0 } else { -3.0 };
             witness.note(format!("clock of node {at} stepped by {seconds} s"));
@@ -273,7 +272,7 @@ async fn disturb_once(
     }
 }
 
-/// Says what the nodes did around each violation.
+/// Prints what the nodes did around each violation.
 fn explain(history: &History, witness: &Witness) {
     for violation in check(history, ALL_RULES) {
         let part = |event: &&Event| violation.ops.contains(&event.op);

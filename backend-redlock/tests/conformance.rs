@@ -24,7 +24,7 @@ impl Harness for OnNodes {
     async fn start(&self) -> Result<Store, SetUpError> {
         let servers = Redis::start_many(self.nodes, RedisOptions::new()).await?;
         let hosts: Vec<_> = servers.iter().map(|server| server.address().to_string()).collect();
-        // A machine that is busy is not to look like nodes that are down.
+        // Wide limits, so that nodes on a busy machine do not look as if they were down.
         let url = format!(
             "redlock://{}?timeout=10s&node_timeout=5s&clock_bound=200ms{}",
             hosts.join(","),
@@ -44,7 +44,7 @@ impl Harness for OnNodes {
     }
 
     fn skips(&self) -> &'static [&'static str] {
-        // The queues are advisory: no place is served by right.
+        // The queues are only advice: no entry has a right to be served.
         &[
             "places_are_served_in_order",
             "nobody_barges_past_a_place",

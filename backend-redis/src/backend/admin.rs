@@ -1,4 +1,4 @@
-//! The steps for operators.
+//! The operations for operators: states of locks, listings, `init`.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -12,20 +12,20 @@ use crate::{
     connection::error,
     keys::Bucket,
     scripts::{
-        self, Arguments, SetUp,
+        self, Arguments, InitArguments,
         reply::{self, Answer, Reply, not_understood},
     },
-    settings::{Agreed, check_longest},
+    settings::{AgreedSettings, check_longest},
     store::Store,
     tunables::{KEYS_MEANWHILE, LISTED_AT_ONCE, LISTING_TRIES},
 };
 
-/// The steps for operators.
+/// The operations for operators.
 pub(crate) struct Admin<'a>(pub(crate) &'a Store);
 
 impl Admin<'_> {
-    /// The states of those among `names` that are held or waited for.
-    pub(crate) async fn look(
+    /// The states of those among `names` that are held or have waiters.
+    pub(crate) async fn states(
         &self,
         bucket: Bucket,
         names: &[LockName],
@@ -40,8 +40,8 @@ impl Admin<'_> {
         let mut states = Vec::new();
         for (name, answer) in names.iter().zip(answers) {
             let parts = reply::list(answer)?;
-            let [record, left, places] = parts.as_slice() else { return Err(not_understood()) };
-            let places = reply::number(places)?;
+            let [record, left, waiting] = parts.as_slice() else { return Err(not_understood()) };
+            let waiting = reply::number(waiting)?;
             if let Value::BulkString(record) = record {
                 let remaining = Duration::from_millis(reply::number(left)?);
                 let state = match read_record(record) {
@@ -52,9 +52,9 @@ impl Admin<'_> {
                     }
                     None => LockState::new(name.clone(), Some(Holder::unreadable(remaining)), mark),
                 };
-                states.push(state.with_waiting(places));
-            } else if places > 0 {
-                states.push(LockState::new(name.clone(), None, mark).with_waiting(places));
+                states.push(state.with_waiting(waiting));
+            } else if waiting > 0 {
+                states.push(LockState::new(name.clone(), None, mark).with_waiting(waiting));
             }
         }
         Ok(states)
@@ -83,17 +83,17 @@ impl Admin<'_> {
         Ok(Page::new(locks, (next != "0").then_some(next)))
     }
 
-    /// A page for each bucket, which is one slot. While the slot is on the move between nodes, what
-    /// has gone ahead is not in it.
+    /// Lists one bucket (one slot) per page. While the slot moves between nodes, the page lacks the keys that have moved
+    /// already.
     async fn page_of_bucket(&self, cursor: &str) -> Result<Page, Error> {
         let number: u16 = cursor.parse().unwrap_or(u16::MAX);
         let Some(bucket) = self.0.keys.buckets().nth(number.into()) else {
             return Ok(Page::default());
         };
         let slot = bucket.slot();
-        // Finds the node, which lists what it has of a slot whether it serves it or not.
+        // Finds the node. A node lists the keys that it has of a slot even if it does not serve the slot.
         for _ in 0..LISTING_TRIES {
-            self.look(bucket, &[]).await?;
+            self.states(bucket, &[]).await?;
             let connection = self.0.connection(bucket).await?;
             let ask = |word: &str, rest: &[u64]| {
                 let mut command = redis::cmd("CLUSTER");
@@ -116,7 +116,7 @@ impl Admin<'_> {
         Err(Error::new(ErrorKind::Unavailable, "a slot moved again and again during the listing"))
     }
 
-    /// Those of these keys that are locks and held.
+    /// The states of those keys among these that are locks and are held.
     async fn held_among(&self, bucket: Bucket, found: Vec<Value>) -> Result<Vec<LockState>, Error> {
         let mut names = BTreeSet::new();
         for key in found {
@@ -125,10 +125,10 @@ impl Admin<'_> {
             }
         }
         let names: Vec<_> = names.into_iter().collect();
-        // Without any, the version of the records is looked at.
-        let mut locks = self.look(bucket, &names[..names.len().min(LISTED_AT_ONCE)]).await?;
+        // If there are no names, this still checks the version of the records.
+        let mut locks = self.states(bucket, &names[..names.len().min(LISTED_AT_ONCE)]).await?;
         for part in names.chunks(LISTED_AT_ONCE).skip(1) {
-            locks.extend(self.look(bucket, part).await?);
+            locks.extend(self.states(bucket, part).await?);
         }
         locks.retain(|state| state.holder.is_some());
         Ok(locks)
@@ -151,7 +151,7 @@ impl Admin<'_> {
         let longest = init.longest_lease.or(self.0.settings.longest_lease);
         let quarantine = init.quarantine.or(self.0.settings.quarantine);
         let (first_use, reset_tokens) = (init.first_use, init.reset_tokens);
-        let own = SetUp { first_use, reset_tokens, longest, quarantine }.arguments();
+        let own = InitArguments { first_use, reset_tokens, longest, quarantine }.arguments();
         let all = self.0.keys.buckets().map(|bucket| {
             let own = &own;
             async move {
@@ -175,7 +175,7 @@ impl Admin<'_> {
         }
         let settings = settings.ok_or_else(not_understood)?;
         let quarantine = settings.quarantine == Some(true);
-        self.0.set_agreed(Agreed { longest: settings.longest_lease, quarantine });
+        self.0.set_agreed(AgreedSettings { longest_lease: settings.longest_lease, quarantine });
         Ok(settings)
     }
 
@@ -190,7 +190,7 @@ impl Admin<'_> {
         Ok(marks.iter().flatten().map(highest).max().unwrap_or(FencingToken::ZERO))
     }
 
-    /// A random name that the store keeps in its epoch record.
+    /// A random name of the store, kept in its epoch record.
     pub(crate) async fn name_of_store(&self) -> Result<String, Error> {
         let fresh = Arguments::of([&format_args!("{:032x}", SystemEnv.random())]);
         let bucket = Bucket::FIRST;
@@ -202,14 +202,14 @@ impl Admin<'_> {
     fn agree_with<T: PartialEq + std::fmt::Debug>(
         &self,
         option: &str,
-        told: Option<T>,
+        configured: Option<T>,
         wanted: T,
     ) -> Result<(), Error> {
-        match told {
-            Some(told) if told != wanted => Err(Error::new(
+        match configured {
+            Some(configured) if configured != wanted => Err(Error::new(
                 ErrorKind::InvalidInput,
                 format!(
-                    "init would set {option} to {wanted:?}, but this client is configured with {told:?}; both must be \
+                    "init would set {option} to {wanted:?}, but this client is configured with {configured:?}; both must be \
                      the same, or the client must have no {option}"
                 ),
             )),
@@ -217,7 +217,7 @@ impl Admin<'_> {
         }
     }
 
-    /// Of all servers in use, that of the one which differs most.
+    /// The clock difference of the server that differs most, over all servers in use.
     pub(crate) async fn clock_difference(&self) -> Result<i64, Error> {
         for bucket in self.0.keys.buckets() {
             self.0.connection(bucket).await?;
@@ -238,7 +238,7 @@ impl Admin<'_> {
     }
 }
 
-/// A watermark. One that no script of ours wrote, and that is no token, leaves none to be granted.
+/// A watermark. If the value is not a token (no script of ours wrote it), no token is left to grant.
 fn highest(mark: &Value) -> FencingToken {
     match mark {
         Value::Nil => FencingToken::ZERO,
@@ -246,15 +246,15 @@ fn highest(mark: &Value) -> FencingToken {
     }
 }
 
-/// A lock's record.
+/// The record of a lock.
 #[derive(Debug)]
 pub(crate) struct Record {
     pub(crate) owner: OwnerId,
     pub(crate) token: FencingToken,
-    /// Released, and kept for a last while.
+    /// The lock was released, and is kept for a last while (`at_least`).
     pub(crate) kept: bool,
     pub(crate) label: OwnerLabel,
-    /// How many share it, where it is shared.
+    /// How many readers share the lock, if it is shared.
     pub(crate) readers: Option<u64>,
 }
 
@@ -268,7 +268,7 @@ pub(crate) fn read_record(record: &[u8]) -> Option<Record> {
     let token = FencingToken::new(parts.next()?.parse().ok()?)?;
     let state = parts.next().filter(|state| ["0", "1", "2"].contains(state))?;
     let label = OwnerLabel::new(parts.next()?).ok()?;
-    // A second line is that of readers only.
+    // Only a lock of readers has a second line.
     (readers.is_some() == (owner == OwnerId::READERS)).then_some(())?;
     Some(Record { owner, token, kept: state == "1", label, readers })
 }

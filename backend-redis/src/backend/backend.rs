@@ -1,4 +1,4 @@
-//! The trait, in terms of scripts.
+//! Implements the trait `Backend` with the scripts.
 
 use std::{fmt, sync::Arc};
 
@@ -13,14 +13,14 @@ use crate::{
     backend::{
         admin::Admin,
         batch::{BatchQueue, Job, batch_queue, call_in_batch},
-        heartbeat::{Heard, HeartbeatQueue, heartbeat, heartbeat_queue},
+        heartbeat::{HeartbeatAnswer, HeartbeatQueue, heartbeat, heartbeat_queue},
         renew::renew,
         waiter::{self, RedisWaiter},
     },
     connection::{Connection, PushListener as _},
     keys::{Bucket, Keys},
     scripts::{
-        self, Acquire, Arguments, Next, Raise, Release,
+        self, Arguments, Release,
         reply::{self, Answer, Reply},
     },
     settings::Settings,
@@ -33,9 +33,9 @@ use crate::{
 pub(crate) struct Redis {
     pub(crate) store: Arc<Store>,
     pushes: Arc<Pushes>,
-    /// For each bucket, the calls that may go together.
+    /// For each bucket, the calls that may share a script.
     batches: Arc<[BatchQueue]>,
-    /// For each bucket, the places that are due to be heard of.
+    /// For each bucket, the queue entries whose heartbeat is due.
     heartbeats: Arc<[HeartbeatQueue]>,
 }
 
@@ -46,17 +46,17 @@ impl fmt::Debug for Redis {
 }
 
 impl Redis {
-    /// Connects.
+    /// Connects to the servers.
     pub(crate) async fn open(settings: Settings) -> Result<Self, Error> {
         let redis = Self::new(settings, SystemEnv.random());
         redis.store.connect_all().await?;
         Ok(redis)
     }
 
-    /// A store that connects when it is first asked; `client` is a random number of this client's.
+    /// Makes a store that connects on the first call. `client` is a random number for this client.
     pub(crate) fn new(settings: Settings, client: u128) -> Self {
         let keys = Keys::in_topology(&settings.prefix, &settings.topology);
-        // Replicas have to acknowledge a pushed grant first.
+        // With WAIT, replicas must acknowledge a pushed grant first. So a push only tells the waiter to ask again.
         let only_rechecks = settings.acknowledgement().is_some();
         let pushes = Arc::new(Pushes::new(&keys, client, only_rechecks));
         let batches = keys.buckets().map(|_| batch_queue()).collect();
@@ -76,17 +76,17 @@ impl Redis {
 
     async fn attempt(&self, request: &Request, channel: &str) -> Result<Reply, Error> {
         let keys = self.store.keys.of(&request.name, request.owner);
-        let own = Acquire::new(request, channel).arguments();
+        let own = scripts::acquire(request, channel);
         let bucket = self.store.keys.bucket(&request.name);
         let acquire = &scripts::ACQUIRE;
-        let asked = self.store.run_in_epoch_somewhere(bucket, acquire, &keys, &own, Answer::plain);
+        let asked =
+            self.store.run_in_epoch_with_connection(bucket, acquire, &keys, &own, Answer::plain);
         let (answer, connection) = asked.await?;
         let reply = answer.reply.ok_or_else(reply::not_understood)?;
         self.secured(&connection, request, reply).await
     }
 
-    /// The answer to an attempt, when enough replicas have what it was granted; otherwise that is given
-    /// back.
+    /// The answer to an attempt, once enough replicas have acknowledged the grant. If too few do, the grant is released.
     async fn secured(
         &self,
         connection: &Connection,
@@ -99,7 +99,7 @@ impl Redis {
         };
         let Err(error) = connection.acknowledged(wanted).await else { return Ok(reply) };
         let grant = granted(request, *token);
-        // If it cannot be given back, the caller is told that it may be held.
+        // If the release fails too, the caller learns that the lock may be held.
         Box::pin(self.free(&grant, ReleaseOptions::default())).await.map_err(|failed| {
             let message = format!("{error}, and the grant could not be given back");
             Error::new(ErrorKind::OutcomeUnknown, message).with_source(failed)
@@ -107,22 +107,23 @@ impl Redis {
         Err(error)
     }
 
-    /// An attempt that wants no place: in a batch with others, if there are others.
+    /// An attempt that wants no queue entry. It shares a batch with others, if there are others.
     async fn plain_attempt(&self, request: &Request) -> Result<Reply, Error> {
         let bucket = self.store.keys.bucket(&request.name);
-        // A waiter with a place comes to be heard of, and finds a queue.
-        let placed = self.pushes.listens(bucket) && self.pushes.has(request.owner);
+        // An attempt of a waiter that has a queue entry is its heartbeat, and it finds a queue. So it does not fit in a
+        // batch.
+        let queued = self.pushes.listens(bucket) && self.pushes.has(request.owner);
         let reader = request.mode == Mode::Shared;
-        // A reader asks: its place may be the first while others read.
-        if placed
+        // A reader's attempt needs its own script: readers may be let in while others read.
+        if queued
             && !reader
             && let Some(busy) = Box::pin(self.heartbeat(bucket, request)).await?
         {
-            return Ok(Reply::Busy { busy, placed });
+            return Ok(Reply::Busy { busy, queued });
         }
-        // WAIT covers the writes of one caller only.
+        // WAIT covers the writes of one caller only, so a batch would not do.
         let waits = self.store.settings.acknowledgement().is_some();
-        if placed || waits || reader || request.floor != FencingToken::ZERO {
+        if queued || waits || reader || request.floor != FencingToken::ZERO {
             return self.attempt(request, "").await;
         }
         let alone = self.batches(bucket).alone();
@@ -136,19 +137,19 @@ impl Redis {
         self.attempt(request, "").await
     }
 
-    /// What is known of a place that is there, and whose lock others hold; `None` where it has to ask for itself.
+    /// What is known of an entry that exists and whose lock others hold. `None` if the entry needs an attempt of its own.
     async fn heartbeat(&self, bucket: Bucket, request: &Request) -> Result<Option<Busy>, Error> {
         let sent = SystemEnv.now();
         let known = self.pushes.known(request.owner, sent);
         let (queue, channel) = (&self.heartbeats[bucket.index()], self.pushes.channel(bucket));
-        let heard = heartbeat(&self.store, queue, request, channel, known.is_none()).await?;
-        let mut busy = match heard {
-            Heard::There => known,
-            Heard::Busy(busy) => {
-                self.pushes.looked(request.owner, &busy, sent);
+        let answer = heartbeat(&self.store, queue, request, channel, known.is_none()).await?;
+        let mut busy = match answer {
+            HeartbeatAnswer::Exists => known,
+            HeartbeatAnswer::Busy(busy) => {
+                self.pushes.note_busy(request.owner, &busy, sent);
                 Some(busy)
             }
-            Heard::Unsure => None,
+            HeartbeatAnswer::NeedsAttempt => None,
         };
         if let Some(busy) = &mut busy {
             busy.retry_after = self.pushes.until_heartbeat(request.owner, SystemEnv.now());
@@ -156,21 +157,21 @@ impl Redis {
         Ok(busy)
     }
 
-    /// Notes what was said of a place: it is lost, or how soon it is to be heard of again.
-    fn told(&self, owner: OwnerId, busy: &Busy, placed: bool) {
-        match placed {
-            true => self.pushes.told(owner, busy.retry_after),
+    /// Records the server's answer about a queue entry: the entry is lost, or when its next heartbeat is due.
+    fn note_answer(&self, owner: OwnerId, busy: &Busy, queued: bool) {
+        match queued {
+            true => self.pushes.note_retry(owner, busy.retry_after),
             false => self.pushes.lost(owner),
         }
     }
 
     fn failed(&self, reply: Reply) -> Error {
-        reply.into_error(self.store.agreed().longest)
+        reply.into_error(self.store.agreed().longest_lease)
     }
 
-    async fn place(&self, request: &Request) -> Result<Enqueued, Error> {
+    async fn enqueue_request(&self, request: &Request) -> Result<Enqueued, Error> {
         self.store.guarantees.check_policy()?;
-        // Entered first, so that no push comes too early.
+        // The waiter is registered first, so that no push can arrive before it.
         let waiter = RedisWaiter::enter(&self.store, &self.pushes, request);
         let bucket = self.store.keys.bucket(&request.name);
         let reply = self.attempt(request, self.pushes.channel(bucket)).await?;
@@ -186,8 +187,8 @@ impl Redis {
         match reply {
             Reply::Granted(token) => Ok(Enqueued::Granted(granted(request, token))),
             Reply::Quarantined(quarantined) => Ok(Enqueued::Quarantined(quarantined)),
-            Reply::Busy { busy, placed } => {
-                self.told(request.owner, &busy, placed);
+            Reply::Busy { busy, queued } => {
+                self.note_answer(request.owner, &busy, queued);
                 Ok(Enqueued::Waiting(waiter, busy))
             }
             other => Err(self.failed(other)),
@@ -195,11 +196,11 @@ impl Redis {
     }
 
     async fn free(&self, grant: &Grant, options: ReleaseOptions<'_>) -> Result<Released, Error> {
-        // An error of the next request is reported when it asks for itself.
+        // An error of the next request is reported when that request is sent again on its own.
         let next = options.next.filter(|_| self.store.guarantees.check_policy().is_ok());
         let options = options.with_next(next);
         let bucket = self.store.keys.bucket(&grant.name);
-        // A reader leaves by a script of its own.
+        // A reader's release needs its own script.
         let plain =
             grant.mode == Mode::Exclusive && options.keep.is_none() && options.next.is_none();
         let alone = if plain { self.batches(bucket).alone() } else { None };
@@ -212,22 +213,22 @@ impl Redis {
         let waiter = options.next.map(|next| RedisWaiter::enter(&self.store, &self.pushes, next));
         let next_owner = options.next.map_or(grant.owner, |next| next.owner);
         let keys = self.store.keys.of(&grant.name, next_owner);
-        // Without a next request there is no tombstone to look for.
+        // Without a next request no tombstone needs checking.
         let keys = if options.next.is_some() { &keys[..] } else { &keys[..4] };
         let channel = self.pushes.channel(bucket);
-        let next = options.next.map(|request| Next { request, channel });
+        let next = options.next.map(|request| (request, channel));
         let Grant { owner, mode, .. } = *grant;
         let own = Release { owner, mode, keep: options.keep, next }.arguments();
         let release = &scripts::RELEASE;
         let read = Answer::after_number;
-        let freed = self.store.run_in_epoch_somewhere(bucket, release, keys, &own, read);
+        let freed = self.store.run_in_epoch_with_connection(bucket, release, keys, &own, read);
         let (answer, connection) = freed.await?;
         let outcome = outcome(answer.first == Some(1));
         let next = match (options.next, waiter, answer.reply) {
-            // With what stood in its way, the core asks on its own.
+            // If the next request was refused, the core sends it again on its own.
             (Some(request), Some(waiter), Some(reply)) => {
                 match self.secured(&connection, request, reply).await {
-                    // It may hold the lock: the core repeats all, and is told.
+                    // The next request may hold the lock now. The core repeats the whole call and so learns the outcome.
                     Err(error) if error.is_ambiguous() => return Err(error),
                     reply => reply.and_then(|reply| self.enqueued(request, waiter, reply)).ok(),
                 }
@@ -238,8 +239,8 @@ impl Redis {
     }
 }
 
-/// Its mode is what was asked for. A client that knows of no readers may have handed a whole lock to one, which every script
-/// takes for the same.
+/// The mode is the requested one. A client of an older version may have handed a reader the whole lock; every script treats
+/// that in the same way.
 fn granted(request: &Request, token: FencingToken) -> Grant {
     Grant::new(request, token).with_mode(request.mode)
 }
@@ -267,8 +268,8 @@ impl Backend for Redis {
             self.store.guarantees.check_policy()?;
             match self.plain_attempt(request).await? {
                 Reply::Granted(token) => Ok(Attempt::Granted(granted(request, token))),
-                Reply::Busy { busy, placed } => {
-                    self.told(request.owner, &busy, placed);
+                Reply::Busy { busy, queued } => {
+                    self.note_answer(request.owner, &busy, queued);
                     Ok(Attempt::Busy(busy))
                 }
                 Reply::Quarantined(quarantined) => Ok(Attempt::Quarantined(quarantined)),
@@ -279,8 +280,8 @@ impl Backend for Redis {
     }
 
     async fn enqueue(&self, request: &Request) -> Result<Enqueued, Error> {
-        let place = self.place(request).await;
-        place.map_err(|error| error.at("redis", "enqueue").on(&request.name))
+        let entry = self.enqueue_request(request).await;
+        entry.map_err(|error| error.at("redis", "enqueue").on(&request.name))
     }
 
     async fn abandon(&self, request: &Request) -> Result<(), Error> {
@@ -298,7 +299,7 @@ impl Backend for Redis {
 
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<(), Error> {
         let keys = self.store.keys.of(&grant.name, grant.owner);
-        let own = Raise { owner: grant.owner, token }.arguments();
+        let own = scripts::raise(grant.owner, token);
         let bucket = self.store.keys.bucket(&grant.name);
         let asked = async {
             let raise =
@@ -315,7 +316,7 @@ impl Backend for Redis {
 
     async fn inspect(&self, name: &LockName) -> Result<Option<LockState>, Error> {
         let state =
-            self.admin().look(self.store.keys.bucket(name), std::slice::from_ref(name)).await;
+            self.admin().states(self.store.keys.bucket(name), std::slice::from_ref(name)).await;
         Ok(state.map_err(|error| error.at("redis", "inspect").on(name))?.pop())
     }
 
@@ -363,7 +364,7 @@ mod tests {
     use crate::RedisBuilder;
 
     #[test]
-    fn what_seldom_happens_does_not_make_every_call_large() {
+    fn rare_cases_do_not_make_every_call_large() {
         let redis = Redis::new(RedisBuilder::tcp("127.0.0.1", 1).settings, 1);
         let (name, label) = (LockName::new("a").unwrap(), OwnerLabel::new("x").unwrap());
         let span = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! Plain attempts and releases of many tasks, in one script call.
+//! Simple attempts and releases of many tasks, in one script call.
 
 use std::sync::Arc;
 
@@ -10,21 +10,21 @@ use crate::{
     connection::error,
     keys::{Bucket, Keys},
     scripts::{
-        BATCH, Batch, Plain, Wanted,
+        BATCH, Batch, Plain, PlainAttempt,
         reply::{self, Answer, Reply},
     },
     store::Store,
     tunables::BATCHES,
 };
 
-/// The calls of one bucket.
+/// The calls of one bucket that wait for a batch.
 pub(crate) type BatchQueue = Batcher<Job>;
 
 pub(crate) fn batch_queue() -> BatchQueue {
     Batcher::new(BATCHES)
 }
 
-/// An attempt or a release in its plainest form.
+/// An attempt or a release in its simplest form.
 pub(crate) struct Job {
     bucket: Bucket,
     plain: Plain,
@@ -38,7 +38,8 @@ impl Job {
         let bucket = keys.bucket(&request.name);
         let [_, lock, queue, _, tombstone] = keys.of(&request.name, request.owner);
         let (owner, lease, label) = (request.owner, request.lease, request.label.clone());
-        let plain = Plain { owner, lock, queue, attempt: Some(Wanted { tombstone, lease, label }) };
+        let plain =
+            Plain { owner, lock, queue, attempt: Some(PlainAttempt { tombstone, lease, label }) };
         let (answer, answered) = oneshot::channel();
         (Self { bucket, plain, answer }, answered)
     }
@@ -51,8 +52,8 @@ impl Job {
     }
 }
 
-/// Puts a job into the next batch: the number that the script answers, or `None` where it is not
-/// plain and needs its own script.
+/// Puts a job into the next batch. Returns the number that the script answers, or `None` if the job is not simple and needs
+/// its own script.
 pub(crate) async fn call_in_batch(
     store: &Arc<Store>,
     queue: &BatchQueue,
@@ -71,7 +72,7 @@ impl BatchSink<Job> for Store {
 async fn call(store: &Store, batch: Vec<Queued<Job>>) {
     let Some(bucket) = batch.first().map(|queued| queued.job().bucket) else { return };
     let ready = async { store.connection(bucket).await?.handshake().await }.await;
-    // As late as can be: a server that hangs is mostly noticed before this.
+    // Takes the jobs as late as possible: if the server hangs, the client has mostly noticed it by now.
     let batch: Vec<Job> = batch.into_iter().filter_map(Queued::take).collect();
     if let Err(error) = ready.map_err(error::before_asking) {
         for job in batch {
@@ -79,7 +80,7 @@ async fn call(store: &Store, batch: Vec<Queued<Job>>) {
         }
         return;
     }
-    // One label for all: a call with another label, as of a second client on the same store, goes by itself.
+    // A batch has one label. A call with another label (a second client on the same store) is sent on its own.
     let label = batch.iter().find_map(|job| Some(job.plain.attempt.as_ref()?.label.clone()));
     let fits =
         |job: &Job| job.plain.attempt.as_ref().is_none_or(|own| Some(&own.label) == label.as_ref());
@@ -115,7 +116,7 @@ async fn ask(store: &Store, bucket: Bucket, batch: &mut [Job]) -> Result<Vec<Opt
         }
         Ok(_) => Err(reply::not_understood()),
         Err(error) if error.is_ambiguous() => Err(error),
-        // Refused: each asks for itself, and is told what concerns it.
+        // The whole batch was refused. Each call is sent on its own, and so gets its own error.
         Err(_) => Ok(Vec::new()),
     }
 }

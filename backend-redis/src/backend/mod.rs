@@ -1,4 +1,4 @@
-//! The trait `Backend`, step by step.
+//! The trait `Backend`, one file per operation.
 
 pub(crate) mod admin;
 mod backend;

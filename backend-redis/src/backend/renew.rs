@@ -12,26 +12,26 @@ use crate::{
     tunables::RENEWALS,
 };
 
-/// Renews these, each with the others of its bucket.
+/// Renews these grants. The grants of one bucket share script calls.
 pub(crate) async fn renew(store: &Store, grants: &[&Grant], sent: Instant) -> Vec<Renewal> {
     let mut buckets = BTreeMap::<_, Vec<usize>>::new();
     for (at, grant) in grants.iter().enumerate() {
         buckets.entry(store.keys.bucket(&grant.name)).or_default().push(at);
     }
-    let chunks = buckets.iter().flat_map(|(bucket, places)| {
-        places.chunks(RENEWALS).map(move |places| async move {
-            let batch: Vec<_> = places.iter().map(|at| grants[*at]).collect();
+    let chunks = buckets.iter().flat_map(|(bucket, positions)| {
+        positions.chunks(RENEWALS).map(move |positions| async move {
+            let batch: Vec<_> = positions.iter().map(|at| grants[*at]).collect();
             let answers = renew_batch(store, *bucket, &batch, sent, None).await;
-            places.iter().copied().zip(answers).collect::<Vec<_>>()
+            positions.iter().copied().zip(answers).collect::<Vec<_>>()
         })
     });
-    // All at once: one that hangs takes no time from the others.
+    // All calls run at the same time, so that a server that hangs takes no time from the others.
     let answers = futures_util::future::join_all(chunks).await;
     let answers: BTreeMap<_, _> = answers.into_iter().flatten().collect();
     answers.into_values().collect()
 }
 
-/// `longest`: the store's longest lease, if it has been read since `sent`. Otherwise the script reads it.
+/// `longest` is the store's longest lease, if it was read after `sent`. Otherwise the script reads it.
 async fn renew_batch(
     store: &Store,
     bucket: Bucket,
@@ -46,13 +46,13 @@ async fn renew_batch(
     let lease = |grant: &Grant| grant.lease.min(longest.unwrap_or(Duration::MAX));
     let arguments = renewals(grants.iter().map(|grant| (grant.owner, lease(grant))));
     let asked = async {
-        // Nothing rests on a handshake that is too old.
+        // No renewal relies on a handshake that is too old.
         store.connection(bucket).await?.handshake().await?;
         let renew = store.run_undivided(bucket, &scripts::RENEW, &keys, &arguments);
         let (answer, connection) = renew.await?;
         let mut answers = reply::list(answer)?;
         let said = answers.pop().as_ref().map(reply::number).transpose()?;
-        // The record's longest lease now, or nothing where the record is gone.
+        // The longest lease in the epoch record now; nothing if the record is gone.
         let said = said.filter(|micros| *micros > 0).map(Duration::from_micros);
         let acknowledged = match store.settings.acknowledgement() {
             Some(wanted) => connection.acknowledged(wanted).await,
@@ -64,9 +64,10 @@ async fn renew_batch(
         Ok(answers) if answers.0.len() == grants.len() => answers,
         Ok(_) => return unknown(grants, &reply::not_understood()),
         Err(error) if error::is_divided(&error) && longest.is_none() => {
-            // Each key by itself is in one place or the other, that of the epoch record too.
+            // The slot is moving, and the script was refused. Each single key is on one node or the other, that of the
+            // epoch record too. So the client reads the record first and then renews each lock alone.
             let longest = match store.stored(bucket).await {
-                Ok(stored) => stored.unwrap_or_else(|| store.agreed()).longest,
+                Ok(stored) => stored.unwrap_or_else(|| store.agreed()).longest_lease,
                 Err(error) => return unknown(grants, &error),
             };
             let one = |grant| {
@@ -93,7 +94,7 @@ async fn renew_batch(
 }
 
 fn unknown(grants: &[&Grant], error: &Error) -> Vec<Renewal> {
-    let told =
+    let failed =
         |grant: &&Grant| Renewal::Unknown(error.clone().at("redis", "renew").on(&grant.name));
-    grants.iter().map(told).collect()
+    grants.iter().map(failed).collect()
 }

@@ -1,4 +1,4 @@
-//! A waiter's place in a queue on the server.
+//! A waiter's entry in a queue on the server.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use lock_core::{Error, Request, Signal, Waiter};
 use tokio::sync::mpsc;
 
 use crate::{
-    scripts::{self, Abandon, reply::Answer},
+    scripts::{self, reply::Answer},
     store::Store,
     waiting::Pushes,
 };
@@ -22,7 +22,7 @@ pub(crate) struct RedisWaiter {
 }
 
 impl RedisWaiter {
-    /// Enters the waiter in this process, before the server hears of it.
+    /// Registers the waiter in this process. This happens before the server knows of it, so that no push is missed.
     pub(crate) fn enter(store: &Arc<Store>, pushes: &Arc<Pushes>, request: &Request) -> Box<Self> {
         let (number, signals) = pushes.enter(store.keys.bucket(&request.name), request);
         let (store, pushes, request) = (Arc::clone(store), Arc::clone(pushes), request.clone());
@@ -39,7 +39,7 @@ impl Drop for RedisWaiter {
 #[async_trait]
 impl Waiter for RedisWaiter {
     async fn next(&mut self) -> Signal {
-        self.signals.recv().await.unwrap_or_else(|| Signal::Lost("the place is gone".into()))
+        self.signals.recv().await.unwrap_or_else(|| Signal::Lost("the queue entry is gone".into()))
     }
 
     async fn leave(self: Box<Self>) -> Result<(), Error> {
@@ -47,10 +47,10 @@ impl Waiter for RedisWaiter {
     }
 }
 
-/// Gives up an attempt: it leaves the queue, and a late request of it grants nothing.
+/// Abandons an attempt: its owner leaves the queue, and a late request of it is granted nothing.
 pub(crate) async fn abandon(store: &Store, request: &Request) -> Result<(), Error> {
     let keys = store.keys.of(&request.name, request.owner);
-    let own = Abandon { owner: request.owner }.arguments();
+    let own = scripts::abandon(request.owner);
     let bucket = store.keys.bucket(&request.name);
     let asked = store.run_in_epoch(bucket, &scripts::ABANDON, &keys, &own, Answer::number).await;
     asked.map_err(|error| error.at("redis", "abandon").on(&request.name))?;

@@ -1,4 +1,4 @@
-//! How a store is described: by a builder or a URL.
+//! The builder of a store.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ use crate::{
     settings::{Address, Login, SentinelGroup, Settings, Topology},
 };
 
-/// Describes a store on one Redis server.
+/// Describes a store on one Redis server, on a master with sentinels, or on a cluster.
 #[derive(Clone, Debug)]
 pub struct RedisBuilder {
     pub(crate) settings: Settings,
@@ -23,7 +23,7 @@ impl RedisBuilder {
         Self::at(Topology::Single(Address::Tcp(host.into(), port)))
     }
 
-    /// A server with TLS, whose certificate must be for `host`.
+    /// A server with TLS. Its certificate must be for `host`.
     #[must_use]
     pub fn tls(host: impl Into<String>, port: u16) -> Self {
         Self::at(Topology::Single(Address::Tls(host.into(), port)))
@@ -35,9 +35,8 @@ impl RedisBuilder {
         Self::at(Topology::Single(Address::Unix(path.into())))
     }
 
-    /// The master that sentinels watch under this name (`mymaster` in Redis's own example), found and
-    /// followed by asking the sentinels at these hosts and ports. Several are given so that one may
-    /// be down.
+    /// The master that sentinels watch under this name (`mymaster` in Redis's own example). The client asks the sentinels
+    /// at these hosts and ports for the master, and follows a failover. Give several, so that one may be down.
     #[must_use]
     pub fn sentinel<H: Into<String>>(
         master: impl Into<String>,
@@ -46,7 +45,7 @@ impl RedisBuilder {
         Self::watched(master.into(), tcp_addresses(sentinels))
     }
 
-    /// The same, with TLS to the sentinels and to the master.
+    /// As [`sentinel`](Self::sentinel), with TLS to the sentinels and to the master.
     #[must_use]
     pub fn sentinel_tls<H: Into<String>>(
         master: impl Into<String>,
@@ -59,9 +58,8 @@ impl RedisBuilder {
         Self::at(Topology::Sentinel(SentinelGroup { master, sentinels }))
     }
 
-    /// The user and the password for the sentinels, if they want any; those of the master are
-    /// [`username`](Self::username) and [`password`](Self::password). Only with
-    /// [`RedisBuilder::sentinel`]. Default: none.
+    /// The user and the password for the sentinels, if they need any. Those for the master are [`username`](Self::username)
+    /// and [`password`](Self::password). Only with [`RedisBuilder::sentinel`]. Default: none.
     #[must_use]
     pub fn sentinel_login(mut self, username: Option<String>, password: Option<String>) -> Self {
         self.settings.sentinel_login.username = username;
@@ -69,56 +67,56 @@ impl RedisBuilder {
         self
     }
 
-    /// Sets the provider that is asked for the user and the password of the sentinels on each new connection to one of them, in place of
-    /// [`sentinel_login`](Self::sentinel_login). Default: none.
+    /// Sets a provider for the user and the password of the sentinels, in place of
+    /// [`sentinel_login`](Self::sentinel_login). The client calls it for each new connection to a sentinel. Default: none.
     #[must_use]
     pub fn sentinel_credentials(mut self, provider: CredentialsProvider) -> Self {
         self.settings.sentinel_login.provider = Some(provider);
         self
     }
 
-    /// How many replicas have to acknowledge each grant and each renewal (`WAIT`). A grant that too few
-    /// acknowledge is released and counts as not acquired; a renewal is not believed. All clients
-    /// must ask for the same. Default: 0, which asks none.
+    /// How many replicas must acknowledge each grant and each renewal (`WAIT`). If too few acknowledge a grant, the client
+    /// releases it, and the lock counts as not acquired. If too few acknowledge a renewal, the client does not count it.
+    /// All clients must use the same number. Default: 0, no acknowledgement.
     #[must_use]
     pub fn wait_replicas(mut self, replicas: u32) -> Self {
         self.settings.wait_replicas = replicas;
         self
     }
 
-    /// How long they have for it; less than the time limit of a command. While it is waited, nothing
-    /// else is answered on the connection. Only with [`RedisBuilder::wait_replicas`]. Default: 500 ms.
+    /// How long the replicas have to acknowledge. Must be less than the time limit of a command. During this time the
+    /// connection gives no other answer. Only with [`RedisBuilder::wait_replicas`]. Default: 500 ms.
     #[must_use]
     pub fn wait_timeout(mut self, timeout: Duration) -> Self {
         self.settings.wait_timeout = Some(timeout);
         self
     }
 
-    /// A Redis Cluster, found by asking the nodes at these hosts and ports; one would do, several are
-    /// given so that one may be down. Database 0.
+    /// A Redis Cluster. The client asks the nodes at these hosts and ports for the map of the cluster. One node is enough;
+    /// give several, so that one may be down. Database 0.
     #[must_use]
     pub fn cluster<H: Into<String>>(nodes: impl IntoIterator<Item = (H, u16)>) -> Self {
         Self::at(Topology::Cluster(tcp_addresses(nodes)))
     }
 
-    /// The same with TLS.
+    /// As [`cluster`](Self::cluster), with TLS.
     #[must_use]
     pub fn cluster_tls<H: Into<String>>(nodes: impl IntoIterator<Item = (H, u16)>) -> Self {
         Self::at(Topology::Cluster(tls_addresses(nodes)))
     }
 
-    /// How long a master may go on taking writes after a replica was promoted in its place: the
-    /// quarantine is as much longer. Default: `min-replicas-max-lag` and 5 s, in a cluster twice the
-    /// `cluster-node-timeout` and 4 s, read from the server where CONFIG GET is permitted.
+    /// How long an old master may accept writes after a replica was promoted in its place. The quarantine is longer by this
+    /// time. Default: `min-replicas-max-lag` plus 5 s; in a cluster twice the `cluster-node-timeout` plus 4 s. The client
+    /// reads these from the server if CONFIG GET is permitted.
     #[must_use]
     pub fn failover_margin(mut self, margin: Duration) -> Self {
         self.settings.failover_margin = Some(margin);
         self
     }
 
-    /// When an attempt that waited on its way to the server, and whose caller has long given up, no
-    /// longer takes effect. At most 50 s, so that the trace of a given-up attempt, which stops an
-    /// earlier one, lives longer. Default: 30 s.
+    /// When an attempt is too late to take effect: it was delayed on its way to the server, and its caller gave up long
+    /// ago. At most 50 s, so that the tombstone of an abandoned attempt, which stops earlier requests, lives longer.
+    /// Default: 30 s.
     #[must_use]
     pub fn late_after(mut self, span: Duration) -> Self {
         self.settings.late_after = span;
@@ -148,7 +146,7 @@ impl RedisBuilder {
         }
     }
 
-    /// The same description from a URL, as for [`connect`](crate::connect).
+    /// A builder from a URL, as for [`connect`](crate::connect).
     ///
     /// # Errors
     /// `InvalidInput` for a URL that is not of that form. No message shows the URL.
@@ -156,8 +154,7 @@ impl RedisBuilder {
         crate::builder::url::parse(url, "")
     }
 
-    /// The ACL user; without a password, one that needs none (`nopass`). Default: the server's default
-    /// user.
+    /// The ACL user. Without a password, it must be a user that needs none (`nopass`). Default: the server's default user.
     #[must_use]
     pub fn username(mut self, username: impl Into<String>) -> Self {
         self.settings.login.username = Some(username.into());
@@ -171,17 +168,17 @@ impl RedisBuilder {
         self
     }
 
-    /// Sets the provider that is asked for the user and the password on each new connection, in place of [`username`](Self::username) and
-    /// [`password`](Self::password): for passwords and tokens that change while the client runs. `build` asks, too. The
-    /// call counts in the time limit of the connection. Default: none.
+    /// Sets a provider for the user and the password, in place of [`username`](Self::username) and
+    /// [`password`](Self::password). The client calls it for each new connection, also in `build`. Use it for passwords and
+    /// tokens that change while the client runs. The call counts in the time limit of the connection. Default: none.
     #[must_use]
     pub fn credentials(mut self, provider: CredentialsProvider) -> Self {
         self.settings.login.provider = Some(provider);
         self
     }
 
-    /// Whether a password may go over a network unencrypted, to any server that answers for a host: that is refused otherwise,
-    /// where there is no TLS and a host is not this machine. Default: no.
+    /// Whether the client may send a password unencrypted over a network, to any server that answers for a host. Without
+    /// this, a password is refused if there is no TLS and a host is not this machine. Default: no.
     #[must_use]
     pub fn plaintext(mut self, allowed: bool) -> Self {
         self.settings.plaintext = allowed;
@@ -195,47 +192,47 @@ impl RedisBuilder {
         self
     }
 
-    /// The beginning of all keys. Default: `leasehold`.
+    /// The prefix of all keys. Default: `leasehold`.
     #[must_use]
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.settings.prefix = prefix.into();
         self
     }
 
-    /// How long connecting and each command may take. Default: 5 s.
+    /// The time limit of connecting and of each command. Default: 5 s.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.settings.timeout = timeout;
         self
     }
 
-    /// The longest lease that this client believes the store to have; a store that has another is
-    /// refused. Default: what the store has, or 30 s for one that has lost its settings; so where the store
-    /// has more, exclusion is promised only to clients that are told.
+    /// The longest lease that the store should have. A store that has another is refused. Default: what the store has, or
+    /// 30 s if the store has lost its settings. If the store has more than 30 s, exclusion is promised only to clients that
+    /// set this.
     #[must_use]
     pub fn longest_lease(mut self, longest: Duration) -> Self {
         self.settings.longest_lease = Some(longest);
         self
     }
 
-    /// Whether a loss of data is followed by a quarantine; a store that is set otherwise is refused.
-    /// Default: what the store has, or on for one that has lost its settings.
+    /// Whether a loss of data starts a quarantine. A store with the other setting is refused. Default: what the store has,
+    /// or on if the store has lost its settings.
     #[must_use]
     pub fn quarantine(mut self, on: bool) -> Self {
         self.settings.quarantine = Some(on);
         self
     }
 
-    /// Whether a server may be used whose `maxmemory-policy` may remove held locks; exclusion is not promised
-    /// there. Where it is not allowed and the policy is changed while a client is connected, nothing is granted any more
-    /// from a second later on, until it is set back, and what is held goes on. Default: no.
+    /// Whether a server may be used whose `maxmemory-policy` may remove held locks. Exclusion is not promised there. If
+    /// this is not allowed and the policy changes while a client is connected, the client gets no new grants from a second
+    /// later until the policy is set back; held locks can be renewed and released. Default: no.
     #[must_use]
     pub fn allow_eviction(mut self, allow: bool) -> Self {
         self.settings.allow_eviction = allow;
         self
     }
 
-    /// The authorities to trust, as PEM, in place of the system's. Only with TLS.
+    /// The certificate authorities to trust, as PEM, in place of the system's. Only with TLS.
     #[must_use]
     pub fn roots(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.settings.roots = Some(pem.into());
@@ -249,11 +246,10 @@ impl RedisBuilder {
         self
     }
 
-    /// Connects, and compares settings with those of the store. Writes nothing.
+    /// Connects, and compares the settings with those of the store. Writes nothing.
     ///
     /// # Errors
-    /// `InvalidInput` for a setting that is not allowed; `Unavailable`, `Auth` or `Config` for a
-    /// server that cannot be used.
+    /// `InvalidInput` for a setting that is not allowed. `Unavailable`, `Auth` or `Config` if a server cannot be used.
     pub async fn build(self) -> Result<Arc<dyn Backend>, Error> {
         let open = async {
             self.settings.check()?;

@@ -1,4 +1,4 @@
-//! How a store is described: by a builder or a URL.
+//! How a user describes a store: the builder and the URL.
 
 mod config;
 pub(crate) mod url;

@@ -1,4 +1,4 @@
-//! A store by its URL.
+//! Reads the URL of a store.
 
 use std::sync::Arc;
 
@@ -35,22 +35,21 @@ const FORM: &str = "the URL of a Redis store is redis://USER:PASSWORD@HOST:PORT/
 ///
 /// A password goes to another machine without TLS only with `plaintext=on`.
 ///
-/// Before the host `@ : / ? # %` are percent-encoded in a user and a password, in the value of an option
-/// also `+` and `&`, since a `+` there is a space.
+/// Before the host, percent-encode `@ : / ? # %` in a user and a password. In the value of an option, encode also `+` and
+/// `&`, since a `+` there is a space.
 ///
 /// # Errors
-/// As [`RedisBuilder::build`]; `InvalidInput` for a URL that is not of this form. No message shows the
-/// URL.
+/// As [`RedisBuilder::build`]; `InvalidInput` for a URL that is not of this form. No message shows the URL.
 pub async fn connect(url: &str) -> Result<Arc<dyn Backend>, Error> {
     parse(url, "").map_err(|error| error.at("redis", "connect"))?.build().await
 }
 
-/// The store of a URL; `also` are options of a store over several.
+/// Reads a URL. `also` lists the options that a store over several servers has besides.
 pub(crate) fn parse(url: &str, also: &str) -> Result<RedisBuilder, Error> {
     let (url, hosts) = single_host(url)?;
     let url = Url::parse(&url).map_err(|_| refuse(FORM))?;
     if url.fragment().is_some() {
-        // Of a password with a `#` that was not encoded, perhaps.
+        // Perhaps a `#` in a password that was not encoded.
         return Err(refuse(format!("{FORM}; nothing may follow a #")));
     }
     let path = decoded(url.path())?;
@@ -73,7 +72,7 @@ pub(crate) fn parse(url: &str, also: &str) -> Result<RedisBuilder, Error> {
         "redis+sentinel" | "rediss+sentinel" => {
             let master;
             (master, number) = number.split_once('/').unwrap_or((number, ""));
-            // Of a password with a `/` that was not encoded.
+            // A `/` in a password that was not encoded.
             if master.contains('@') {
                 return Err(refuse(FORM));
             }
@@ -101,7 +100,7 @@ pub(crate) fn parse(url: &str, also: &str) -> Result<RedisBuilder, Error> {
     options(builder, &url, socket, also)
 }
 
-/// The URL with one host in place of several, and those that it had.
+/// The URL with its hosts replaced by one, and the original hosts.
 fn single_host(url: &str) -> Result<(String, Vec<String>), Error> {
     let Some((scheme, rest)) = url.split_once("://") else { return Ok((url.to_owned(), vec![])) };
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
@@ -121,13 +120,13 @@ fn single_host(url: &str) -> Result<(String, Vec<String>), Error> {
     Ok((format!("{scheme}://{login}host{tail}"), hosts))
 }
 
-/// `HOST`, `HOST:PORT` or `[ADDRESS]:PORT`, with TLS for a scheme that begins with `rediss`. What is wrong is not
-/// repeated: it may be a part of a password.
+/// `HOST`, `HOST:PORT` or `[ADDRESS]:PORT`, with TLS if the scheme begins with `rediss`. No error repeats the text: it may
+/// be a part of a password.
 fn address(text: &str, default: u16, scheme: &str) -> Result<Address, Error> {
     let (host, port) = match text.strip_prefix('[') {
         Some(rest) => {
             let (address, port) = rest.split_once(']').ok_or_else(|| refuse(FORM))?;
-            // The zone of an address stands behind a %, which is encoded.
+            // The zone of an IPv6 address follows a %, which is percent-encoded.
             (decoded(address)?, port)
         }
         None => {
@@ -196,8 +195,8 @@ mod tests {
         assert!(!format!("{builder:?}").contains("hunter"), "{builder:?}");
         let set = &builder.settings;
         let Topology::Sentinel(group) = &set.topology else { panic!("{set:?}") };
-        let places = [("a", 26379), ("b", 7000), ("::1", 7001)];
-        assert_eq!(group.sentinels, places.map(|(host, port)| Address::Tcp(host.into(), port)));
+        let addresses = [("a", 26379), ("b", 7000), ("::1", 7001)];
+        assert_eq!(group.sentinels, addresses.map(|(host, port)| Address::Tcp(host.into(), port)));
         assert_eq!((&*group.master, set.database), ("main", 2));
         assert_eq!(set.sentinel_login.password.as_deref(), Some("hunter3"));
         assert_eq!(set.login.password.as_deref(), Some("hunter2"));
@@ -212,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_goes_where_nobody_reads_it_or_by_an_explicit_word() {
+    fn a_password_goes_unencrypted_only_if_allowed() {
         for (url, link) in [
             ("redis://:hunter2@h?plaintext=on", ConnectionSecurity::Plain),
             ("redis://me@h", ConnectionSecurity::Plain),

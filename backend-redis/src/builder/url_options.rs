@@ -10,15 +10,15 @@ use crate::{
     settings::{Login, Topology},
 };
 
-/// One option, its name and its value.
-struct Told<'a> {
-    option: &'a str,
+/// One option: its name and its value.
+struct UrlOption<'a> {
+    name: &'a str,
     value: &'a str,
-    /// All of the query may be a part of a password with a `?` that was not encoded.
+    /// The query may be a part of a password with a `?` that was not encoded. Then no error shows it.
     secret: bool,
 }
 
-/// Those of a Redis store; where one is unknown, `also` stands in the list of those that are allowed.
+/// Applies the options. The error for an unknown option lists `also` among the allowed ones.
 pub(super) fn options(
     mut builder: RedisBuilder,
     url: &Url,
@@ -32,29 +32,29 @@ pub(super) fn options(
     let mut given = SeenOptions::default();
     for (option, value) in url.query_pairs() {
         given.once(&option)?;
-        let (option, value) = (&*option, &*value);
-        let told = Told { option, value, secret };
-        builder = match option {
+        let (name, value) = (&*option, &*value);
+        let option = UrlOption { name, value, secret };
+        builder = match name {
             "prefix" => builder.prefix(value),
-            "longest_lease" => builder.longest_lease(told.span()?),
-            "timeout" => builder.timeout(told.span()?),
-            "late_after" => builder.late_after(told.span()?),
-            "failover_margin" => builder.failover_margin(told.span()?),
+            "longest_lease" => builder.longest_lease(option.span()?),
+            "timeout" => builder.timeout(option.span()?),
+            "late_after" => builder.late_after(option.span()?),
+            "failover_margin" => builder.failover_margin(option.span()?),
             "wait_replicas" => {
-                let refused = |_| told.refused(&format!("must be between 0 and {}", u32::MAX));
+                let refused = |_| option.refused(&format!("must be between 0 and {}", u32::MAX));
                 builder.wait_replicas(value.parse().map_err(refused)?)
             }
-            "wait_timeout" => builder.wait_timeout(told.span()?),
-            "quarantine" => builder.quarantine(told.choice(["on", "off"])?),
-            "allow_eviction" => builder.allow_eviction(told.choice(["true", "false"])?),
-            PLAINTEXT => builder.plaintext(told.choice(["on", "off"])?),
-            "ca" => builder.roots(told.file()?),
+            "wait_timeout" => builder.wait_timeout(option.span()?),
+            "quarantine" => builder.quarantine(option.choice(["on", "off"])?),
+            "allow_eviction" => builder.allow_eviction(option.choice(["true", "false"])?),
+            PLAINTEXT => builder.plaintext(option.choice(["on", "off"])?),
+            "ca" => builder.roots(option.file()?),
             "cert" => {
-                cert = Some(told.file()?);
+                cert = Some(option.file()?);
                 builder
             }
             "key" => {
-                key = Some(told.file()?);
+                key = Some(option.file()?);
                 builder
             }
             "sentinel_user" if watched => {
@@ -85,10 +85,10 @@ pub(super) fn options(
     }
 }
 
-impl Told<'_> {
+impl UrlOption<'_> {
     fn refused(&self, allowed: &str) -> Error {
         let value = if self.secret { String::new() } else { format!(" {:?}", self.value) };
-        refuse(format!("{}{value} is not allowed; {allowed}", self.option))
+        refuse(format!("{}{value} is not allowed; {allowed}", self.name))
     }
 
     fn span(&self) -> Result<std::time::Duration, Error> {
@@ -96,7 +96,7 @@ impl Told<'_> {
         humantime::parse_duration(self.value).map_err(refused)
     }
 
-    /// `true` for the first of two words.
+    /// `true` for the first of two words, `false` for the second.
     fn choice(&self, words: [&str; 2]) -> Result<bool, Error> {
         let refused = || self.refused(&format!("must be {} or {}", words[0], words[1]));
         Ok(words.iter().position(|word| *word == self.value).ok_or_else(refused)? == 0)
@@ -105,7 +105,7 @@ impl Told<'_> {
     fn file(&self) -> Result<Vec<u8>, Error> {
         std::fs::read(Path::new(self.value)).map_err(|error| {
             let path = if self.secret { String::new() } else { format!(" {:?}", self.value) };
-            refuse(format!("the file{path} of {} cannot be read", self.option)).with_source(error)
+            refuse(format!("the file{path} of {} cannot be read", self.name)).with_source(error)
         })
     }
 }
@@ -116,7 +116,7 @@ pub(super) fn refuse(message: impl Into<String>) -> Error {
 
 pub(super) fn database(text: &str) -> Result<u32, Error> {
     let limit = u32::MAX;
-    // Not repeated: it may be the rest of a password.
+    // The value is not repeated: it may be the rest of a password.
     let message =
         format!("the database of the URL is not allowed; must be a number between 0 and {limit}");
     text.parse().map_err(|_| refuse(message))

@@ -1,7 +1,7 @@
-//! How much a server may send: each answer is measured before the driver sees it.
+//! Limits the size of the server's answers: each is measured before the redis crate reads it.
 //!
-//! The driver keeps an answer until it is complete, however long the server says that it will be, also before the
-//! login: a server that is not the one it should be could use up the memory of this process.
+//! The redis crate buffers an answer until it is complete, whatever length the server announces, also before the login. So
+//! a wrong or hostile server could use up the memory of this process.
 
 use std::{
     io,
@@ -24,14 +24,14 @@ const LONGEST_NUMBER: usize = 32;
 #[derive(Clone, Copy, Debug)]
 struct Limit {
     bytes: u64,
-    /// A part of three bytes takes the driver many times as much.
+    /// The number of parts is limited too: a part of three bytes takes many times as much in the redis crate.
     parts: u64,
 }
 
 const BEFORE: Limit = Limit { bytes: ANSWER_BEFORE_LOGIN.0, parts: ANSWER_BEFORE_LOGIN.1 };
 const AFTER: Limit = Limit { bytes: ANSWER.0, parts: ANSWER.1 };
 
-/// A stream whose answers have a limit.
+/// A stream whose answers have a size limit.
 #[derive(Debug)]
 pub(crate) struct Bounded<S> {
     stream: S,
@@ -40,7 +40,7 @@ pub(crate) struct Bounded<S> {
 }
 
 impl<S> Bounded<S> {
-    /// The second is to be set after the login.
+    /// The returned flag raises the limit. The caller sets it after the login.
     pub(crate) fn new(stream: S) -> (Self, Arc<AtomicBool>) {
         let logged_in = Arc::new(AtomicBool::new(false));
         (Self { stream, meter: Meter::default(), logged_in: Arc::clone(&logged_in) }, logged_in)
@@ -57,7 +57,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Bounded<S> {
         ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
         let limit = if self.logged_in.load(Ordering::Relaxed) { AFTER } else { BEFORE };
         let measured = self.meter.measure(&buffer.filled()[before..], limit);
-        // The driver tells its callers only that the connection broke.
+        // The redis crate tells its callers only that the connection broke.
         Poll::Ready(
             measured.inspect_err(|error| tracing::warn!(%error, "the connection is given up")),
         )
@@ -97,16 +97,16 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Bounded<S> {
 /// Follows answers of RESP3 from part to part.
 #[derive(Debug, Default)]
 struct Meter {
-    /// Of the present answer.
+    /// How many bytes of the present answer have arrived.
     bytes: u64,
     parts: u64,
-    /// How many bytes of a text are to come, with its end of line.
+    /// How many bytes of a text are still to come, with its end of line.
     text: u64,
     /// The beginning of the line that stands before a text or a list, or is a part itself; and its last byte.
     line: Vec<u8>,
     length: usize,
     last: u8,
-    /// How many parts each open list lacks, the innermost last.
+    /// How many parts each open list still lacks, the innermost list last.
     lists: Vec<u64>,
 }
 
@@ -136,7 +136,7 @@ impl Meter {
         Ok(())
     }
 
-    /// Reads up to the end of a line; how much that was.
+    /// Reads up to the end of a line. Returns how many bytes that was.
     fn read_line(&mut self, bytes: &[u8], limit: Limit) -> io::Result<usize> {
         let end = bytes.iter().position(|byte| *byte == b'\n');
         let read = end.map_or(bytes.len(), |at| at + 1);
@@ -156,10 +156,10 @@ impl Meter {
         Ok(read)
     }
 
-    /// Begins what a line announces.
+    /// Begins the text or list that a line announces.
     fn begin(&mut self, line: &[u8], limit: Limit) -> io::Result<()> {
         self.parts += 1;
-        // The driver reads another number than this one.
+        // The redis crate would read a longer number than this buffer holds.
         if line.len() == LONGEST_NUMBER && b"$=!*~>%|".contains(&line[0]) {
             return Err(too_long(limit));
         }
@@ -172,16 +172,16 @@ impl Meter {
                     Some(count) if count > limit.bytes => return Err(too_long(limit)),
                     Some(count) => self.text = count + 2,
                     None if line[0] == b'$' => self.complete(),
-                    // To the driver it is the longest of all.
+                    // The redis crate takes a missing length for the greatest one.
                     None => return Err(too_long(limit)),
                 }
                 return Ok(());
             }
             b'*' | b'~' | b'>' => count.unwrap_or(0),
             b'%' => count.unwrap_or(0).saturating_mul(2),
-            // Before what it is about.
+            // Attributes stand before the part that they describe.
             b'|' => count.unwrap_or(0).saturating_mul(2).saturating_add(1),
-            // The driver refuses what it does not know.
+            // The redis crate refuses what it does not know.
             _ => 0,
         };
         if lacking > limit.parts || self.lists.len() >= DEEPEST_ANSWER {
@@ -195,7 +195,7 @@ impl Meter {
         Ok(())
     }
 
-    /// A part is complete, and perhaps the lists of which it is the last.
+    /// A part is complete, and with it all lists of which it is the last part.
     fn complete(&mut self) {
         while let Some(lacking) = self.lists.last_mut() {
             *lacking -= 1;
@@ -321,7 +321,8 @@ mod tests {
     ];
 
     proptest! {
-        /// Whatever is sent, and however it is cut: no panic, and no more is kept, here or in the driver, than the limit.
+        /// Whatever the server sends, and however it is cut into pieces: no panic, and neither this code nor the redis
+        /// crate keeps more than the limit.
         #[test]
         fn fuzz_of_answers_keeps_within_the_limit(
             answer in prop_oneof![soup(WORDS).prop_map(String::into_bytes), vec(any::<u8>(), 0..2_000)],

@@ -1,4 +1,4 @@
-//! One connection: it is made, asks for the server's identity, and never reconnects by itself.
+//! One connection. It is made, asks for the server's identity, and never reconnects by itself.
 
 use std::{
     fmt,
@@ -19,12 +19,12 @@ use tokio::time::{Instant, timeout_at};
 use crate::{
     connection::{
         PushListener, error,
-        handshake::{Handshake, Last},
+        handshake::{Handshake, LastHandshake},
         identity::{self, Identity, Limits},
         replicas::Replicas,
+        sent_scripts::{SentScripts, is_noscript},
         socket::Socket,
         subscription::{self, Listening, PushPath},
-        texts::{Texts, is_noscript},
     },
     settings::{Acknowledgement, Address, Settings},
 };
@@ -34,15 +34,15 @@ pub(crate) struct Connection {
     pub(crate) address: Address,
     connection: Socket,
     timeout: Duration,
-    handshake: Last,
-    /// A command had no answer in time, or the connection ended: the next caller makes a new one.
+    handshake: LastHandshake,
+    /// A command had no answer in time, or the connection ended. The next caller makes a new connection.
     dead: Arc<AtomicBool>,
-    /// Whether the server may be replaced by a replica, also when it has none now.
+    /// Whether a replica may replace the server, even if it has no replica now.
     fails_over: bool,
-    /// The user may not ask CONFIG GET, and asks no more.
+    /// The user may not call CONFIG GET, so the client does not call it again.
     refused_config: AtomicBool,
     pub(crate) listening: Listening,
-    texts: Texts,
+    texts: SentScripts,
     replicas: Replicas,
 }
 
@@ -53,7 +53,7 @@ impl fmt::Debug for Connection {
 }
 
 impl Connection {
-    /// Connects and shakes hands.
+    /// Connects, and does the handshake.
     pub(crate) async fn open(
         settings: &Settings,
         address: &Address,
@@ -90,23 +90,23 @@ impl Connection {
             address: address.clone(),
             fails_over: settings.topology.fails_over(),
             refused_config: AtomicBool::new(false),
-            texts: Texts::default(),
+            texts: SentScripts::default(),
             replicas: Replicas::default(),
             listening: Listening::new(way, Arc::clone(&dead), listener, timeout),
             connection,
             timeout,
-            handshake: Last::default(),
+            handshake: LastHandshake::default(),
             dead,
         };
-        let told = this.confirm().await?;
-        if told.identity.clustered && !settings.topology.is_cluster() {
+        let handshake = this.confirm().await?;
+        if handshake.identity.clustered && !settings.topology.is_cluster() {
             return Err(Error::new(ErrorKind::Config, error::PART_OF_A_CLUSTER));
         }
-        // Another server has the node's address now. It would grant everything, and never say MOVED.
-        if !told.identity.clustered && settings.topology.is_cluster() {
+        // A server without cluster mode has the node's address now. It would grant everything, and never answer MOVED.
+        if !handshake.identity.clustered && settings.topology.is_cluster() {
             return Err(Error::new(ErrorKind::Unavailable, error::NO_PART_OF_A_CLUSTER));
         }
-        check_memory_policy(told.identity.evicting.as_deref(), settings)?;
+        check_memory_policy(handshake.identity.evicting.as_deref(), settings)?;
         Ok(this)
     }
 
@@ -118,7 +118,7 @@ impl Connection {
         listener: &Arc<dyn PushListener>,
     ) -> Result<Socket, RedisError> {
         let (dead, listener) = (Arc::clone(dead), Arc::clone(listener));
-        // The driver's own limit of 500 ms would make late grants routine; ours is per command.
+        // The redis crate's own limit of 500 ms would make late grants routine. Our limit is per command.
         let config = AsyncConnectionConfig::new().set_response_timeout(None).set_push_sender(
             move |push: PushInfo| -> Result<(), ()> {
                 subscription::received(push, &dead, &*listener);
@@ -136,7 +136,7 @@ impl Connection {
         self.dead.store(true, Ordering::SeqCst);
     }
 
-    /// The handshake, no older than [`CONFIRMED_WITHIN`].
+    /// The handshake. It is repeated if it is older than [`CONFIRMED_WITHIN`].
     pub(crate) async fn handshake(&self) -> Result<Handshake, Error> {
         let known = self.handshake.get();
         if SystemEnv.now().since(known.asked) < CONFIRMED_WITHIN {
@@ -145,12 +145,12 @@ impl Connection {
         Box::pin(self.confirm()).await
     }
 
-    /// The same, however long ago.
+    /// The last handshake's identity, however old.
     pub(crate) fn known(&self) -> Arc<Identity> {
         self.handshake.get().identity
     }
 
-    /// Asks for the server's identity, on this connection.
+    /// Asks for the server's identity on this connection.
     pub(crate) async fn confirm(&self) -> Result<Handshake, Error> {
         let asked = SystemEnv.now();
         let (server, replication, memory) =
@@ -167,12 +167,12 @@ impl Connection {
         if self.fails_over || identity.is_replicated() {
             identity.limits = self.limits().await?;
         }
-        let told = Handshake { identity: Arc::new(identity), asked, clock };
-        self.handshake.set(&told);
-        Ok(told)
+        let handshake = Handshake { identity: Arc::new(identity), asked, clock };
+        self.handshake.set(&handshake);
+        Ok(handshake)
     }
 
-    /// The settings that limit the writes of a master that is cut off, if the user may ask for them.
+    /// The settings that limit how long an isolated master accepts writes, if the user may read them.
     async fn limits(&self) -> Result<Limits, Error> {
         if self.refused_config.load(Ordering::Relaxed) {
             return Ok(Limits::default());
@@ -183,7 +183,7 @@ impl Connection {
             Ok(answer) => Ok(Limits::read(&redis::from_redis_value(answer).unwrap_or_default())),
             Err(error) => {
                 let error = error::of_command(&error);
-                // A server that is busy now says nothing of what may be asked.
+                // A busy server's error says nothing about permissions.
                 if error.is_retryable() {
                     return Err(error);
                 }
@@ -202,7 +202,7 @@ impl Connection {
         }
     }
 
-    /// One command with the time limit of every command. The inner error is the server's answer.
+    /// Sends one command, with the time limit of every command. The inner error is the server's answer.
     pub(crate) async fn send(&self, command: &Cmd) -> Result<Result<Value, RedisError>, Error> {
         match self.limited(self.connection.send(command)).await? {
             Ok(value) => Ok(value.extract_error()),
@@ -215,7 +215,7 @@ impl Connection {
         }
     }
 
-    /// The same; `asking` for keys of a slot that is on its way to this server.
+    /// As [`send`](Self::send). `asking` is for keys of a slot that is moving to this server.
     pub(crate) async fn ask(
         &self,
         asking: bool,
@@ -237,8 +237,8 @@ impl Connection {
         })
     }
 
-    /// Runs a script that the server does not know: by its text, which also loads it, or by its hash behind another call
-    /// that brings the text.
+    /// Runs a script that the server does not know: by its text, which also loads it; or by its hash, after another call
+    /// has sent the text.
     pub(crate) async fn bring(
         &self,
         asking: bool,
@@ -246,7 +246,7 @@ impl Connection {
         by_text: &Cmd,
         by_hash: &Cmd,
     ) -> Result<Result<Value, RedisError>, Error> {
-        // The second time where the text was sent long ago, and forgotten.
+        // The second round is for a text that was sent long ago and that the server has forgotten.
         for _ in 0..2 {
             let sent = self.texts.sent(hash);
             let mut own = None;
@@ -267,10 +267,10 @@ impl Connection {
         self.ask(asking, by_text).await
     }
 
-    /// Waits until enough replicas have what was written on this connection before.
+    /// Waits until enough replicas have all that was written on this connection before.
     ///
     /// # Errors
-    /// `Unavailable` if they are too few; other errors if that is not known.
+    /// `Unavailable` if too few replicas have it. Other errors if that is unknown.
     pub(crate) async fn acknowledged(&self, wanted: Acknowledgement) -> Result<(), Error> {
         let send = |wait: Cmd| async move { self.send(&wait).await };
         self.replicas.acknowledge(wanted, send).await
@@ -278,7 +278,7 @@ impl Connection {
 
     async fn limited<T>(&self, work: impl Future<Output = T>) -> Result<T, Error> {
         tokio::time::timeout(self.timeout, work).await.map_err(|_| {
-            // The next command tries another connection.
+            // The next command uses another connection.
             self.retire();
             let shown = humantime::format_duration(self.timeout);
             Error::new(ErrorKind::OutcomeUnknown, format!("no answer within {shown}"))

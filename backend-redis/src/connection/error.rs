@@ -1,4 +1,4 @@
-//! The driver's errors as ours.
+//! Converts errors of the redis crate.
 
 use lock_core::{Error, ErrorKind};
 use redis::{ErrorKind as Driver, RedisError, ServerErrorKind as Server};
@@ -11,7 +11,7 @@ pub(crate) const NO_PART_OF_A_CLUSTER: &str =
 
 pub(crate) const CLOSED: &str = "the connection was closed";
 
-pub(crate) const NO_HOST_NAME: &str = "a node of the cluster is to announce a host name and has none; set its cluster-announce-hostname, or \
+pub(crate) const NO_HOST_NAME: &str = "a node of the cluster should announce a host name and has none; set its cluster-announce-hostname, or \
      cluster-preferred-endpoint-type ip";
 
 /// An error of a command that may have been carried out.
@@ -53,9 +53,9 @@ pub(crate) fn of_command(error: &RedisError) -> Error {
             (ErrorKind::Config, "the server is no sentinel; use redis:// for one server")
         }
         (Driver::Server(_), _) if is_of_emptied_key(error) => {
-            (ErrorKind::Unavailable, "the slot is on the move between nodes")
+            (ErrorKind::Unavailable, "the slot is moving between nodes")
         }
-        // A script refused by ACL inside reports an error of its own.
+        // If the ACL refuses a command inside a script, the script reports an error of its own.
         (Driver::Server(_), _) if says_no_permission(error) => {
             (ErrorKind::Auth, "the user lacks a permission; see the crate's list for ACLs")
         }
@@ -69,8 +69,7 @@ pub(crate) fn of_command(error: &RedisError) -> Error {
     Error::new(kind, message).with_source(error.clone())
 }
 
-/// The same for an error of ours: while it connects, a client has asked for nothing yet, so nothing can have
-/// been done.
+/// The same for one of our errors. A client that is still connecting has sent no request, so nothing can have been done.
 pub(crate) fn before_asking(error: Error) -> Error {
     if !error.is_ambiguous() {
         return error;
@@ -78,20 +77,20 @@ pub(crate) fn before_asking(error: Error) -> Error {
     Error::new(ErrorKind::Unavailable, "no connection to the server").with_source(error)
 }
 
-/// Whether this came of a slot on the move, with some of the keys here and some there.
+/// Whether the error means that a slot is moving, with some of the keys here and some on the other node.
 pub(crate) fn is_divided(error: &Error) -> bool {
     let source = std::error::Error::source(error).and_then(|source| source.downcast_ref());
     source.is_some_and(|source: &RedisError| source.kind() == Driver::Server(Server::TryAgain))
 }
 
-/// Whether a script was refused a key. It names all its keys, which were there when it began: so it has emptied this
-/// one, and the slot is on the move.
+/// Whether the server refused a script one of its keys. The script names all its keys, and all were there when it began. So
+/// the script has emptied this key, and the slot is moving.
 pub(crate) fn is_of_emptied_key(error: &RedisError) -> bool {
     says(error, "attempted to access a non local key")
 }
 
 fn says_no_permission(error: &RedisError) -> bool {
-    // Redis 7.0, and later ones with Valkey.
+    // The first text is Redis 7.0's, the second that of later versions and of Valkey.
     ["The user executing the script", "ACL failure in script"].iter().any(|text| says(error, text))
 }
 
@@ -99,19 +98,19 @@ fn says(error: &RedisError, text: &str) -> bool {
     error.detail().is_some_and(|detail| detail.contains(text))
 }
 
-/// An error while connecting: nothing was asked for yet.
+/// An error while connecting: no request was sent yet.
 pub(crate) fn of_connecting(error: &RedisError) -> Error {
-    let unheard_of = says(error, "unknown command") && says(error, "HELLO");
-    if error.kind() == Driver::RESP3NotSupported || unheard_of {
+    let no_hello = says(error, "unknown command") && says(error, "HELLO");
+    if error.kind() == Driver::RESP3NotSupported || no_hello {
         let message = "the server speaks no RESP3; must be Redis 7.0, Valkey 7.2 or later";
         return Error::new(ErrorKind::Config, message).with_source(error.clone());
     }
-    let told = of_command(error);
-    match (told.kind(), error.kind()) {
+    let converted = of_command(error);
+    match (converted.kind(), error.kind()) {
         (ErrorKind::OutcomeUnknown, _) => {
             Error::new(ErrorKind::Unavailable, "no connection to the server")
                 .with_source(error.clone())
         }
-        _ => told,
+        _ => converted,
     }
 }

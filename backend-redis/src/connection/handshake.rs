@@ -10,36 +10,36 @@ use crate::connection::identity::Identity;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Handshake {
     pub(crate) identity: Arc<Identity>,
-    /// An instant before it was asked.
+    /// An instant before the question was sent.
     pub(crate) asked: Instant,
     /// The server's clock in µs, at that instant or later.
     pub(crate) clock: u64,
 }
 
 impl Handshake {
-    /// The server's time, in µs, from which on an attempt sent now is too late to take effect. It is no
-    /// earlier than the server's clock says, unless that was stepped since the handshake.
+    /// The time on the server's clock, in µs, after which an attempt sent now is too late to take effect. It is not before
+    /// the server's present time, unless the clock was stepped after the handshake.
     pub(crate) fn deadline(&self, now: Instant, late_after: Duration) -> u64 {
         let passed = now.since(self.asked) + late_after;
         self.clock.saturating_add(u64::try_from(passed.as_micros()).unwrap_or(u64::MAX))
     }
 }
 
-/// The last of a connection. It is one value: a clock beside the instant of another handshake would put
-/// deadlines off by the time between the two.
+/// The last handshake of a connection, as one value. A clock from one handshake beside the instant of another would shift
+/// deadlines by the time between the two.
 #[derive(Debug, Default)]
-pub(crate) struct Last(Mutex<Handshake>);
+pub(crate) struct LastHandshake(Mutex<Handshake>);
 
-impl Last {
+impl LastHandshake {
     pub(crate) fn get(&self) -> Handshake {
         self.0.lock().clone()
     }
 
-    /// Takes note of one, unless a later one was answered sooner.
-    pub(crate) fn set(&self, told: &Handshake) {
+    /// Stores a handshake, unless a later one has been stored already.
+    pub(crate) fn set(&self, new: &Handshake) {
         let mut last = self.0.lock();
-        if told.asked >= last.asked {
-            *last = told.clone();
+        if new.asked >= last.asked {
+            *last = new.clone();
         }
     }
 }
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn no_attempt_sees_the_clock_of_one_handshake_with_the_instant_of_another() {
-        let last = Last::default();
+        let last = LastHandshake::default();
         last.set(&after(0));
         let now = Instant::default() + SECOND * 1_000_000;
         std::thread::scope(|scope| {
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn a_late_answer_does_not_replace_a_later_question() {
-        let last = Last::default();
+        let last = LastHandshake::default();
         last.set(&after(5));
         last.set(&after(4));
         assert_eq!(last.get(), after(5));

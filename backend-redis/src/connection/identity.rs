@@ -1,4 +1,4 @@
-//! The server's description of itself, by INFO and CONFIG GET.
+//! The server's description of itself, from INFO and CONFIG GET.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -10,21 +10,21 @@ pub(crate) struct Identity {
     pub(crate) run: String,
     pub(crate) replid: String,
     pub(crate) role: String,
-    /// It is a node of a cluster.
+    /// Whether it is a node of a cluster.
     pub(crate) clustered: bool,
     pub(crate) replicas: u64,
-    /// It keeps a backlog for replicas: there was one in the last hour (`repl-backlog-ttl`), which may come back or be
-    /// promoted.
+    /// Whether it keeps a backlog for replicas. Then it had a replica in the last hour (`repl-backlog-ttl`), which may
+    /// return or be promoted.
     pub(crate) backlog: bool,
-    /// How many replicas are in touch, where the server refuses writes with too few.
+    /// How many replicas are connected, if the server refuses writes with too few.
     pub(crate) good_replicas: Option<u64>,
     /// Its `maxmemory-policy`, if that may remove held locks.
     pub(crate) evicting: Option<String>,
-    /// The settings for failover by CONFIG GET, as far as the user may ask.
+    /// The settings for failover from CONFIG GET, as far as the user may read them.
     pub(crate) limits: Limits,
 }
 
-/// The settings that end the writes of a master that is cut off.
+/// The settings that stop the writes of an isolated master.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Limits {
     /// `min-replicas-to-write`
@@ -50,7 +50,7 @@ impl Limits {
 impl Identity {
     /// Reads the sections `server`, `replication` and `memory`.
     pub(crate) fn read(info: &str) -> Result<Self, Error> {
-        // Valkey has called it so since 8.0.
+        // Valkey's name for it since 8.0.
         let mode = field(info, "redis_mode").or_else(|| field(info, "server_mode"));
         if mode == Some("sentinel") {
             let message = "the server is a sentinel; use redis+sentinel:// with the master's name";
@@ -75,14 +75,14 @@ impl Identity {
 }
 
 impl Identity {
-    /// Whether there are replicas, or there were, or there should be.
+    /// Whether there are replicas, or were, or should be.
     pub(crate) fn is_replicated(&self) -> bool {
         self.replicas > 0 || self.backlog || self.good_replicas.is_some()
     }
 }
 
-/// Refuses a server in which a script may write although too few replicas are in touch
-/// (`min-replicas-to-write`, redis/redis#9993): one before Redis 7.0. All of Valkey says 7.2.4.
+/// Refuses a server before Redis 7.0: in it a script may write although too few replicas are connected
+/// (`min-replicas-to-write`, redis/redis#9993). All versions of Valkey report 7.2.4.
 fn check_version(version: &str) -> Result<(), Error> {
     let major = version.split('.').next().and_then(|number| number.parse::<u32>().ok());
     if major >= Some(7) {

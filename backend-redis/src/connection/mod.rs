@@ -3,16 +3,16 @@
 pub(crate) mod bounded;
 mod connection;
 pub(crate) mod error;
-pub(crate) mod failure;
 mod handshake;
 pub(crate) mod identity;
+pub(crate) mod last_failure;
 mod listener;
 mod pipeline;
 pub(crate) mod pool;
 mod replicas;
+mod sent_scripts;
 pub(crate) mod socket;
 pub(crate) mod subscription;
-mod texts;
 mod tls;
 
-pub(crate) use self::{connection::Connection, listener::PushListener, texts::is_noscript};
+pub(crate) use self::{connection::Connection, listener::PushListener, sent_scripts::is_noscript};

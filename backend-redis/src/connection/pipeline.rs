@@ -1,9 +1,8 @@
-//! The driver of a connection, which writes its commands and reads its answers.
+//! Runs the redis crate's driver of a connection: the future that writes commands and reads answers.
 //!
-//! The redis crate leaves that to a driver, a future that runs in a task of its own. Then each call wakes
-//! that task, mostly on another thread, only to have its bytes written. Here the task reads, and the
-//! caller runs the driver once in its own place, so that its bytes are on their way before it waits.
-//! If another thread runs it already, the bytes are left to that thread and to the task.
+//! The redis crate expects the driver to run in a task. Then each call wakes that task, mostly on another thread, only to
+//! write its bytes. Here the task reads the answers, and the caller polls the driver once itself, so that its bytes are on
+//! their way before it waits. If another thread is polling the driver, that thread or the task writes the bytes.
 
 use std::{
     future::{Future, poll_fn},
@@ -20,12 +19,12 @@ use lock_core::Mutex;
 use futures_util::{future::BoxFuture, task::AtomicWaker};
 use tokio::task::AbortHandle;
 
-/// No thread runs the driver; one thread runs it; one thread runs it, and must run it once more.
+/// No thread polls the driver; one thread polls it; one thread polls it and must poll it once more.
 const IDLE: u8 = 0;
 const RUNNING: u8 = 1;
 const AGAIN: u8 = 2;
 
-/// The target of the driver's wake-ups: the thread that runs the driver, otherwise its task.
+/// The target of the driver's wake-ups: the thread that polls the driver, otherwise its task.
 #[derive(Debug, Default)]
 struct Signal {
     state: AtomicU8,
@@ -45,7 +44,7 @@ impl Wake for Signal {
 }
 
 impl Signal {
-    /// Whether a thread runs the driver, and will run it once more.
+    /// Whether a thread is polling the driver. That thread will then poll it once more.
     fn ask_again(&self) -> bool {
         let asked = |state| (state == RUNNING).then_some(AGAIN);
         match self.state.fetch_update(Ordering::SeqCst, Ordering::SeqCst, asked) {
@@ -63,7 +62,7 @@ pub(crate) struct Pipeline {
 }
 
 struct Shared {
-    /// `None` once it has ended.
+    /// `None` once the driver has ended.
     future: Mutex<Option<BoxFuture<'static, ()>>>,
     signal: Arc<Signal>,
     waker: Waker,
@@ -80,15 +79,15 @@ impl Shared {
         self.future.lock()
     }
 
-    /// The right to run the driver, unless another thread has it.
+    /// The right to poll the driver, unless another thread has it.
     fn right(&self) -> Option<DriverRight<'_>> {
         let state = &self.signal.state;
         let free = state.compare_exchange(IDLE, RUNNING, Ordering::SeqCst, Ordering::SeqCst);
-        // Made only if it is had: one that is dropped gives it back.
+        // The value is made only if the right is free: dropping it gives the right back.
         free.is_ok().then(|| DriverRight(self))
     }
 
-    /// The whole life of the task.
+    /// The task's poll, for its whole life.
     fn poll_as_task(&self, context: &mut Context<'_>) -> Poll<()> {
         self.signal.task.register(context.waker());
         loop {
@@ -102,13 +101,13 @@ impl Shared {
     }
 }
 
-/// The right to run the driver.
+/// The right to poll the driver.
 struct DriverRight<'a>(&'a Shared);
 
 impl DriverRight<'_> {
     fn run(&self) -> Poll<()> {
         let mut future = self.0.future();
-        // This run handles all wake-ups up to here.
+        // This poll handles all wake-ups up to here.
         self.0.signal.state.store(RUNNING, Ordering::SeqCst);
         let Some(running) = &mut *future else { return Poll::Ready(()) };
         let polled = running.as_mut().poll(&mut Context::from_waker(&self.0.waker));
@@ -128,7 +127,7 @@ impl Drop for DriverRight<'_> {
     }
 }
 
-/// The driver ends with its task, also where that is aborted or dropped with its runtime.
+/// The driver ends with its task, also if the task is aborted or dropped with its runtime.
 struct Task(Arc<Shared>);
 
 impl Drop for Task {
@@ -144,7 +143,7 @@ impl Drop for Pipeline {
 }
 
 impl Pipeline {
-    /// Runs a driver in a task of the current runtime, until it ends or this is dropped.
+    /// Runs a driver in a task of the current runtime, until the driver ends or this value is dropped.
     pub(crate) fn spawn(future: impl Future<Output = ()> + Send + 'static) -> Self {
         let signal = Arc::<Signal>::default();
         let waker = Waker::from(Arc::clone(&signal));
@@ -155,12 +154,12 @@ impl Pipeline {
         Self { shared, task: task.abort_handle() }
     }
 
-    /// Makes a call, whose bytes are written before it waits.
+    /// Makes a call. Its bytes are written before it waits.
     pub(crate) async fn call<T>(&self, mut call: Pin<&mut impl Future<Output = T>>) -> T {
         let mut right = self.shared.right();
         poll_fn(|context| {
             let polled = call.as_mut().poll(context);
-            // If it ends here, its task hears of it, and so does the call.
+            // If the driver ends here, its task is woken, and so is the call.
             let _ = right.take().map(|right| right.run());
             polled
         })
@@ -183,8 +182,8 @@ mod tests {
 
     type Message = oneshot::Sender<()>;
 
-    /// A server that answers from another thread, and the driver of a connection to it. `written` counts
-    /// what the driver has passed on.
+    /// A server that answers from another thread, and the driver of a connection to it. `written` counts the bytes that the
+    /// driver has passed on.
     fn connection(
         written: &Arc<AtomicUsize>,
     ) -> (mpsc::UnboundedSender<Message>, impl Future<Output = ()> + use<>) {
@@ -222,7 +221,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_calls_writes_at_once_unless_somebody_runs_the_driver() {
+    async fn a_caller_writes_at_once_unless_another_thread_polls_the_driver() {
         let written = Arc::default();
         let (to, driver) = connection(&written);
         let driver = Pipeline::spawn(driver);
@@ -234,17 +233,17 @@ mod tests {
         let mut second = pin!(call(&driver, ask(&to)));
         assert!(poll!(&mut second).is_pending());
         assert_eq!(written.load(Ordering::SeqCst), 1);
-        // The thread with the right has not run it: the task does.
+        // The thread with the right has not polled the driver, so the task does.
         drop(right);
         futures_util::join!(first, second);
     }
 
     #[tokio::test]
-    async fn what_comes_while_nobody_calls_is_read() {
+    async fn a_push_is_read_while_no_call_waits() {
         let (to, driver) = connection(&Arc::default());
         let driver = Pipeline::spawn(driver);
         call(&driver, ask(&to)).await;
-        // As a message that the server pushes: no call waits for it.
+        // As if the server pushed a message: no call waits for it.
         ask(&to).await;
     }
 
@@ -282,7 +281,7 @@ mod tests {
         let right = driver.shared.right().unwrap();
         let waker = Waker::from(Arc::clone(&woken));
         assert!(driver.shared.poll_as_task(&mut Context::from_waker(&waker)).is_pending());
-        // The thread that had it may not have run it.
+        // The thread that had the right may not have polled the driver.
         drop(right);
         assert!(woken.0.load(Ordering::SeqCst));
     }
@@ -302,7 +301,7 @@ mod tests {
         }
     }
 
-    /// Tells when it is dropped.
+    /// Sets its flag when it is dropped.
     struct Ended(Arc<AtomicBool>);
 
     impl Drop for Ended {
@@ -335,7 +334,7 @@ mod tests {
         drop(driver);
     }
 
-    /// Each wake-up that were lost would leave a call without its answer.
+    /// A lost wake-up would leave a call without its answer.
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn no_answer_is_lost_among_many_threads() {
         let (to, driver) = connection(&Arc::default());

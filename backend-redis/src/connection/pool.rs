@@ -5,13 +5,13 @@ use std::{collections::HashMap, sync::Arc};
 use lock_core::{Mutex, RwLock};
 
 use crate::{
-    connection::{Connection, failure::LastFailure},
+    connection::{Connection, last_failure::LastFailure},
     keys::Bucket,
     settings::Address,
 };
 
-/// At most one connection to a server; the caller that makes one holds the lock meanwhile.
-pub(crate) type Line = Arc<tokio::sync::Mutex<Tried>>;
+/// At most one connection to a server. The caller that makes it holds the lock.
+pub(crate) type ConnectionSlot = Arc<tokio::sync::Mutex<Tried>>;
 
 /// The result of the last try to connect.
 #[derive(Debug, Default)]
@@ -20,15 +20,15 @@ pub(crate) struct Tried {
     pub(crate) failure: LastFailure,
 }
 
-/// The last failure to find a bucket's server; the caller that looks for it holds the lock.
+/// The last failure to find a bucket's server. The caller that searches holds the lock.
 pub(crate) type Search = tokio::sync::Mutex<LastFailure>;
 
-/// The connections in use: for each bucket the one to its server, and for each server its line.
+/// The connections in use: for each bucket the one to its server, and for each server its slot.
 #[derive(Debug)]
 pub(crate) struct Pool {
     buckets: Box<[RwLock<Option<Arc<Connection>>>]>,
     searches: Box<[Search]>,
-    lines: Mutex<HashMap<Address, Line>>,
+    slots: Mutex<HashMap<Address, ConnectionSlot>>,
 }
 
 impl Pool {
@@ -36,7 +36,7 @@ impl Pool {
         Self {
             buckets: (0..buckets).map(|_| RwLock::default()).collect(),
             searches: (0..buckets).map(|_| Search::default()).collect(),
-            lines: Mutex::default(),
+            slots: Mutex::default(),
         }
     }
 
@@ -54,25 +54,25 @@ impl Pool {
         &self.searches[bucket.index()]
     }
 
-    /// The line to a server.
-    pub(crate) fn line(&self, address: &Address) -> Line {
-        let mut lines = self.lines.lock();
-        Arc::clone(lines.entry(address.clone()).or_default())
+    /// The connection slot of a server.
+    pub(crate) fn slot(&self, address: &Address) -> ConnectionSlot {
+        let mut slots = self.slots.lock();
+        Arc::clone(slots.entry(address.clone()).or_default())
     }
 
     /// Whether there is a connection to a server, or one is being made.
     pub(crate) fn may_use(&self, address: &Address) -> bool {
-        let lines = self.lines.lock();
-        lines.get(address).is_some_and(is_used)
+        let slots = self.slots.lock();
+        slots.get(address).is_some_and(is_used)
     }
 
-    /// Lets go of connections that have ended, and of those that nobody is to use any more.
+    /// Drops connections that have ended, and those that nothing will use again.
     pub(crate) fn prune(&self) {
-        let mut lines = self.lines.lock();
-        lines.retain(|_, line| is_used(line));
+        let mut slots = self.slots.lock();
+        slots.retain(|_, slot| is_used(slot));
     }
 
-    /// All connections that are alive, each with one of the buckets that it serves.
+    /// All live connections, each with one of the buckets that it serves.
     pub(crate) fn alive(&self) -> Vec<Arc<Connection>> {
         let mut connections: Vec<Arc<Connection>> = Vec::new();
         for bucket in 0..self.buckets.len() {
@@ -84,18 +84,18 @@ impl Pool {
         connections
     }
 
-    /// Lets go of all connections.
+    /// Drops all connections.
     pub(crate) fn clear(&self) {
         for bucket in &self.buckets {
             *bucket.write() = None;
         }
-        self.lines.lock().clear();
+        self.slots.lock().clear();
     }
 }
 
-fn is_used(line: &Line) -> bool {
-    // One that is being made has its maker.
-    line.try_lock().map_or(true, |tried| {
+fn is_used(slot: &ConnectionSlot) -> bool {
+    // If the lock is taken, a caller is making the connection.
+    slot.try_lock().map_or(true, |tried| {
         tried.connection.as_ref().is_some_and(|connection| !connection.is_dead())
     })
 }

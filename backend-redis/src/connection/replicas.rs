@@ -1,4 +1,4 @@
-//! Waiting until replicas have acknowledged what a connection has written.
+//! Waits until replicas have acknowledged what a connection has written.
 
 use std::{
     future::Future,
@@ -14,8 +14,8 @@ use crate::{
     settings::Acknowledgement,
 };
 
-/// Writes of a connection, and those that its last WAIT covered. WAIT holds up all that is sent behind it,
-/// so that one is under way at a time. It serves all writes that were sent before it.
+/// The writes of a connection, and those that its last WAIT covered. A WAIT delays everything that is sent after it, so
+/// only one runs at a time. It serves all writes that were sent before it.
 #[derive(Debug, Default)]
 pub(super) struct Replicas {
     writes: AtomicU64,
@@ -29,10 +29,10 @@ struct Covered {
 }
 
 impl Replicas {
-    /// Waits until enough replicas have what was written on the connection before; `send` sends on it.
+    /// Waits until enough replicas have what was written on the connection before. `send` sends a command on it.
     ///
     /// # Errors
-    /// `Unavailable` if they are too few; other errors if that is not known.
+    /// `Unavailable` if too few replicas have it. Other errors if that is unknown.
     pub(super) async fn acknowledge<F>(
         &self,
         wanted: Acknowledgement,

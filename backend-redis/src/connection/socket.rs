@@ -1,4 +1,4 @@
-//! The connection that commands go on.
+//! The socket of a connection: TCP, TLS or Unix.
 
 use std::{
     future::{Future, ready},
@@ -24,15 +24,15 @@ use crate::{
     settings::{Address, Settings},
 };
 
-/// A connection and its driver. Where the redis crate makes the stream, it runs the driver, too, and takes
-/// the process's default provider of cryptography; so we make every stream.
+/// A connection and its driver. If the redis crate made the stream, it would also run the driver, and use the process's
+/// default provider of cryptography. So we make every stream.
 pub(crate) struct Socket {
     commands: MultiplexedConnection,
     driver: Pipeline,
 }
 
 impl Socket {
-    /// To this place. The caller limits the time.
+    /// Connects to this address. The caller limits the time.
     pub(crate) async fn open(
         settings: &Settings,
         address: &Address,
@@ -41,7 +41,7 @@ impl Socket {
     ) -> Result<Self, RedisError> {
         let has_password = login.password().is_some_and(|password| !password.is_empty());
         if has_password && !settings.plaintext && address.security() == ConnectionSecurity::Plain {
-            // A server that another named: those of the URL were looked at before.
+            // Another server named this one. The servers of the URL were checked before.
             let message = "a password must not go to another machine without TLS; use TLS, or plaintext=on in the URL";
             return Err(RedisError::from((ErrorKind::InvalidClientConfig, message)));
         }
@@ -74,18 +74,18 @@ impl Socket {
         Ok(Self { commands, driver: Pipeline::spawn(driver) })
     }
 
-    /// The same for subscriptions. It is of no use without this one.
+    /// A handle for subscriptions. It works only as long as this connection lives.
     pub(crate) fn subscriber(&self) -> MultiplexedConnection {
         self.commands.clone()
     }
 
-    /// The answer to a command.
+    /// Sends a command and returns the answer.
     pub(crate) async fn send(&self, command: &Cmd) -> Result<Value, RedisError> {
         let mut commands = self.commands.clone();
         self.driver.call(pin!(commands.send_packed_command(command))).await
     }
 
-    /// The answers to these commands.
+    /// Sends these commands and returns the answers.
     pub(crate) async fn send_all(
         &self,
         pipeline: &redis::Pipeline,
@@ -95,7 +95,7 @@ impl Socket {
     }
 }
 
-/// To whichever of the host's addresses is first to answer, and with which `begin` goes well.
+/// Connects to the first address of the host that answers and for which `begin` succeeds.
 async fn connect<S, F: Future<Output = io::Result<S>>>(
     host: &str,
     port: u16,
@@ -137,7 +137,7 @@ mod tests {
         Redis::start(options).await.unwrap()
     }
 
-    /// Each way to it.
+    /// The store on each kind of connection.
     fn ways(server: &Redis) -> [Settings; 3] {
         let files = server.certificates().unwrap();
         let read = |path| std::fs::read(path).unwrap();
@@ -169,7 +169,7 @@ mod tests {
             let mut tell = redis::cmd("RPUSH");
             let mut telling = pin!(connection.send(tell.arg("list").arg("told")));
             assert!(poll!(&mut telling).is_pending());
-            // No task of this runtime runs before the server has heard of it.
+            // No task of this runtime runs before the server has received the command.
             let mut other = std::net::TcpStream::connect(server.address()).unwrap();
             other.set_read_timeout(Some(SOON)).unwrap();
             other.write_all(b"BLPOP list 5\r\n").unwrap();
@@ -180,9 +180,9 @@ mod tests {
         }
     }
 
-    /// With TLS a server says so (`close_notify`), and one that is killed does not.
+    /// With TLS a server announces the end (`close_notify`). A server that is killed does not.
     #[tokio::test]
-    async fn the_end_of_a_connection_is_told_and_seen_however_it_comes() {
+    async fn the_end_of_a_connection_is_noticed_however_it_comes() {
         for killed in [false, true] {
             for way in 0..3 {
                 let mut server = server().await;

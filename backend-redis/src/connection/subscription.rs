@@ -1,8 +1,8 @@
-//! How pushes reach this process.
+//! The subscriptions through which pushes reach this process.
 //!
-//! They come on the connection of the commands. Sharded channels have a second one: a server that gives a
-//! slot away ends their subscriptions of its own accord, and the driver would take that message for the
-//! answer to the oldest command.
+//! Pushes arrive on the connection of the commands. Sharded channels have a second connection: a server that gives a slot
+//! away ends the slot's subscriptions on its own, and the redis crate would take that message for the answer to the oldest
+//! command.
 
 use std::{
     collections::HashSet,
@@ -27,33 +27,33 @@ use crate::{
     settings::{Address, Settings},
 };
 
-/// On which connection pushes come.
+/// The connection on which pushes arrive.
 pub(crate) enum PushPath {
-    /// That of the commands.
+    /// The connection of the commands.
     Shared(MultiplexedConnection),
-    /// One of its own to this place, for sharded channels.
+    /// A separate connection to this address, for sharded channels.
     Sharded(Box<Settings>, Address),
 }
 
-/// The subscriptions beside one connection.
+/// The subscriptions that belong to one connection.
 pub(crate) struct Listening {
     path: PushPath,
-    /// Set when pushes can be missed: the next caller then makes a new connection.
+    /// Set when pushes may have been missed. The next caller then makes a new connection.
     dead: Arc<AtomicBool>,
     listener: Arc<dyn PushListener>,
     timeout: Duration,
-    /// A bit for each bucket.
+    /// One bit for each bucket.
     subscribed: Arc<AtomicU64>,
-    /// Serialises subscribing.
+    /// The lock makes subscribing serial.
     second: tokio::sync::Mutex<Option<Sharded>>,
-    /// Other channels, by name: only on the connection of the commands.
+    /// Other channels, by name. They are only on the connection of the commands.
     named: tokio::sync::Mutex<HashSet<String>>,
 }
 
-/// The connection of sharded channels.
+/// The connection for sharded channels.
 struct Sharded {
     connection: Socket,
-    /// The server has ended a subscription: the connection is used no more.
+    /// The server has ended a subscription, so this connection is not used again.
     ended: Arc<AtomicBool>,
 }
 
@@ -108,14 +108,14 @@ impl Listening {
                     self.limited(self.subscribe_sharded(settings, address, &mut second, channel));
                 match done.await?? {
                     Ok(()) => {}
-                    // The slot is elsewhere, as the script will learn.
+                    // Another node serves the slot. The script will learn that too.
                     Err(error) if error.redirect_node().is_some() => return Ok(()),
                     Err(error) => return Err(error::of_connecting(&error)),
                 }
             }
         }
         self.subscribed.fetch_or(bit(bucket), Ordering::SeqCst);
-        // One that ended before this bit was set has not cleared it, and one that ends later does.
+        // A connection that ended before this bit was set has not cleared it. One that ends later clears it.
         if let Some(Sharded { ended, .. }) = &*second
             && ended.load(Ordering::SeqCst)
         {
@@ -143,7 +143,7 @@ impl Listening {
         Ok(())
     }
 
-    /// Ends the subscriptions to those of these channels that `needed` does not want.
+    /// Ends the subscriptions to those of these channels that `needed` refuses.
     pub(crate) async fn unsubscribe_from(&self, needed: impl Fn(&str) -> bool) {
         let PushPath::Shared(shared) = &self.path else { return };
         let mut named = self.named.lock().await;
@@ -179,11 +179,11 @@ impl Listening {
         let ended = Arc::new(AtomicBool::new(false));
         self.subscribed.store(0, Ordering::SeqCst);
         let (listener, subscribed) = (Arc::clone(&self.listener), Arc::clone(&self.subscribed));
-        let told = Arc::clone(&ended);
+        let was_ended = Arc::clone(&ended);
         let end = move || {
-            if !told.swap(true, Ordering::SeqCst) {
+            if !was_ended.swap(true, Ordering::SeqCst) {
                 subscribed.store(0, Ordering::SeqCst);
-                // A waiter that asks again subscribes again, on the slot's node of then.
+                // A waiter that asks again subscribes again, on the node that then serves the slot.
                 listener.missed();
             }
         };
@@ -219,7 +219,7 @@ impl Listening {
         let mut second = self.second.lock().await;
         let buckets = || (0..64).map(Bucket).filter(|bucket| subscribed & bit(*bucket) != 0);
         if let PushPath::Sharded(..) = self.path {
-            // One that is not needed costs nothing while another one is.
+            // A subscription that is not needed costs nothing while another one is.
             self.subscribed.fetch_and(!subscribed, Ordering::SeqCst);
             if buckets().any(|bucket| self.listener.listens(bucket)) {
                 self.subscribed.fetch_or(subscribed, Ordering::SeqCst);
@@ -229,7 +229,7 @@ impl Listening {
             return;
         }
         for bucket in buckets() {
-            // A place is entered before the bit is read, so one of the two sees the other.
+            // A waiter is registered before the bit is read, so one of the two sides sees the other.
             self.subscribed.fetch_and(!bit(bucket), Ordering::SeqCst);
             if self.listener.listens(bucket) {
                 self.subscribed.fetch_or(bit(bucket), Ordering::SeqCst);

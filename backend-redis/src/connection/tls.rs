@@ -1,7 +1,7 @@
-//! TLS, on every connection.
+//! TLS for every kind of connection.
 //!
-//! Versions are the defaults of rustls. Where no authorities are given, all those of the system are trusted, read
-//! anew for each connection; one that cannot be read is an error.
+//! The versions are the defaults of rustls. If no authorities are given, all those of the system are trusted. They are read
+//! again for each connection; an authority that cannot be read is an error.
 
 use std::{io, sync::Arc};
 
@@ -11,9 +11,9 @@ use tokio_rustls::TlsConnector;
 
 use crate::settings::{Settings, certificates};
 
-/// Makes streams with TLS.
+/// Makes TLS streams.
 pub(crate) fn connector(settings: &Settings) -> io::Result<TlsConnector> {
-    // Certificates were read when the store was described.
+    // The certificates were checked when the store was described.
     let provider = certificates::provider().map_err(io::Error::other)?;
     let roots = match &settings.roots {
         Some(pem) => certificates::roots(pem).map_err(io::Error::other)?,
@@ -54,7 +54,7 @@ mod tests {
 
     async fn server() -> (Redis, u16, Vec<u8>) {
         let options = RedisOptions::new().tls(ClientCertificates::NotAsked);
-        // Its certificate is for the first of these.
+        // Its certificate is for the first of these addresses.
         let server = Redis::start(options.line("bind 127.0.0.1 127.0.0.2")).await.unwrap();
         let port = server.tls_address().unwrap().port();
         let ca = std::fs::read(&server.certificates().unwrap().ca).unwrap();

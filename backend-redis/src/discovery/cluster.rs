@@ -1,8 +1,7 @@
 //! Which node of a cluster serves which slot.
 //!
-//! The map is learned from `CLUSTER SLOTS` and corrected by MOVED. It is only where to look: a node that
-//! does not serve a slot refuses, and one that calls itself a master and is none any more stops within
-//! the margin that the quarantine waits.
+//! The client reads the map from `CLUSTER SLOTS` and corrects it by MOVED. The map only says where to ask: a node that does
+//! not serve a slot refuses, and a node that still takes itself for a master stops within the margin of the quarantine.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -16,7 +15,7 @@ use redis::{AsyncConnectionConfig, Cmd, ProtocolVersion, RedisConnectionInfo, Re
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
-    connection::{error, failure::LastFailure, socket::Socket},
+    connection::{error, last_failure::LastFailure, socket::Socket},
     discovery::shards::{Owner, Shards},
     settings::{Address, Settings},
     tunables::{NODES_ASKED_AT_ONCE, OTHER_ANSWERS},
@@ -27,20 +26,20 @@ pub(crate) struct Map {
     settings: Settings,
     seeds: Vec<Address>,
     known: Mutex<Known>,
-    /// Held while the nodes are asked.
+    /// Held while the client asks the nodes.
     asking: tokio::sync::Mutex<LastFailure>,
 }
 
 #[derive(Default)]
 struct Known {
     map: Shards,
-    /// The ids of its nodes, by the last map that named any.
+    /// The ids of the nodes, from the last map that had any.
     ids: HashSet<String>,
-    /// Newer owners of single slots, by MOVED.
+    /// Newer owners of single slots, from MOVED.
     moved: HashMap<u16, Address>,
-    /// All nodes that were ever named, to be asked.
+    /// All nodes that were ever named. The client may ask each of them.
     nodes: HashSet<Address>,
-    /// Nodes that could not be used: what a map says of them is believed only if all say so.
+    /// Nodes that could not be used. What their maps say counts only if all maps say so.
     doubted: HashSet<Address>,
 }
 
@@ -57,16 +56,16 @@ impl Known {
 
 /// The results of asking nodes.
 #[derive(Default)]
-struct Heard {
-    /// The error for another cluster at an address of the store. Where no node of the one
-    /// that was known is left to contradict, it was made anew: a client that connects now finds this one, too.
+struct AskResults {
+    /// The map of another cluster at an address of the store. If no node of the known cluster is left to contradict, the
+    /// cluster was made anew: a client that connects now finds this one, too.
     other: Option<(Address, Shards)>,
     failure: Option<Error>,
 }
 
-impl Heard {
+impl AskResults {
     fn fail(&mut self, error: Error) {
-        // An error that an operator has to mend says more than a node that is down.
+        // An error that an operator must correct says more than a node that is down.
         if self.failure.as_ref().is_none_or(Error::is_retryable) {
             self.failure = Some(error);
         }
@@ -98,7 +97,7 @@ impl Map {
         self.known().owner(slot).cloned()
     }
 
-    /// Where a slot is served; asks the nodes if that is not known.
+    /// The node that serves a slot. Asks the nodes if it is not known.
     pub(crate) async fn locate(&self, slot: u16) -> Result<Address, Error> {
         if let Some(address) = self.owner(slot) {
             return Ok(address);
@@ -123,7 +122,7 @@ impl Map {
         })
     }
 
-    /// A node said that another one serves this slot.
+    /// A node answered that another one serves this slot.
     pub(crate) fn moved(&self, slot: u16, address: &Address) {
         let mut known = self.known();
         known.nodes.insert(address.clone());
@@ -131,7 +130,7 @@ impl Map {
         known.moved.insert(slot, address.clone());
     }
 
-    /// A node cannot be used, or is no master: all that it served is looked for anew.
+    /// A node cannot be used, or is not a master. The client searches anew for all slots that it served.
     pub(crate) fn doubt(&self, address: &Address) {
         self.known().doubted.insert(address.clone());
     }
@@ -143,28 +142,28 @@ impl Map {
             nodes.sort_by_key(|node| known.doubted.contains(node));
             nodes
         };
-        let mut heard = Heard::default();
+        let mut results = AskResults::default();
         for some in nodes.chunks(NODES_ASKED_AT_ONCE) {
-            if let Some(map) = self.ask_some(some, wanted, &mut heard).await? {
+            if let Some(map) = self.ask_some(some, wanted, &mut results).await? {
                 self.learn(map);
                 return Ok(());
             }
         }
-        if let Some((address, map)) = heard.other {
+        if let Some((address, map)) = results.other {
             tracing::warn!(node = %address, "the cluster is another than before");
             self.learn(map);
             return Ok(());
         }
         let none = || Error::new(ErrorKind::Unavailable, "no node of the cluster answered");
-        Err(heard.failure.unwrap_or_else(none))
+        Err(results.failure.unwrap_or_else(none))
     }
 
-    /// The map of one of these nodes: of one that names a usable owner, if there is one.
+    /// The map from one of these nodes: from one whose map names a usable owner, if there is one.
     async fn ask_some(
         &self,
         nodes: &[Address],
         wanted: u16,
-        heard: &mut Heard,
+        results: &mut AskResults,
     ) -> Result<Option<Shards>, Error> {
         let ours = self.known().ids.clone();
         let ask = |node| async move { (node, self.ask(node).await) };
@@ -177,14 +176,14 @@ impl Map {
             };
             match answer {
                 Some((address, Ok(map))) if !map.may_be_of(&ours) => {
-                    heard.fail(another_cluster(address));
+                    results.fail(another_cluster(address));
                     if self.seeds.contains(address) {
-                        differ(heard.other.as_ref().map(|(_, other)| other), &map)?;
-                        heard.other = Some((address.clone(), map));
+                        differ(results.other.as_ref().map(|(_, other)| other), &map)?;
+                        results.other = Some((address.clone(), map));
                     }
                 }
                 Some((_, Ok(map))) => {
-                    // Of those that were given, each might be the one that is meant.
+                    // The user gave these addresses, and each might be the intended cluster.
                     if ours.is_empty() {
                         differ(best.as_ref(), &map)?;
                     }
@@ -198,7 +197,7 @@ impl Map {
                         break;
                     }
                 }
-                Some((_, Err(error))) => heard.fail(error),
+                Some((_, Err(error))) => results.fail(error),
                 None => break,
             }
         }
@@ -217,21 +216,21 @@ impl Map {
         known.map = map;
     }
 
-    /// The question for a node on a new connection, for [`recognise`](Self::recognise).
+    /// The question for a node on a new connection. [`recognise`](Self::recognise) reads the answer.
     pub(crate) fn question() -> Cmd {
         let mut question = redis::cmd("CLUSTER");
         question.arg("SLOTS");
         question
     }
 
-    /// Whether the node at `address` is one of this cluster. Another may have its address now: it would
-    /// grant what it knows nothing of, since it serves the same slots.
+    /// Checks that the node at `address` belongs to this cluster. A node of another cluster may have the address now. It
+    /// serves the same slots, and would grant locks that are held here.
     ///
     /// # Errors
     /// `Unavailable` for a node of another cluster.
     pub(crate) fn recognise(&self, address: &Address, answer: Value) -> Result<(), Error> {
-        let told = Shards::read(answer, address)?;
-        if told.may_be_of(&self.known().ids) { Ok(()) } else { Err(another_cluster(address)) }
+        let map = Shards::read(answer, address)?;
+        if map.may_be_of(&self.known().ids) { Ok(()) } else { Err(another_cluster(address)) }
     }
 
     async fn ask(&self, node: &Address) -> Result<Shards, Error> {
@@ -266,7 +265,7 @@ fn another_cluster(address: &Address) -> Error {
 }
 
 /// # Errors
-/// `Config` where nodes that were given tell of different clusters.
+/// `Config` if the given nodes describe different clusters.
 fn differ(one: Option<&Shards>, other: &Shards) -> Result<(), Error> {
     if one.is_none_or(|one| other.may_be_of(&one.ids)) {
         return Ok(());

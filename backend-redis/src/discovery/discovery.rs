@@ -27,7 +27,7 @@ impl Discovery {
         }
     }
 
-    /// Where the bucket is served, as far as is known now.
+    /// The server of the bucket, as far as is known now.
     pub(crate) async fn locate(&self, bucket: Bucket) -> Result<Address, Error> {
         match self {
             Self::Fixed(address) => Ok(address.clone()),
@@ -36,7 +36,7 @@ impl Discovery {
         }
     }
 
-    /// Where the slot of a user's own key is served.
+    /// The server of the slot of a user's own key.
     pub(crate) async fn locate_slot(&self, slot: u16) -> Result<Address, Error> {
         match self {
             Self::Cluster(map) => map.locate(slot).await,
@@ -44,12 +44,12 @@ impl Discovery {
         }
     }
 
-    /// The question for a server on a new connection, where [`recognise`](Self::recognise) wants to know.
+    /// The question for a server on a new connection, if [`recognise`](Self::recognise) needs one.
     pub(crate) fn question(&self) -> Option<redis::Cmd> {
         matches!(self, Self::Cluster(_)).then(Map::question)
     }
 
-    /// Whether the server at this place is one of the store's.
+    /// Checks that the server at this address belongs to the store.
     pub(crate) fn recognise(&self, address: &Address, answer: redis::Value) -> Result<(), Error> {
         match self {
             Self::Fixed(_) | Self::Sentinel(_) => Ok(()),
@@ -57,19 +57,19 @@ impl Discovery {
         }
     }
 
-    /// Whether [`has_left`](Self::has_left) can ever be.
-    pub(crate) fn may_tell_of_another(&self) -> bool {
+    /// Whether [`has_left`](Self::has_left) can ever return true.
+    pub(crate) fn may_see_replacements(&self) -> bool {
         matches!(self, Self::Sentinel(_))
     }
 
-    /// Lets go of all connections, and makes no other.
+    /// Drops all connections, and makes no new ones.
     pub(crate) fn close(&self) {
         if let Self::Sentinel(watch) = self {
             watch.close();
         }
     }
 
-    /// Whether a server that still calls itself a master was replaced by another.
+    /// Whether another server has replaced one that still takes itself for a master.
     pub(crate) async fn has_left(&self, address: &Address) -> bool {
         match self {
             Self::Fixed(_) | Self::Cluster(_) => false,
@@ -77,14 +77,14 @@ impl Discovery {
         }
     }
 
-    /// A node said that another one serves this slot.
+    /// A node answered that another one serves this slot.
     pub(crate) fn moved(&self, slot: u16, address: &Address) {
         if let Self::Cluster(map) = self {
             map.moved(slot, address);
         }
     }
 
-    /// A server cannot be used; tells whether another may be known by asking.
+    /// A server cannot be used. Returns whether asking may find another.
     pub(crate) fn doubt(&self, address: &Address) -> bool {
         if let Self::Cluster(map) = self {
             map.doubt(address);

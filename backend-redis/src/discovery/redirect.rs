@@ -1,4 +1,4 @@
-//! The server that a refused command names.
+//! Where a refused command should go instead.
 
 use redis::{ErrorKind as Driver, RedisError, ServerErrorKind as Server};
 
@@ -7,22 +7,22 @@ use crate::{
     settings::{Address, topology::UNNAMED},
 };
 
-/// None of these commands was carried out, but for a script that is to be sent again: it may have removed places
-/// that are dead, and has freed nothing that it does not answer for.
+/// What a refusal says. None of these commands was carried out, except a script that has to be sent again. It may have
+/// removed dead entries; if it freed something, its answer says so.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Redirect {
-    /// The slot is served there, from now on.
+    /// Another server serves the slot from now on.
     Moved(Address),
-    /// The slot is on the move, and these keys have gone there already.
+    /// The slot is moving, and these keys have already moved to that server.
     Ask(Address),
-    /// The slot is on the move, with some of the keys here and some there; or a script has emptied a key of it,
-    /// and is refused that key from then on as one that has gone ahead.
+    /// The slot is moving, with some of the keys here and some there. Or a script has emptied a key of the slot, and the
+    /// server refuses that key from then on as if it had moved.
     Again,
-    /// To a node that is to announce a host name, and has none.
+    /// To a node that should announce a host name and has none.
     Unnamed,
     /// The server has become a replica.
     Demoted,
-    /// The server is not in touch with its cluster, and another may have taken its place.
+    /// The server has lost contact with its cluster, and another may have taken its place.
     Alone,
 }
 

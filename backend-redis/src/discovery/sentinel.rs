@@ -1,8 +1,8 @@
-//! Finding the master that sentinels watch.
+//! Finds the master that sentinels watch.
 //!
-//! Every sentinel is asked, and of those that answer the one with the newest configuration is believed:
-//! one that is cut off goes on naming an old master. What is found is only where to look: whether it is a
-//! master, the handshake with it tells.
+//! The client asks every sentinel, and of the answers it believes the one with the newest configuration: an isolated
+//! sentinel still names the old master. The answer only says where to ask. The handshake shows whether the server is a
+//! master.
 
 use std::{
     fmt,
@@ -19,7 +19,7 @@ use redis::{AsyncConnectionConfig, ProtocolVersion, Value};
 use tokio::time::{Instant, timeout_at};
 
 use crate::settings::SentinelGroup;
-use crate::tunables::{OTHER_ANSWERS, SENTINEL_PATIENCE};
+use crate::tunables::{OTHER_ANSWERS, SENTINEL_TIMEOUT};
 use crate::{
     connection::{error, socket::Socket},
     settings::{Address, Settings},
@@ -27,19 +27,19 @@ use crate::{
 
 /// The answer of a sentinel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Told {
+struct MasterReport {
     epoch: u64,
     address: Address,
 }
 
-/// Asks the sentinels, on connections that are kept.
+/// Asks the sentinels, on connections that stay open.
 pub(crate) struct Watch {
     group: SentinelGroup,
-    /// TLS and times are those of the data servers.
+    /// TLS and time limits are those for the data servers.
     settings: Settings,
     connections: Box<[Mutex<Option<Arc<Socket>>>]>,
-    /// The newest answer of all sentinels, or a later one with a newer configuration.
-    known: Mutex<Option<Told>>,
+    /// The newest of the sentinels' answers, or a later answer with a newer configuration.
+    known: Mutex<Option<MasterReport>>,
     next: AtomicUsize,
     closed: AtomicBool,
 }
@@ -62,12 +62,12 @@ impl Watch {
         })
     }
 
-    /// Where the master is, by all sentinels that answer.
+    /// The master's address, from all sentinels that answer.
     pub(crate) async fn locate(&self) -> Result<Address, Error> {
         let count = self.group.sentinels.len();
         let mut asked: FuturesUnordered<_> =
             (0..count).map(|at| self.ask(at, self.settings.timeout)).collect();
-        let mut best: Option<Told> = None;
+        let mut best: Option<MasterReport> = None;
         let mut failure = None;
         loop {
             let answer = match best {
@@ -75,11 +75,11 @@ impl Watch {
                 Some(_) => tokio::time::timeout(OTHER_ANSWERS, asked.next()).await.ok().flatten(),
             };
             match answer {
-                Some(Ok(told)) if best.as_ref().is_none_or(|best| told.epoch > best.epoch) => {
-                    best = Some(told);
+                Some(Ok(report)) if best.as_ref().is_none_or(|best| report.epoch > best.epoch) => {
+                    best = Some(report);
                 }
                 Some(Ok(_)) => {}
-                // An error that an operator has to mend says more than a sentinel that is down.
+                // An error that an operator must correct says more than a sentinel that is down.
                 Some(Err(error)) => match &failure {
                     Some(known) if !Error::is_retryable(known) => {}
                     _ => failure = Some(error),
@@ -91,35 +91,35 @@ impl Watch {
             let none = || Error::new(ErrorKind::Unavailable, "no sentinel answered");
             failure.unwrap_or_else(none)
         };
-        let told = best.ok_or_else(failed)?;
-        // Also if it is older than what was known: a sentinel that watches a master anew begins from 0.
-        *self.known() = Some(told.clone());
-        Ok(told.address)
+        let report = best.ok_or_else(failed)?;
+        // Even if the number is lower than before: a sentinel that starts to watch a master begins from 0.
+        *self.known() = Some(report.clone());
+        Ok(report.address)
     }
 
-    fn known(&self) -> MutexGuard<'_, Option<Told>> {
+    fn known(&self) -> MutexGuard<'_, Option<MasterReport>> {
         self.known.lock()
     }
 
-    /// Whether the master has moved away from `address`; asks one sentinel that answers, another one first
+    /// Whether the master has moved away from `address`. Asks one sentinel that answers, and begins with another sentinel
     /// each time.
     pub(crate) async fn has_left(&self, address: &Address) -> bool {
         let (first, count) =
             (self.next.fetch_add(1, Ordering::Relaxed), self.group.sentinels.len());
         let mut answer = None;
         for step in 0..count {
-            let limit = self.settings.timeout.min(SENTINEL_PATIENCE);
+            let limit = self.settings.timeout.min(SENTINEL_TIMEOUT);
             answer = self.ask(first.wrapping_add(step) % count, limit).await.ok();
             if answer.is_some() {
                 break;
             }
         }
         let mut known = self.known();
-        // At the same number it is the same master, by another of its names perhaps.
-        if let Some(told) = answer
-            && known.as_ref().is_none_or(|known| told.epoch > known.epoch)
+        // With the same number it is the same master, perhaps under another name.
+        if let Some(report) = answer
+            && known.as_ref().is_none_or(|known| report.epoch > known.epoch)
         {
-            *known = Some(told);
+            *known = Some(report);
         }
         known.as_ref().is_some_and(|known| known.address != *address)
     }
@@ -128,7 +128,7 @@ impl Watch {
         self.connections[at].lock()
     }
 
-    /// Lets go of all connections, and makes no other.
+    /// Drops all connections, and makes no new ones.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         for at in 0..self.connections.len() {
@@ -136,7 +136,7 @@ impl Watch {
         }
     }
 
-    async fn ask(&self, at: usize, limit: Duration) -> Result<Told, Error> {
+    async fn ask(&self, at: usize, limit: Duration) -> Result<MasterReport, Error> {
         if self.closed.load(Ordering::SeqCst) {
             return Err(Error::new(ErrorKind::Unavailable, error::CLOSED));
         }
@@ -153,19 +153,19 @@ impl Watch {
         answer
     }
 
-    async fn exchange(&self, at: usize, by: Instant) -> Result<Told, Error> {
+    async fn exchange(&self, at: usize, by: Instant) -> Result<MasterReport, Error> {
         let known = self.slot(at).clone();
         let connection = match known {
             Some(connection) => connection,
             None => Arc::new(self.dial(at, by).await?),
         };
         *self.slot(at) = Some(Arc::clone(&connection));
-        // It came too late to be let go of with the others.
+        // `close` came before this connection was stored.
         if self.closed.load(Ordering::SeqCst) {
             *self.slot(at) = None;
         }
         let mut question = redis::pipe();
-        // During a failover the first already tells the new one, the second its configuration's number.
+        // During a failover the first command already names the new master; the second has the number of its configuration.
         question.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&self.group.master);
         question.cmd("SENTINEL").arg("MASTER").arg(&self.group.master);
         let answers = connection.send_all(&question).await;
@@ -174,7 +174,7 @@ impl Watch {
     }
 
     async fn dial(&self, at: usize, by: Instant) -> Result<Socket, Error> {
-        // It pushes nothing, and serves no locks: the older protocol will do.
+        // A sentinel pushes nothing and serves no locks, so the older protocol is enough.
         let login = self.settings.sentinel_login.ask(ProtocolVersion::RESP2, by).await?;
         let config = AsyncConnectionConfig::new().set_response_timeout(None);
         let address = &self.group.sentinels[at];
@@ -182,7 +182,7 @@ impl Watch {
         opened.map_err(|error| error::of_connecting(&error))
     }
 
-    fn read(&self, answers: Vec<Value>) -> Result<Told, Error> {
+    fn read(&self, answers: Vec<Value>) -> Result<MasterReport, Error> {
         let mut answers = answers.into_iter().map(Value::extract_error);
         let (Some(address), Some(state)) = (answers.next(), answers.next()) else {
             return Err(not_understood());
@@ -192,12 +192,12 @@ impl Watch {
             return Err(self.unknown_master());
         }
         let state = state.map_err(|error| error::of_connecting(&error))?;
-        let (host, port, epoch) = told(address, state)?;
+        let (host, port, epoch) = read_report(address, state)?;
         let address = match self.group.sentinels[0] {
             Address::Tls(..) => Address::Tls(host, port),
             _ => Address::Tcp(host, port),
         };
-        Ok(Told { epoch, address })
+        Ok(MasterReport { epoch, address })
     }
 
     fn unknown_master(&self) -> Error {
@@ -209,8 +209,8 @@ impl Watch {
     }
 }
 
-/// The master's host and port, and its configuration's number.
-pub(crate) fn told(address: Value, state: Value) -> Result<(String, u16, u64), Error> {
+/// The master's host and port, and the number of its configuration.
+pub(crate) fn read_report(address: Value, state: Value) -> Result<(String, u16, u64), Error> {
     let (host, port) = redis::from_redis_value(address).map_err(|_| not_understood())?;
     let state: Vec<String> = redis::from_redis_value(state).map_err(|_| not_understood())?;
     let epoch = state.chunks(2).find(|pair| pair[0] == "config-epoch");

@@ -13,7 +13,7 @@ pub(crate) struct Shards {
     ranges: Vec<Range>,
     /// All nodes that can be reached.
     pub(crate) addresses: HashSet<Address>,
-    /// The ids of all nodes, which no two nodes of the world share.
+    /// The ids of all nodes. No two nodes in the world share one.
     pub(crate) ids: HashSet<String>,
 }
 
@@ -22,7 +22,7 @@ pub(crate) struct Shards {
 struct Range {
     first: u16,
     last: u16,
-    /// `None` for a node that names no host, neither its own nor the one that was asked.
+    /// `None` for a node that names no host, neither its own nor that of the asked node.
     master: Option<Address>,
 }
 
@@ -30,7 +30,7 @@ struct Range {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Owner<'a> {
     Nobody,
-    /// A node that is to announce a host name, and has none.
+    /// A node that should announce a host name and has none.
     Unnamed,
     At(&'a Address),
 }
@@ -45,13 +45,13 @@ impl Shards {
         }
     }
 
-    /// Whether this may be the cluster of these nodes, or one that has grown out of it. Who names no node
-    /// says nothing.
+    /// Whether this may be the cluster of these nodes, or one that has grown out of it. A map that names no node proves
+    /// nothing.
     pub(crate) fn may_be_of(&self, ids: &HashSet<String>) -> bool {
         ids.is_empty() || self.ids.is_empty() || !ids.is_disjoint(&self.ids)
     }
 
-    /// Reads the answer of the node at `asked`: of each range first slot, last slot, and its nodes, the
+    /// Reads the answer of the node at `asked`. For each range it has the first slot, the last slot, and the nodes, the
     /// master first.
     pub(crate) fn read(answer: Value, asked: &Address) -> Result<Self, Error> {
         let not_understood = || Error::new(ErrorKind::Config, "CLUSTER SLOTS was not understood");
@@ -120,8 +120,8 @@ mod tests {
         // Not its replica.
         assert_eq!(map.owner(9001), Owner::Unnamed);
         assert_eq!(map.owner(9101), Owner::Nobody);
-        let places = [at("a", 1), at("b", 2), at("seed", 3), at("seed", 5), at("c", 7)];
-        assert_eq!(map.addresses, HashSet::from(places));
+        let addresses = [at("a", 1), at("b", 2), at("seed", 3), at("seed", 5), at("c", 7)];
+        assert_eq!(map.addresses, HashSet::from(addresses));
         assert!(Shards::read(Value::Nil, &asked).is_err());
     }
 

@@ -1,7 +1,7 @@
-//! How long a master may go on writing after a replica was promoted in its place.
+//! How long an old master may accept writes after a replica was promoted in its place.
 //!
-//! A lease that was granted or renewed there in that time outlives the promotion by as much, so the
-//! quarantine of the new master is longer by this margin.
+//! A lease that the old master granted or renewed in that time ends later by as much. So the quarantine of the new master
+//! is longer by this margin.
 
 use std::time::Duration;
 
@@ -11,16 +11,16 @@ use crate::{
     tunables::{CLUSTER_CRON, CONFIRMED_WITHIN, LAG_COUNTED_BY},
 };
 
-/// The risk of a failover for a script that may grant; the better comes first.
+/// The risk that a failover brings to a script that may grant. The smaller risk comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Failover {
-    /// No replica is there to be promoted, nor was one in the last hour.
+    /// There is no replica to promote, and was none in the last hour.
     None,
-    /// Nothing counts that an old master writes: its replicas do not acknowledge it.
+    /// Writes of an old master do not count: its replicas do not acknowledge them.
     Acknowledged,
-    /// An old master has stopped writing after so long.
+    /// An old master has stopped writing after this time.
     Bounded(Duration),
-    /// An old master may go on writing for ever, or for a time that is not known.
+    /// An old master may accept writes for ever, or for an unknown time.
     Unbounded,
 }
 
@@ -36,15 +36,15 @@ impl Failover {
             return Self::Bounded(margin);
         }
         let limits = &identity.limits;
-        // A paused master goes on where it was, and answers what was sent while the last handshake
-        // counted, before it notices what it has missed.
+        // A master that was paused resumes where it stopped. It answers requests that clients sent while its last handshake
+        // was still valid, before it notices what it has missed.
         let bound = match settings.topology {
             Topology::Single(_) | Topology::Sentinel(_) => {
                 let lag = limits.max_lag.filter(|_| identity.good_replicas.is_some());
                 lag.map(|lag| lag + LAG_COUNTED_BY + CONFIRMED_WITHIN)
             }
-            // It pings each node at least twice in this time, and gives up on one that has been silent
-            // for as long.
+            // A node pings each other node at least twice in this time, and marks one as failed that has been silent for as
+            // long.
             Topology::Cluster(_) => {
                 let silence = limits.node_timeout.map(|timeout| timeout * 2);
                 silence.map(|silence| silence + CLUSTER_CRON + CONFIRMED_WITHIN)

@@ -1,4 +1,4 @@
-//! The guarantees of a store, by its servers' settings.
+//! The guarantees of a store, derived from its servers' settings.
 
 pub(crate) mod failover;
 pub(crate) mod promises;

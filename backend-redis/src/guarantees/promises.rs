@@ -5,16 +5,16 @@ use std::time::Duration;
 use lock_core::{Assumption, Guarantees, Promise, QuarantineUse};
 
 use crate::tunables::{
-    DEAD_PLACE_DELAY, EXPIRY_SLACK, FAR_HEARTBEAT, LONGEST_POLL, PLACE_LIFE, SHORTEST_LEASE,
+    DEAD_ENTRY_DELAY, ENTRY_LIFE, EXPIRY_SLACK, FAR_HEARTBEAT, LONGEST_POLL, SHORTEST_LEASE,
 };
 use crate::{
     connection::identity::Identity,
     guarantees::failover::Failover,
-    settings::{Agreed, RECORD_VERSION, Settings},
+    settings::{AgreedSettings, RECORD_VERSION, Settings},
 };
 
-pub(crate) fn of(agreed: Agreed, settings: &Settings, servers: &[&Identity]) -> Guarantees {
-    let mut promised = Guarantees::new(SHORTEST_LEASE, agreed.longest);
+pub(crate) fn of(agreed: AgreedSettings, settings: &Settings, servers: &[&Identity]) -> Guarantees {
+    let mut promised = Guarantees::new(SHORTEST_LEASE, agreed.longest_lease);
     promised.exclusion = exclusion(agreed, settings, servers);
     promised.tokens = Promise::Holds {
         assuming: vec![Assumption::new(
@@ -31,20 +31,20 @@ pub(crate) fn of(agreed: Agreed, settings: &Settings, servers: &[&Identity]) -> 
     promised.raise = true;
     promised.expiry_slack = EXPIRY_SLACK;
     promised.longest_poll = LONGEST_POLL;
-    promised.dead_place_delay = DEAD_PLACE_DELAY;
-    promised.longest_stall = PLACE_LIFE.saturating_sub(FAR_HEARTBEAT);
-    promised.token_lead = agreed.longest;
+    promised.dead_place_delay = DEAD_ENTRY_DELAY;
+    promised.longest_stall = ENTRY_LIFE.saturating_sub(FAR_HEARTBEAT);
+    promised.token_lead = agreed.longest_lease;
     promised.connection = settings.topology.security();
     promised.record_version = Some(RECORD_VERSION);
     promised
 }
 
-fn exclusion(agreed: Agreed, settings: &Settings, servers: &[&Identity]) -> Promise {
+fn exclusion(agreed: AgreedSettings, settings: &Settings, servers: &[&Identity]) -> Promise {
     let withheld = |why: &str| Promise::Withheld { why: why.into() };
     if !agreed.quarantine {
         return withheld(
             "the quarantine is off: after a restart or a loss of data a second holder may be admitted \
-             while the first still believes; turn it on with init",
+             while the first still relies on its lock; turn it on with init",
         );
     }
     if let Some(policy) = servers.iter().find_map(|server| server.evicting.as_deref()) {
@@ -52,7 +52,9 @@ fn exclusion(agreed: Agreed, settings: &Settings, servers: &[&Identity]) -> Prom
             "the server's maxmemory-policy is {policy}, which may remove held locks; set noeviction"
         ));
     }
-    if let Some(why) = untold(agreed.longest, settings.first_agreed().longest) {
+    if let Some(why) =
+        longest_lease_not_in_url(agreed.longest_lease, settings.first_agreed().longest_lease)
+    {
         return Promise::Withheld { why };
     }
     let mut assuming = vec![
@@ -67,7 +69,7 @@ fn exclusion(agreed: Agreed, settings: &Settings, servers: &[&Identity]) -> Prom
         ),
     ];
     let unknown = Identity::default();
-    // A chain is as strong as its weakest link.
+    // The server with the greatest risk decides.
     let worst = servers.iter().copied().max_by_key(|server| Failover::of(settings, server));
     let worst = worst.unwrap_or(&unknown);
     match Failover::of(settings, worst) {
@@ -83,19 +85,19 @@ fn exclusion(agreed: Agreed, settings: &Settings, servers: &[&Identity]) -> Prom
         Failover::Bounded(margin) => assuming.push(old_master_stops(settings, worst, margin)),
         Failover::Unbounded if settings.topology.is_cluster() => {
             return withheld(
-                "how long an old master goes on writing after a failover cannot be read from the \
+                "how long an old master accepts writes after a failover cannot be read from the \
                  nodes; permit CONFIG GET for cluster-node-timeout, or set failover_margin or wait_replicas",
             );
         }
         Failover::Unbounded if worst.good_replicas.is_some() => {
             return withheld(
-                "how long an old master goes on writing after a failover cannot be read from the \
+                "how long an old master accepts writes after a failover cannot be read from the \
                  server; permit CONFIG GET, or set failover_margin",
             );
         }
         Failover::Unbounded => {
             return withheld(
-                "the server goes on writing without its replicas, so that after a failover an old \
+                "the server keeps accepting writes without its replicas, so that after a failover an old \
                  master may grant; set min-replicas-to-write and min-replicas-max-lag, or wait_replicas",
             );
         }
@@ -110,17 +112,17 @@ fn exclusion(agreed: Agreed, settings: &Settings, servers: &[&Identity]) -> Prom
     Promise::Holds { assuming }
 }
 
-/// Why nothing is promised where the store's longest lease is above the one that this client would give to a
-/// store that has lost its settings: `clients-agree-on-settings` is not met.
-pub(crate) fn untold(stored: Duration, told: Duration) -> Option<String> {
+/// Why nothing is promised: the store's longest lease is above the one that this client would give to a store that has lost
+/// its settings. So `clients-agree-on-settings` is not met.
+pub(crate) fn longest_lease_not_in_url(stored: Duration, configured: Duration) -> Option<String> {
     let show = humantime::format_duration;
-    (stored > told).then(|| {
+    (stored > configured).then(|| {
         format!(
             "the store's longest lease is {}, but this client does not have that setting: after a loss of data \
              it would wait for only {}, while a lock may be held for longer (clients-agree-on-settings is not met); \
              set longest_lease={} in every client's URL",
             show(stored),
-            show(told),
+            show(configured),
             show(stored).to_string().replace(' ', "+"),
         )
     })
@@ -130,7 +132,7 @@ fn old_master_stops(settings: &Settings, server: &Identity, margin: Duration) ->
     let margin = humantime::format_duration(margin);
     let waits = format!(
         "it has stopped writing {margin} after it, and the quarantine is longer by that; a master that \
-         hung hears of its replacement before it grants anything"
+         hung learns of its replacement before it grants anything"
     );
     let text = if settings.topology.is_cluster() {
         format!(

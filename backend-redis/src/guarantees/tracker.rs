@@ -7,14 +7,14 @@ use lock_core::{Error, Guarantees, Mutex, RwLock};
 use crate::{
     connection::{Connection, identity::Identity, pool::Pool},
     guarantees::promises,
-    settings::{Address, Agreed, Settings, check_memory_policy},
+    settings::{Address, AgreedSettings, Settings, check_memory_policy},
 };
 
-/// Each handshake updates it: that of a new connection, and those in the background.
+/// Each handshake updates the guarantees: that of a new connection, and those in the background.
 #[derive(Debug)]
 pub(crate) struct GuaranteeTracker {
     settings: Settings,
-    agreed: Mutex<Agreed>,
+    agreed: Mutex<AgreedSettings>,
     /// The last description of each server.
     identities: Mutex<HashMap<Address, Arc<Identity>>>,
     promised: RwLock<Arc<Guarantees>>,
@@ -31,7 +31,7 @@ impl GuaranteeTracker {
         }
     }
 
-    pub(crate) fn agreed(&self) -> Agreed {
+    pub(crate) fn agreed(&self) -> AgreedSettings {
         *self.agreed.lock()
     }
 
@@ -39,21 +39,21 @@ impl GuaranteeTracker {
         Arc::clone(&self.promised.read())
     }
 
-    pub(crate) fn agree(&self, agreed: Agreed) {
+    pub(crate) fn agree(&self, agreed: AgreedSettings) {
         *self.agreed.lock() = agreed;
         let identities = self.identities.lock();
         self.promise(&identities);
     }
 
-    /// A server has just confirmed its identity, on a connection that is one of these.
-    pub(crate) fn heard(&self, connection: &Connection, pool: &Pool) {
-        // Another connection may have asked since.
+    /// A server has just confirmed its identity, on a connection of this pool.
+    pub(crate) fn update(&self, connection: &Connection, pool: &Pool) {
+        // Another connection may have replaced this one meanwhile.
         if connection.is_dead() {
             return;
         }
         let mut identities = self.identities.lock();
         let before = identities.len();
-        // A server that is not used any more no longer counts.
+        // A server that is no longer used no longer counts.
         identities.retain(|address, _| *address == connection.address || pool.may_use(address));
         let forgotten = identities.len() < before;
         let identity = connection.known();
@@ -66,14 +66,14 @@ impl GuaranteeTracker {
     fn promise(&self, identities: &HashMap<Address, Arc<Identity>>) {
         let known: Vec<&Identity> = identities.values().map(AsRef::as_ref).collect();
         let mut promised = promises::of(self.agreed(), &self.settings, &known);
-        // Sentinels and nodes of a cluster name others, which may be elsewhere.
+        // Sentinels and cluster nodes name other servers, which may be on other machines.
         promised.connection =
             identities.keys().map(Address::security).fold(promised.connection, Ord::min);
         let promised = Arc::new(promised);
         *self.promised.write() = promised;
     }
 
-    /// Refuses new grants where a server would be refused by now: its policy may have been changed since.
+    /// Refuses new grants if a server would be refused now. Its policy may have changed after the connect.
     pub(crate) fn check_policy(&self) -> Result<(), Error> {
         check_memory_policy(self.evicting().as_deref(), &self.settings)
     }

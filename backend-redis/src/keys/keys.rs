@@ -1,4 +1,4 @@
-//! Which keys there are.
+//! The keys of the store.
 
 use std::sync::Arc;
 
@@ -9,29 +9,29 @@ use crate::{
     settings::Topology,
 };
 
-/// How many buckets a cluster's names are spread over. All clients must use the same number.
+/// How many buckets the names of a cluster are divided into. All clients must use the same number.
 pub(crate) const CLUSTER_BUCKETS: u16 = 64;
 
-/// One part of the names: its keys share a slot of a cluster, an epoch record and a watermark.
+/// One part of the names. Its keys share a slot of a cluster, an epoch record and a watermark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Bucket(pub(crate) u16);
 
 impl Bucket {
-    /// The only one of a store that is not spread.
+    /// The only bucket of a store on one server.
     pub(crate) const FIRST: Self = Self(0);
 
     pub(crate) fn index(self) -> usize {
         self.0.into()
     }
 
-    /// Where it is in a cluster.
+    /// The slot of the bucket in a cluster.
     pub(crate) fn slot(self) -> u16 {
         slot_of(&self.0.to_string())
     }
 }
 
-/// Makes keys. All begin with `PREFIX:{BUCKET}:`, so that in a cluster those of a bucket share a slot:
-/// the first pair of braces counts, and braces in a name mean nothing.
+/// Makes keys. All begin with `PREFIX:{BUCKET}:`, so that in a cluster the keys of a bucket share a slot. The first pair of
+/// braces counts, so braces in a name mean nothing.
 #[derive(Clone, Debug)]
 pub(crate) struct Keys {
     prefix: Arc<str>,
@@ -41,12 +41,12 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// The keys of one server.
+    /// The keys of a store on one server.
     pub(crate) fn new(prefix: &str) -> Self {
         Self::spread(prefix, 1, false)
     }
 
-    /// The keys of a store that is made like this.
+    /// The keys of a store with this topology.
     pub(crate) fn in_topology(prefix: &str, topology: &Topology) -> Self {
         match topology {
             Topology::Single(_) | Topology::Sentinel(_) => Self::new(prefix),
@@ -68,7 +68,7 @@ impl Keys {
         (0..self.bases.len()).map(|bucket| Bucket(bucket as u16))
     }
 
-    /// Which bucket a name is in: by its FNV-1a hash, which must never change.
+    /// The bucket of a name, by its FNV-1a hash. This must never change.
     pub(crate) fn bucket(&self, name: &LockName) -> Bucket {
         if self.bases.len() == 1 {
             return Bucket::FIRST;
@@ -76,7 +76,7 @@ impl Keys {
         let hash = name.as_str().bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
-        // The low bits of FNV depend on the low bits of the text only.
+        // The low bits of FNV depend only on the low bits of the text.
         Bucket(((hash ^ (hash >> 32)) % self.bases.len() as u64) as u16)
     }
 
@@ -96,7 +96,7 @@ impl Keys {
         format!("{}queue:{name}", self.base(self.bucket(name)))
     }
 
-    fn places(&self, name: &LockName) -> String {
+    fn entries(&self, name: &LockName) -> String {
         format!("{}places:{name}", self.base(self.bucket(name)))
     }
 
@@ -104,9 +104,9 @@ impl Keys {
         format!("{}gone:{owner}", self.base(bucket))
     }
 
-    /// Where one client's pushes about a bucket go.
+    /// The channel for one client's pushes about a bucket.
     pub(crate) fn channel(&self, bucket: Bucket, client: u128) -> String {
-        // The scripts tell by this word which kind of channel it is.
+        // The scripts tell the kind of channel by this word.
         let word = if self.sharded { "spush" } else { "push" };
         format!("{}{word}:{client:032x}", self.base(bucket))
     }
@@ -122,8 +122,8 @@ impl Keys {
     /// The keys of a script about one name and one owner.
     pub(crate) fn of(&self, name: &LockName, owner: OwnerId) -> [String; 5] {
         let bucket = self.bucket(name);
-        let (queue, places) = (self.queue(name), self.places(name));
-        [self.epoch(bucket), self.lock(name), queue, places, self.tombstone(bucket, owner)]
+        let (queue, entries) = (self.queue(name), self.entries(name));
+        [self.epoch(bucket), self.lock(name), queue, entries, self.tombstone(bucket, owner)]
     }
 
     /// A pattern for SCAN that finds all locks of a bucket.
@@ -138,7 +138,7 @@ impl Keys {
         pattern + "lock:*"
     }
 
-    /// The name in a lock's key.
+    /// The name in the key of a lock.
     pub(crate) fn name_of(&self, bucket: Bucket, key: &[u8]) -> Option<LockName> {
         let text = std::str::from_utf8(key).ok()?;
         LockName::new(text.strip_prefix(self.base(bucket))?.strip_prefix("lock:")?).ok()
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn names_stay_in_their_buckets_and_fill_all() {
         let keys = Keys::spread("p", CLUSTER_BUCKETS, true);
-        // These stand in the stores of users.
+        // The stores of users contain these.
         for (text, bucket) in [("a", 0), ("nightly-report", 13), ("job 1", 63)] {
             assert_eq!(keys.bucket(&LockName::new(text).unwrap()), Bucket(bucket), "{text}");
         }

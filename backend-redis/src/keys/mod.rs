@@ -1,4 +1,4 @@
-//! Which keys there are, and in which slot of a cluster each is.
+//! The keys of the store, and the slot of each in a cluster.
 
 mod keys;
 pub(crate) mod slots;

@@ -4,8 +4,8 @@ use std::sync::OnceLock;
 
 const SLOTS: usize = 16_384;
 
-/// The slot of a key whose hash tag, or all of it, is `text`: CRC16 in the XMODEM variant, as the cluster
-/// specification has it, of 16,384 slots.
+/// The slot of a key whose hash tag, or whose whole text, is `text`: CRC16 in the XMODEM variant, modulo 16,384 slots, as
+/// in the cluster specification.
 pub(crate) fn slot_of(text: &str) -> u16 {
     let crc = text.bytes().fold(0_u16, |crc, byte| {
         (0..8).fold(crc ^ (u16::from(byte) << 8), |crc, _| {
@@ -15,15 +15,15 @@ pub(crate) fn slot_of(text: &str) -> u16 {
     crc % SLOTS as u16
 }
 
-/// The slot of a key: of what stands in its first pair of braces, unless that is nothing.
+/// The slot of a key: that of the text in its first pair of braces, unless this text is empty.
 pub(crate) fn slot_of_key(key: &str) -> u16 {
     let behind = key.split_once('{').map(|(_, behind)| behind);
     let tag = behind.and_then(|behind| behind.split_once('}')).map(|(tag, _)| tag);
     slot_of(tag.filter(|tag| !tag.is_empty()).unwrap_or(key))
 }
 
-/// The smallest number whose text has this slot: as a hash tag it puts a key beside any other, also
-/// beside one whose own tag cannot stand in braces. It must never change.
+/// The smallest number whose text has this slot. As a hash tag it puts a key into the slot of any other key, also of one
+/// whose own tag cannot stand in braces. This must never change.
 pub(crate) fn number_in(slot: u16) -> u32 {
     static NUMBERS: OnceLock<Vec<u32>> = OnceLock::new();
     let numbers = NUMBERS.get_or_init(|| {
@@ -52,7 +52,7 @@ mod tests {
         for slot in 0..SLOTS as u16 {
             assert_eq!(slot_of(&number_in(slot).to_string()), slot);
         }
-        // These stand in the stores of users.
+        // The stores of users contain these.
         assert_eq!((number_in(0), number_in(12_182)), (3_560, 43_681));
     }
 

@@ -12,21 +12,21 @@ local owner, _, state = parse(record)
 local mine = owner ~= nil
 -- guard: abandon_owner
 mine = mine and owner == leaver
--- What was released and is kept stays.
+-- A lock that was released and is kept stays.
 -- guard: abandon_kept
 mine = mine and state ~= '1'
 local group = readers(record) and record
-if group and place_among(group, leaver) then
+if group and reader_position(group, leaver) then
   mine, group = true, leave(group, leaver)
 elseif mine then
   redis.call('DEL', KEYS[2])
 end
 -- guard: abandon_tombstone
 redis.call('SET', KEYS[5], '1', 'PX', TOMB_MS)
--- Readers that waited behind the leaver may get in now.
+-- Readers that waited behind this owner may get in now.
 if not (mine or group) then return 0 end
 local now = clock()
 -- guard: abandon_epoch
 local mark = redis.call('EXISTS', KEYS[3]) == 1 and gate(now)
-if mark then try(pass_on, now, mark, nil, group) end
+if mark then try(hand_over, now, mark, nil, group) end
 return mine and 1 or 0

@@ -1,16 +1,16 @@
--- One attempt, with a place in the queue if it is refused and a place is wanted.
--- KEYS: 1 epoch record   2 lock   3 queue   4 places   5 tombstone of the owner
+-- One attempt. If it is refused and the client wants it, the owner gets an entry in the queue.
+-- KEYS: 1 epoch record   2 lock   3 queue   4 entries   5 tombstone of the owner
 -- ARGV (few, since each costs the server time):
---       1 'run-id replication-id longest quarantine', and ' margin' where there is one: see common.lua
+--       1 'run-id replication-id longest quarantine', and ' margin' if there is one: see common.lua
 --       2 deadline   3 owner   4 lease ms   5 label   and, unless both are trivial,
---       6 floor, of a reader with a 0 in front   7 channel for pushes, or '' for no place
--- Answer: the token alone, by the short way, since a table would cost the server a buffer of its own. Otherwise
+--       6 floor, with a 0 in front for a reader   7 channel for pushes, or '' for no entry
+-- Answer: on the short way only the token, since a table would cost the server a buffer of its own. Otherwise
 --       {'granted', token}, {'busy', ...} of `busy`, or {'late'}, {'lease'}, {'floor', highest}, {'exhausted'} and
 --       the refusals of `gate`.
 
 -- include take.lua
--- The short way: no record, queue or tombstone is in the way. Any doubt goes the long way. It stands in front, since
--- to define the functions of common.lua costs more than to take a free lock.
+-- The short way: there is no record, queue or tombstone. Every case in doubt goes the long way. The short way comes first,
+-- since defining the functions of common.lua costs more than taking a free lock.
 -- guard: short_free
 if not string.find(ARGV[6] or '', '^0%d') and redis.call('EXISTS', KEYS[2], KEYS[3], KEYS[5]) == 0 then
   local token = take(ARGV[3], ARGV[5], ARGV[4], ARGV[6])
@@ -34,20 +34,20 @@ if own then
   local refusal = unknown(e[2], e[1])
   -- guard: repeat_version
   if refusal then return refusal end
-  -- A client that knows an old longest lease is told of the new one below.
+  -- A client that knows an old longest lease learns the new one below.
   -- guard: repeat_lease
   own = lease * 1000 <= (e[1] or longest) + 0
 end
 -- guard: repeat
 if own then
   local _, token, state = parse(record)
-  -- The claim of what was handed over, as by renew.lua.
+  -- The claim of a lock that was handed over, as in renew.lua.
   if state == '2' then
     hold_anew(owner, token, '0', label, lease)
     return {'granted', text(token)}
   -- guard: repeat_kept
   elseif state == '0' then
-    -- A repeat sets the lease anew. It may be a late one: it never shortens.
+    -- A repeat sets the lease anew. It may be a late request, so it never shortens the lease.
     -- guard: repeat_shorter
     if redis.call('PTTL', KEYS[2]) < lease then redis.call('PEXPIRE', KEYS[2], lease) end
     return {'granted', text(token)}
@@ -67,16 +67,16 @@ if redis.call('EXISTS', KEYS[5]) == 1 then return busy(owner, nil, mark, record)
 local reader = is_reader(floor)
 local group = readers(record)
 if not record or reader and group then
-  -- Nobody barges past a live place. The asker's own one counts as heard of.
+  -- No request passes a live entry in the queue. This attempt is a heartbeat of its own entry.
   local crowded = redis.call('EXISTS', KEYS[3]) == 1
   if crowded then
-    heard(now, owner)
-    record = pass_on(now, mark, owner, record)
+    keep_entry(now, owner)
+    record = hand_over(now, mark, owner, record)
     if record and holds(record, owner) then
       local _, token = parse(record)
       return {'granted', text(token)}
     end
-    -- guard: join_place
+    -- guard: join_entry
     crowded = redis.call('EXISTS', KEYS[3]) == 1
     group = readers(record)
   end
@@ -91,5 +91,5 @@ if not record or reader and group then
     return {'granted', text(token)}
   end
 end
-local place = channel ~= '' and table.concat({lease, floor, channel, label}, ' ') or nil
-return busy(owner, heard(now, owner, place), mark, record)
+local entry = channel ~= '' and table.concat({lease, floor, channel, label}, ' ') or nil
+return busy(owner, keep_entry(now, owner, entry), mark, record)

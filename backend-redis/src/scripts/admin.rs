@@ -1,4 +1,4 @@
-//! What operators ask.
+//! The arguments of the scripts for operators.
 
 use std::{sync::LazyLock, time::Duration};
 
@@ -21,15 +21,15 @@ pub(crate) static INIT: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("init.lua"), Layout::Apart));
 
 /// The arguments of `init.lua`.
-pub(crate) struct SetUp {
+pub(crate) struct InitArguments {
     pub(crate) first_use: bool,
     pub(crate) reset_tokens: bool,
-    /// `None` leaves what is there.
+    /// `None` keeps the present value.
     pub(crate) longest: Option<Duration>,
     pub(crate) quarantine: Option<bool>,
 }
 
-impl SetUp {
+impl InitArguments {
     pub(crate) fn arguments(&self) -> Arguments {
         let mut arguments = Arguments::default();
         arguments.add(match (self.first_use, self.reset_tokens) {

@@ -1,4 +1,4 @@
-//! The arguments of a script, as they are sent.
+//! The arguments of a script, in the form in which they are sent.
 
 use std::{fmt, io::Write as _};
 
@@ -10,17 +10,17 @@ use redis::{RedisWrite, ToRedisArgs};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Arguments {
     bytes: Vec<u8>,
-    /// Where each ends.
+    /// The end of each argument in `bytes`.
     ends: Vec<usize>,
 }
 
 impl Arguments {
-    /// With room for so many, of so many bytes together.
+    /// Reserves room for `count` arguments of `bytes` bytes together.
     pub(crate) fn with_room(count: usize, bytes: usize) -> Self {
         Self { bytes: Vec::with_capacity(bytes), ends: Vec::with_capacity(count) }
     }
 
-    /// These.
+    /// Makes arguments of these values.
     pub(crate) fn of<const N: usize>(each: [&dyn fmt::Display; N]) -> Self {
         let mut arguments = Self::default();
         each.iter().for_each(|argument| _ = arguments.add(argument));
@@ -34,8 +34,8 @@ impl Arguments {
         self
     }
 
-    /// A floor, which tells the mode of its request, too: that of a reader has a 0 in front. So a place has the same form
-    /// for all, and a script that knows of no readers hands a whole lock to it.
+    /// Adds a floor, which also tells the mode of its request: a reader's floor has a 0 in front. So all queue entries have
+    /// the same form, and a script of an older version that does not know readers hands the whole lock to it.
     pub(super) fn add_floor(&mut self, mode: Mode, floor: FencingToken) -> &mut Self {
         let zero = if mode == Mode::Shared { "0" } else { "" };
         self.add(format_args!("{zero}{floor}"))
@@ -58,7 +58,7 @@ impl Arguments {
         self.ends.len()
     }
 
-    /// How many bytes they have together.
+    /// The number of bytes of all arguments together.
     pub(crate) fn size(&self) -> usize {
         self.bytes.len()
     }

@@ -1,10 +1,10 @@
--- Plain releases and attempts of many tasks of one client: those that have the short way of release.lua and
--- acquire.lua, whose rules stand here once more. Any other is answered -1, and goes its own way in a script of its own.
+-- Simple releases and attempts of many tasks of one client: those that fit the short ways of release.lua and
+-- acquire.lua. Their rules are repeated here. For any other the answer is -1, and the client sends it in its own script.
 -- KEYS: 1 epoch record, then the locks of the releases, their queues, the locks of the attempts, their
 --       queues, their owners' tombstones
 -- ARGV: as in epoch_arguments.lua, and 5 how many releases   6 label of all attempts, then the owner of each release,
 --       then owner and lease ms of each attempt
--- Answers: 1 or 0 for each release, whether it was held; a token for each attempt.
+-- Answers: for each release 1 if the lock was held, otherwise 0; for each attempt a token.
 
 -- include epoch_arguments.lua
 -- include version.lua
@@ -55,7 +55,8 @@ if open then
     -- guard: batch_late
     and now <= deadline + 0
 end
--- Before the first grant, as if there were one for each: should a later step fail, no token comes twice.
+-- Written before the first grant, for as many tokens as there are attempts. So if a later step fails, no token is used
+-- twice.
 -- guard: batch_mark
 if open then call('HSET', KEYS[1], 'mark', string.format('%.0f', token + attempts - 1)) end
 -- guard: batch_free
@@ -69,7 +70,7 @@ for at = 0, attempts - 1 do
     and (free or call('EXISTS', lock, KEYS[first + attempts + at], KEYS[first + 2 * attempts + at]) == 0)
   if granted then
     local record = ARGV[argument + 2 * at] .. ' ' .. string.format('%.0f', token) .. ' 0 ' .. label
-    -- Two may ask for the same lock.
+    -- Two attempts of the batch may be for the same lock.
     -- guard: batch_once
     granted = call('SET', lock, record, 'PX', lease, 'NX')
   end

@@ -1,4 +1,4 @@
-//! Plain releases and attempts of many tasks.
+//! The keys and arguments of `batch.lua`: simple releases and attempts of many tasks.
 
 use std::{sync::LazyLock, time::Duration};
 
@@ -13,25 +13,26 @@ use super::{
 pub(crate) static BATCH: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("batch.lua"), Layout::Apart));
 
-/// A release or an attempt in its plainest form.
+/// A release or an attempt in its simplest form.
 pub(crate) struct Plain {
     pub(crate) owner: OwnerId,
     pub(crate) lock: String,
     pub(crate) queue: String,
-    /// What an attempt has besides.
-    pub(crate) attempt: Option<Wanted>,
+    /// What an attempt needs besides; `None` for a release.
+    pub(crate) attempt: Option<PlainAttempt>,
 }
 
-pub(crate) struct Wanted {
+pub(crate) struct PlainAttempt {
     pub(crate) tombstone: String,
     pub(crate) lease: Duration,
     pub(crate) label: OwnerLabel,
 }
 
-/// The keys and arguments of `batch.lua`. It answers the releases first, and then the attempts, which all have one label.
+/// The keys and arguments of `batch.lua`. The script answers the releases first, and then the attempts. All attempts have
+/// one label.
 pub(crate) struct Batch<'a> {
     releases: Vec<&'a Plain>,
-    attempts: Vec<(&'a Plain, &'a Wanted)>,
+    attempts: Vec<(&'a Plain, &'a PlainAttempt)>,
 }
 
 impl<'a> Batch<'a> {

@@ -1,29 +1,28 @@
--- What all scripts that may grant have in common. Times are microseconds of the server's clock; numbers that may be
--- large are always formatted with %.0f, since Lua's own format loses digits from 1e14 on.
---
--- Memory: a server that has reached its maxmemory refuses the first write of a script, if that write may
--- need memory (SET, HSET, RPUSH), and none after it. The first one counts also where it changes nothing.
--- So every script frees or shortens first (DEL, HDEL, LPOP, PEXPIRE), and writes more behind that: what is
--- held is renewed, claimed, given back and handed over also on a full server. Only a new grant or a new
--- place begins with a write that may be refused.
---
--- KEYS: 1 epoch record   2 lock   3 queue (list of owners)   4 places (hash by owner)   5 tombstone
--- In front of this stand, as locals of each script, limits.lua and what the script was sent:
---   run, replid   run id and replication id that this connection was told
---   longest       the longest lease that the client believes in, as text
---   quarantine    its quarantine setting, 'on' or 'off'
---   deadline      the time from which on an attempt is too late: its caller has given up
---   margin        where a replica may be promoted, by how many microseconds a quarantine is longer, for what an old
---                 master may still do; otherwise ''. With it the role is not taken on trust: two failovers in a row
---                 may have gone unnoticed since the client was told.
---
--- A lock is "owner token state label", with Redis's own expiry; state 0 held, 1 released and kept
--- for a last while, 2 handed over and not claimed. A place is "until lease floor channel label".
---
--- A lock that readers share is "READERS token 0 label", and on a second line the owner of each reader behind a space;
--- the label is that of the reader that came last, and the expiry is that of the latest lease. A script that knows of
--- no readers finds somebody else's lock. The floor of a reader's place has a 0 in front: to a script that knows of no
--- readers it is the same number, and the lock that it hands to that place is a whole one.
+-- The functions of all scripts that may grant. Times are microseconds of the server's clock. Numbers that may be large
+-- are always formatted with %.0f, since Lua's own format loses digits from 1e14 on.
+-- 
+-- Memory: if a server has reached its maxmemory, it refuses the first write of a script if that write may need memory
+-- (SET, HSET, RPUSH), and no write after it. A first write that changes nothing counts too. So every script frees or
+-- shortens first (DEL, HDEL, LPOP, PEXPIRE), and writes more after that. So also on a full server a held lock can be
+-- renewed, claimed, released and handed over. Only a new grant or a new entry begins with a write that may be refused.
+-- 
+-- KEYS: 1 epoch record   2 lock   3 queue (list of owners)   4 entries (hash by owner)   5 tombstone
+-- Before this text each script has limits.lua, and these locals from its arguments:
+--   run, replid   run id and replication id of the server, from the last handshake on this connection
+--   longest       the longest lease, as this client knows it, as text
+--   quarantine    the quarantine setting, as this client knows it, 'on' or 'off'
+--   deadline      the time after which an attempt is too late: its caller has given up
+--   margin        if a replica may be promoted: by how many microseconds a quarantine is longer, for what an old
+--                 master may still do; otherwise ''. With a margin, the script checks the server's role again: two
+--                 failovers may have gone unnoticed since the handshake.
+-- 
+-- A lock is "owner token state label", with Redis's own expiry. State 0: held. State 1: released and kept for a last
+-- while. State 2: handed over and not claimed. An entry is "until lease floor channel label".
+-- 
+-- A lock that readers share is "READERS token 0 label", and on a second line a space and the owner of each reader. The
+-- label is that of the reader that came last, and the expiry is that of the latest lease. To a script of an older version
+-- that does not know readers, somebody else holds the lock. The floor of a reader's entry has a 0 in front. An older
+-- script reads the same number, and hands the whole lock to that entry.
 
 -- include unknown.lua
 local function text(number) return string.format('%.0f', number) end
@@ -35,7 +34,7 @@ end
 
 local function late(now) return now > deadline + 0 end
 
--- What a lock's key has; where it is of another type, a record that cannot be read: ''.
+-- The value of a lock's key. A key of another type counts as a record that cannot be read: ''.
 local function read(key)
   local record = redis.pcall('GET', key)
   if type(record) ~= 'table' then return record end
@@ -43,7 +42,7 @@ local function read(key)
   return ''
 end
 
--- The parts of a record; nil if it cannot be read. Such a one is nobody's, and holds the lock until it ends.
+-- The parts of a record; nil if it cannot be read. Such a record belongs to no owner, and holds the lock until it expires.
 local function parse(record)
   local owner, token, state, label = string.match(record or '', '^(%x+) (%d+) ([012]) ([^\n]*)')
   if not owner or #owner ~= 32 or tonumber(token) > 9007199254740991 then return nil end
@@ -61,16 +60,16 @@ local function readers(record)
   return line and (#record - line) / 33
 end
 
--- Where the owner of one of its readers stands in a record, after the space; nil if nowhere.
-local function place_among(record, owner)
+-- The position of a reader's owner in a record, after the space; nil if it is not there.
+local function reader_position(record, owner)
   local line = readers(record) and string.find(record, '\n', 1, true)
   return line and string.find(record, owner, line, true)
 end
 
--- Whether the lock with this record is held by `owner`, alone or with others.
+-- Whether `owner` holds the lock with this record, alone or with others.
 local function holds(record, owner)
   -- guard: member
-  return string.sub(record, 1, 32) == owner or place_among(record, owner) ~= nil
+  return string.sub(record, 1, 32) == owner or reader_position(record, owner) ~= nil
 end
 
 local function identity()
@@ -78,7 +77,7 @@ local function identity()
   return string.match(server, 'run_id:(%x+)'), string.match(replication, 'master_replid:(%x+)')
 end
 
--- The watermark, where grants are allowed; otherwise nil and the answer to give. The short ways ask the same: `open`
+-- The watermark, if grants are allowed; otherwise nil and the answer to give. The short ways make the same checks: `open`
 -- of take.lua, and batch.lua.
 local function gate(now)
   local last_run, last_replid, from, mark, stored_longest, stored_quarantine, span, why, version = unpack(redis.call(
@@ -93,7 +92,7 @@ local function gate(now)
   -- guard: failover
   sure = sure and margin == ''
   if not sure then
-    -- A client that was told long ago writes no record; it asks again.
+    -- The client's last handshake is out of date. It writes no record, and asks again.
     local true_run, true_replid = identity()
     -- guard: stale
     if run ~= true_run or replid ~= true_replid then return nil, {'stale'} end
@@ -114,18 +113,18 @@ local function gate(now)
   -- guard: quarantine
   if from > now then
     if from - now > span then
-      -- The clock went back: the wait is as long as it ever was, and no longer.
+      -- The clock went back. The remaining wait is the whole span again, but no longer.
       from = now + span
       redis.call('HSET', KEYS[1], 'from', text(from))
     end
     return nil, {'quarantine', text(from - now), why or 'an operator set the quarantine'}
   end
-  -- What is no number, or above all tokens, leaves none.
+  -- If the watermark is not a number, or is above all tokens, no token is left to grant.
   return math.min(tonumber(mark or 0) or 9007199254740991, 9007199254740991)
 end
 
--- A token above all of this store's, remembered before anything forgets it; nil when the numbers are
--- used up.
+-- A token above all tokens of this store. It is written to the watermark before anything can forget it. nil if no number is
+-- left.
 local function mint(now, mark, floor)
   -- guard: mint
   local token = math.max(now, mark + 1, floor + 1)
@@ -141,14 +140,14 @@ local function hold(owner, token, state, label, ms)
   return record
 end
 
--- The same over a record that is there: its time first, which needs no memory.
+-- As `hold`, over an existing record. The expiry is set first, since that needs no memory.
 local function hold_anew(owner, token, state, label, ms)
   redis.call('PEXPIRE', KEYS[2], ms)
   return hold(owner, token, state, label, ms)
 end
 
--- The token of a reader that joins those of `group`: theirs, unless its floor is not below that. A new one where there is
--- no group.
+-- The token of a reader that joins those of `group`: their token, unless the reader's floor is not below it. A new token if
+-- there is no group.
 local function mint_for(group, now, mark, floor)
   local _, token = parse(group)
   -- guard: join_floor
@@ -156,7 +155,7 @@ local function mint_for(group, now, mark, floor)
   return mint(now, mark, floor)
 end
 
--- Makes an owner a reader beside those of `group`, or the first one where there is none.
+-- Makes an owner a reader beside those of `group`, or the first reader if there is no group.
 local function share(group, owner, token, label, ms)
   local others = group and string.match(group, '\n.*$') or '\n'
   -- guard: join_shorter
@@ -166,39 +165,39 @@ local function share(group, owner, token, label, ms)
   return record
 end
 
--- Takes one reader out of a group: what is left of the record, or false, where that was the last one and the lock is
+-- Removes one reader from a group. Returns the rest of the record, or false if that was the last reader and the lock is
 -- free.
 local function leave(group, owner)
-  local at = place_among(group, owner)
+  local at = reader_position(group, owner)
   if readers(group) == 1 then
     redis.call('DEL', KEYS[2])
     return false
   end
   local rest = string.sub(group, 1, at - 2) .. string.sub(group, at + 32)
   local left = math.max(1, redis.call('PTTL', KEYS[2]))
-  -- Its time first, which needs no memory.
+  -- The expiry is set first, since that needs no memory.
   redis.call('PEXPIRE', KEYS[2], left)
   -- guard: leave
   redis.call('SET', KEYS[2], rest, 'PX', left)
   return rest
 end
 
--- Gives the free lock to the first live place, and if that is a reader's, to the readers behind it, up to the first
--- writer. Where readers share the lock, their `group` is given, and only readers get in. Returns the record; what was
--- given if nobody gets in. `me` takes it at once, with its whole lease; any other owner is told, and has the claim
--- window. The same rule stands in the short way of release.lua where others wait.
-local function pass_on(now, mark, me, group)
+-- Gives the free lock to the first live entry. If that is a reader's, the readers behind it get in too, up to the first
+-- writer. If readers share the lock, `group` is their record, and only readers get in. Returns the new record, or the given
+-- one if nobody gets in. The owner `asker` gets its whole lease at once; any other owner gets a push, and has the claim
+-- window. The short way of release.lua repeats this rule for a queue that is not empty.
+local function hand_over(now, mark, asker, group)
   group = group or nil
   while true do
     local owner
     if group then owner = redis.call('LINDEX', KEYS[3], 0) else owner = redis.call('LPOP', KEYS[3]) end
     if not owner then return group end
-    local place = redis.call('HGET', KEYS[4], owner)
+    local entry = redis.call('HGET', KEYS[4], owner)
     local until_, lease, floor, channel, label =
-      string.match(place or '', '^(%d+) (%d+) (%d+) (%S+) (.*)$')
+      string.match(entry or '', '^(%d+) (%d+) (%d+) (%S+) (.*)$')
     until_ = tonumber(until_)
-    -- Beyond a life ahead: the clock went back, and the place may be long dead.
-    -- guard: dead_place
+    -- An end more than one life ahead: the clock went back, and the entry may be long dead.
+    -- guard: dead_entry
     if until_ and not (until_ > now and until_ <= now + LIFE_US) then until_ = nil end
     local reader = until_ and is_reader(floor)
     if group then
@@ -208,10 +207,10 @@ local function pass_on(now, mark, me, group)
     end
     redis.call('HDEL', KEYS[4], owner)
     if until_ then
-      -- guard: place_floor
+      -- guard: entry_floor
       local token = mint_for(group, now, mark, tonumber(floor))
       if not token then return group end
-      local mine, record = owner == me, nil
+      local mine, record = owner == asker, nil
       if reader then
         record = share(group, owner, token, label, mine and lease or CLAIM_MS)
         group = record
@@ -228,9 +227,9 @@ local function pass_on(now, mark, me, group)
   end
 end
 
--- What comes after a release, which stands also where this is refused: a new place for want of memory, and
--- a key that has become empty while its slot is on the move, which a cluster takes for one that has gone ahead.
--- Places that were passed over learn it when they ask. Returns whether it was done, and what it returned.
+-- Runs what follows a release. The release stands even if the server refuses that: for want of memory, or because a script
+-- has emptied a key while its slot is moving, so that a cluster takes the key for one that has moved. Entries that were
+-- passed over learn it from their next heartbeat. Returns whether it was done, and its result.
 local function try(...)
   local done, result = pcall(...)
   if done then return true, result end
@@ -241,21 +240,20 @@ local function try(...)
   return false
 end
 
--- Puts a place at the end of the queue, or hears of the one that is there; only hears with
--- `place` nil. Returns nil if there is none, true for an old one, or the number of a new one. The same rule stands
--- in the short way of release.lua.
-local function heard(now, owner, place)
+-- Puts an entry at the end of the queue, or prolongs the entry that exists. With `entry` nil it only prolongs. Returns nil
+-- if there is no entry, true for an old one, or the position of a new one. The short way of release.lua repeats this rule.
+local function keep_entry(now, owner, entry)
   local known = redis.call('HGET', KEYS[4], owner)
-  if not known and not place then return nil end
-  -- First, since it needs no memory.
+  if not known and not entry then return nil end
+  -- First, since this write needs no memory.
   if known then redis.call('PEXPIRE', KEYS[4], TOMB_MS) end
-  -- A repeat has the same request, and so the same place.
-  place = place or string.match(known, '^%d+ (.*)$')
+  -- A repeat has the same request, and so the same entry.
+  entry = entry or string.match(known, '^%d+ (.*)$')
   local number = true
-  if redis.call('HSET', KEYS[4], owner, text(now + LIFE_US) .. ' ' .. place) == 1 then
+  if redis.call('HSET', KEYS[4], owner, text(now + LIFE_US) .. ' ' .. entry) == 1 then
     number = redis.call('RPUSH', KEYS[3], owner)
   end
-  -- Both live much longer than a place; what nobody comes back to goes away by itself.
+  -- Both keys live much longer than an entry. They expire by themselves if nobody uses them.
   if redis.call('PTTL', KEYS[3]) < TOMB_MS / 2 then
     redis.call('PEXPIRE', KEYS[3], TOMB_MS)
     redis.call('PEXPIRE', KEYS[4], TOMB_MS)
@@ -263,19 +261,19 @@ local function heard(now, owner, place)
   return number
 end
 
--- {'busy', owner ('?' if the record cannot be read), label, remaining ms, token, retry ms, has a place}, with the
--- record that is there and what `heard` says of the asker.
-local function busy(me, placed, mark, record)
+-- {'busy', owner ('?' if the record cannot be read), label, remaining ms, token, retry ms, 1 if the asker has an entry}.
+-- `record` is the present one, and `queued` the result of `keep_entry` for the asker.
+local function busy(asker, queued, mark, record)
   local owner, token, _, label = parse(record)
   local left = record and redis.call('PTTL', KEYS[2]) or 0
   if left == -1 then
-    -- No record of this store stays for ever; whatever this one is, no lease is longer than this.
+    -- No record of this store stays for ever. Whatever this one is, no lease is longer than this.
     left = math.ceil(longest / 1000)
     redis.call('PEXPIRE', KEYS[2], left)
   end
-  local near = not placed or placed ~= true and placed <= NEAR
-    or placed == true and redis.call('LPOS', KEYS[3], me, 'MAXLEN', NEAR)
-  -- A client near the head comes when the lease ends, if the holder has crashed.
+  local near = not queued or queued ~= true and queued <= NEAR
+    or queued == true and redis.call('LPOS', KEYS[3], asker, 'MAXLEN', NEAR)
+  -- A client near the head asks again when the lease ends, since the holder may have crashed.
   local retry = near and math.max(1, math.min(NEAR_MS, left + 1)) or FAR_MS
-  return {'busy', owner or record and '?' or '', label or '', left, text(token or mark), retry, placed and 1 or 0}
+  return {'busy', owner or record and '?' or '', label or '', left, text(token or mark), retry, queued and 1 or 0}
 end

@@ -1,11 +1,11 @@
-//! The arguments that every script which may grant has before its own.
+//! The arguments that precede the own arguments of every script that may grant.
 
 use std::time::Duration;
 
 use super::arguments::Arguments;
 
-/// The server's identity, the settings as the client knows them, and when the attempt is too late: see common.lua
-/// for each.
+/// The server's identity, the settings as the client knows them, and the time after which the attempt is too late.
+/// common.lua explains each.
 #[derive(Debug)]
 pub(crate) struct Epoch<'a> {
     pub(crate) run: &'a str,
@@ -14,26 +14,26 @@ pub(crate) struct Epoch<'a> {
     pub(crate) quarantine: bool,
     /// In µs of the server's clock.
     pub(crate) deadline: u64,
-    /// In µs; empty where no replica may be promoted.
+    /// In µs; empty if no replica may be promoted.
     pub(crate) margin: &'a str,
 }
 
-/// Where these stand among the arguments.
+/// The positions of these arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
-    /// Each by itself, as in epoch_arguments.lua: four before the script's own, and two after.
+    /// Each is an argument of its own, as in epoch_arguments.lua: four before the script's own arguments, and two after.
     Apart,
-    /// In two in front, as in acquire.lua: the deadline, and before it all that is the same for every call. The script
-    /// takes it apart only where it needs the parts.
+    /// Two arguments in front, as in acquire.lua: first all that is the same for every call, then the deadline. The script
+    /// splits the first only if it needs the parts.
     Packed,
 }
 
 impl Epoch<'_> {
-    /// All arguments of a script, with its own.
+    /// All arguments of a script, including its own.
     pub(crate) fn around(&self, own: &Arguments, layout: Layout) -> Arguments {
         let Self { run, replid, longest, quarantine, deadline, margin } = self;
         let (longest, quarantine) = (longest.as_micros(), if *quarantine { "on" } else { "off" });
-        // Of 40 digits each are the ids.
+        // Each id has 40 digits.
         let mut all = Arguments::with_room(own.len() + 6, own.size() + 160);
         match layout {
             Layout::Apart => {

@@ -1,4 +1,4 @@
--- Names what common.lua needs, for scripts that are sent each of it in an argument of its own.
+-- The locals that common.lua needs, for scripts that get each of them in an argument of its own.
 -- ARGV: 1 run id   2 replication id   3 longest lease   4 quarantine   from 5 on each script's own
 --       last but one deadline   last margin
 local run, replid, longest, quarantine = ARGV[1], ARGV[2], ARGV[3], ARGV[4]

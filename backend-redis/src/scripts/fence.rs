@@ -1,4 +1,4 @@
-//! A fenced write.
+//! The arguments of `fence.lua`: a fenced write.
 
 use std::sync::LazyLock;
 
@@ -11,15 +11,8 @@ pub(crate) static FENCE: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("fence.lua"), Layout::Apart));
 
 /// The arguments of `fence.lua`.
-pub(crate) struct FencedWrite<'a> {
-    pub(crate) token: FencingToken,
-    pub(crate) value: &'a [u8],
-}
-
-impl FencedWrite<'_> {
-    pub(crate) fn arguments(&self) -> Arguments {
-        let mut arguments = Arguments::with_room(2, self.value.len() + 20);
-        arguments.add(self.token).add_bytes(self.value);
-        arguments
-    }
+pub(crate) fn fenced_write(token: FencingToken, value: &[u8]) -> Arguments {
+    let mut arguments = Arguments::with_room(2, value.len() + 20);
+    arguments.add(token).add_bytes(value);
+    arguments
 }

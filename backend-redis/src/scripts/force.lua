@@ -1,5 +1,5 @@
--- Frees a lock of any holder, and hands it to the first live place. It removes what cannot be read, too: of
--- another type, a queue or its places would fail every attempt.
+-- Frees a lock of any holder, and hands it to the first live entry. It also removes keys of another type, which cannot be
+-- read: such a queue or such entries would make every attempt fail.
 -- KEYS: as in common.lua. ARGV: as in epoch_arguments.lua
 -- Answer: 1 if something was removed, otherwise 0; or that of unknown.lua.
 
@@ -18,5 +18,5 @@ if removed == 0 then return 0 end
 local now = clock()
 -- guard: force_epoch
 local mark = redis.call('EXISTS', KEYS[3]) == 1 and gate(now)
-if mark then try(pass_on, now, mark) end
+if mark then try(hand_over, now, mark) end
 return 1

@@ -1,10 +1,10 @@
--- Hears of many places of one client, and looks at the locks of some. It grants nothing, so it asks for no epoch.
--- KEYS: 1 epoch record, then the places, then the locks of the last of them
--- ARGV: from 5 on the owner of each place, then what all places have behind their time: ' lease floor channel label';
+-- Prolongs many entries of one client, and reads the locks of some. It grants nothing, so it does not check the epoch.
+-- KEYS: 1 epoch record, then the entries, then the locks of the last of them
+-- ARGV: from 5 on the owner of each entry, then the text of all entries behind their time: ' lease floor channel label';
 --       besides as in epoch_arguments.lua
--- Answers, for each place: 0 heard of; with a lock 'retry-ms remaining-ms owner token state label' of its holder; -1
--- where it is not as simple, since the place is gone, or the lock is free or ends before the next heartbeat: then
--- acquire.lua is to be asked. Or that of unknown.lua.
+-- Answers, for each entry: 0 if it exists; with a lock 'retry-ms remaining-ms owner token state label' of its holder; -1
+-- if the case is not simple, since the entry is gone, or the lock is free or ends before the next heartbeat. Then the
+-- client sends acquire.lua. Or the answer of unknown.lua.
 
 -- include unknown.lua
 -- include limits.lua
@@ -13,19 +13,19 @@ local epoch = call('HMGET', KEYS[1], 'version', 'longest')
 local refusal = unknown(epoch[1], epoch[2])
 -- guard: heartbeat_version
 if refusal then return refusal end
--- A write that changes nothing and needs no memory: the others are then carried out also on a full server.
+-- A write that changes nothing and needs no memory. After it a full server accepts the other writes too.
 -- guard: heartbeat_memory
 call('HDEL', KEYS[1], '')
 local time = call('TIME')
 local count = #ARGV - 7
-local place = time[1] + LIFE_US / 1000000 .. string.sub('00000' .. time[2], -6) .. ARGV[5 + count]
+local entry = time[1] + LIFE_US / 1000000 .. string.sub('00000' .. time[2], -6) .. ARGV[5 + count]
 for at = 1, count do
-  local places, owner, answer = KEYS[1 + at], ARGV[4 + at], 0
+  local entries, owner, answer = KEYS[1 + at], ARGV[4 + at], 0
   -- guard: heartbeat_life
-  if call('HSET', places, owner, place) == 1 then
-    -- It was served, abandoned or passed over.
+  if call('HSET', entries, owner, entry) == 1 then
+    -- The entry was served, abandoned or passed over, so it must not come back.
     -- guard: heartbeat_gone
-    call('HDEL', places, owner)
+    call('HDEL', entries, owner)
     answer = -1
   end
   answers[at] = answer
@@ -36,10 +36,10 @@ local records = call('MGET', unpack(KEYS, 2 + count))
 for lock = 1, looked_at do
   local at = count - looked_at + lock
   local left = records[lock] and answers[at] == 0 and call('PTTL', KEYS[1 + count + lock]) or 0
-  -- Only acquire.lua keeps the queue itself, which may live for 20 s less than the places.
+  -- Only acquire.lua prolongs the key of the queue, which may expire 20 s before that of the entries.
   -- guard: heartbeat_queue_life
   if left > 0 and call('PTTL', KEYS[1 + at]) < TOMB_MS * 2 / 3 then left = 0 end
-  -- Without the readers, if it is theirs.
+  -- Without the line of readers, if it has one.
   answers[at] = left > FAR_MS and NEAR_MS .. ' ' .. left .. ' ' .. string.match(records[lock], '^[^\n]*') or -1
 end
 return answers

@@ -1,4 +1,4 @@
-//! Heartbeats of many places.
+//! The arguments of `heartbeat.lua`: heartbeats of many queue entries.
 
 use std::sync::LazyLock;
 
@@ -10,22 +10,22 @@ use super::{
     script::Script,
 };
 
-/// `KEYS`: the epoch record, the places, the locks of the last of them.
+/// `KEYS`: the epoch record, the entries, and the locks of the last of them.
 pub(crate) static HEARTBEAT: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("heartbeat.lua"), Layout::Apart));
 
-/// What a place has behind its time, as acquire.lua writes it.
-pub(crate) fn place_of(request: &Request, channel: &str) -> String {
+/// The text of an entry behind its time, as acquire.lua writes it.
+pub(crate) fn entry_of(request: &Request, channel: &str) -> String {
     let Request { lease, floor, label, .. } = request;
     format!(" {} {floor} {channel} {label}", millis(*lease))
 }
 
 /// The arguments of `heartbeat.lua`.
-pub(crate) fn heartbeats(owners: impl ExactSizeIterator<Item = OwnerId>, place: &str) -> Arguments {
-    let mut arguments = Arguments::with_room(owners.len() + 1, 32 * owners.len() + place.len());
+pub(crate) fn heartbeats(owners: impl ExactSizeIterator<Item = OwnerId>, entry: &str) -> Arguments {
+    let mut arguments = Arguments::with_room(owners.len() + 1, 32 * owners.len() + entry.len());
     for owner in owners {
         arguments.add(owner);
     }
-    arguments.add(place);
+    arguments.add(entry);
     arguments
 }

@@ -1,4 +1,4 @@
--- The store's name, made at the first question. It goes with the data.
+-- The store's name, made by the first client that asks. It is lost with the data.
 -- KEYS: 1 epoch record
 -- ARGV: 1 a random name
 -- Answer: the name, or that of unknown.lua.

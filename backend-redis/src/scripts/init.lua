@@ -1,17 +1,17 @@
 -- Creates or changes the store's settings, and upgrades its records.
 -- KEYS: 1 epoch record. ARGV: as in epoch_arguments.lua, and
 --       5 1 for a first use, 2 to set the tokens back, or 0   6 longest lease or ''   7 quarantine on, off or ''
--- Answer: {'set', longest lease, quarantine, grants in}, or that of unknown.lua
+-- Answer: {'set', longest lease, quarantine, µs until grants begin}, or that of unknown.lua
 
 -- include epoch_arguments.lua
 -- include limits.lua
 -- include common.lua
-local how, new_longest, new_quarantine = ARGV[5], ARGV[6], ARGV[7]
+local action, new_longest, new_quarantine = ARGV[5], ARGV[6], ARGV[7]
 local now = clock()
 local last_run, last_replid, from, span, stored_longest, stored_quarantine, version = unpack(redis.call(
   'HMGET', KEYS[1], 'run', 'replid', 'from', 'span', 'longest', 'quarantine', 'version'))
 local refusal = unknown(version, stored_longest)
--- The step to version 1 is the number alone, which is set below; a step that changes records stands here.
+-- The step to version 1 only changes the number, which is set below. A step that changes records would stand here.
 -- guard: init_version
 if refusal and refusal[2] ~= '0' then return refusal end
 from, span = tonumber(from or 0), tonumber(span or 0)
@@ -22,7 +22,7 @@ if new_longest == '' then new_longest = old_longest end
 if new_quarantine == '' then new_quarantine = stored_quarantine or quarantine end
 local why = nil
 -- guard: init_tokens
-if how == '2' then
+if action == '2' then
   why = 'the tokens were set back'
 elseif not known then
   why = last_run and 'the server restarted or changed its role' or 'the store is new'
@@ -39,28 +39,29 @@ if why then
   -- guard: init_old_longest
   lease = math.max(lease, tonumber(old_longest))
   span = math.max(span, lease + (tonumber(margin) or 0))
-  -- A place that is not heard of dies in this time; it may have asked for the old lease.
+  -- An entry without heartbeats dies in this time. It may have asked for the old lease.
   if tonumber(new_longest) < tonumber(old_longest) then span = math.max(span, LIFE_US) end
   from = now + span
   redis.call('HSET', KEYS[1], 'why', why)
 elseif from - now > span then
   from = now + span
 end
-if how == '1' then
-  -- Nobody holds a lock, by the operator's word: no longer lease of before is to be waited out.
+if action == '1' then
+  -- The operator says that nobody holds a lock. So no longer lease from before has to be waited out.
   span = new_longest + (tonumber(margin) or 0)
 end
--- A wait that runs with the quarantine off is an operator's, and is not cut short by an init that changes nothing.
-if how == '1' or (how == '0' and new_quarantine == 'off'
+-- If a wait runs while the quarantine is off, an operator has started it. An init that changes nothing does not cut it
+-- short.
+if action == '1' or (action == '0' and new_quarantine == 'off'
   and not (known and (stored_longest ~= new_longest or stored_quarantine == 'off'))) then
   from = 0
 end
 redis.call('HSET', KEYS[1], 'run', true_run, 'replid', true_replid, 'from', text(from), 'span', text(span),
   'longest', new_longest, 'quarantine', new_quarantine, 'version', VERSION)
-if how == '2' then
-  -- The clock is past all tokens that were ahead of it by no more than they may when grants begin again.
+if action == '2' then
+  -- When grants begin again, the clock is past all tokens: none was further ahead of it than the wait is long.
   local marks = {'mark', 'top'}
-  -- Redlock's, by the names of its script.
+  -- Redlock's watermarks, by the names in its scripts.
   for at = 0, 1023 do marks[#marks + 1] = 'mark' .. at end
   redis.call('HDEL', KEYS[1], unpack(marks))
 end

@@ -1,4 +1,5 @@
-//! The Lua scripts. Beside each stands the Rust that writes its arguments, in the order that the script declares.
+//! The Lua scripts. Beside each stands the Rust file that writes its arguments, in the order that the script's header
+//! declares.
 
 mod acquire;
 mod admin;
@@ -15,15 +16,15 @@ mod script;
 mod text;
 
 pub(crate) use self::{
-    acquire::{ACQUIRE, Acquire},
-    admin::{FORCE, IDENTITY, INIT, INSPECT, SetUp},
+    acquire::{ACQUIRE, acquire},
+    admin::{FORCE, IDENTITY, INIT, INSPECT, InitArguments},
     arguments::Arguments,
-    batch::{BATCH, Batch, Plain, Wanted},
+    batch::{BATCH, Batch, Plain, PlainAttempt},
     epoch::{Epoch, Layout},
-    fence::{FENCE, FencedWrite},
-    heartbeat::{HEARTBEAT, heartbeats, place_of},
-    owned::{ABANDON, Abandon, RAISE, Raise},
-    release::{Next, RELEASE, Release},
+    fence::{FENCE, fenced_write},
+    heartbeat::{HEARTBEAT, entry_of, heartbeats},
+    owned::{ABANDON, RAISE, abandon, raise},
+    release::{RELEASE, Release},
     renew::{RENEW, renewals},
     script::{COMMON, Script},
 };

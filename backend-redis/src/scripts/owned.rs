@@ -1,4 +1,4 @@
-//! What else concerns one owner: a clean-up, and a higher token.
+//! The arguments of `abandon.lua` and `raise.lua`.
 
 use std::sync::LazyLock;
 
@@ -15,24 +15,11 @@ pub(crate) static RAISE: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("raise.lua"), Layout::Apart));
 
 /// The arguments of `abandon.lua`.
-pub(crate) struct Abandon {
-    pub(crate) owner: OwnerId,
-}
-
-impl Abandon {
-    pub(crate) fn arguments(&self) -> Arguments {
-        Arguments::of([&self.owner])
-    }
+pub(crate) fn abandon(owner: OwnerId) -> Arguments {
+    Arguments::of([&owner])
 }
 
 /// The arguments of `raise.lua`.
-pub(crate) struct Raise {
-    pub(crate) owner: OwnerId,
-    pub(crate) token: FencingToken,
-}
-
-impl Raise {
-    pub(crate) fn arguments(&self) -> Arguments {
-        Arguments::of([&self.owner, &self.token])
-    }
+pub(crate) fn raise(owner: OwnerId, token: FencingToken) -> Arguments {
+    Arguments::of([&owner, &token])
 }

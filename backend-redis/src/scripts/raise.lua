@@ -1,4 +1,4 @@
--- Lifts the token of a held grant.
+-- Raises the token of a held grant.
 -- KEYS: as in common.lua. ARGV: as in epoch_arguments.lua, and 5 owner   6 token
 -- Answer: {'raised'}, {'gone'} or {'floor', highest}; or that of unknown.lua.
 

@@ -1,4 +1,4 @@
-//! A release.
+//! The arguments of `release.lua`.
 
 use std::{sync::LazyLock, time::Duration};
 
@@ -10,8 +10,8 @@ use super::{
     script::Script,
 };
 
-/// `KEYS`: those of [`Keys::of`](crate::keys::Keys::of) the owner of the next request; without one only the first four,
-/// since there is no tombstone to look for.
+/// `KEYS`: those of [`Keys::of`](crate::keys::Keys::of) for the owner of the next request. Without a next request only the
+/// first four, since no tombstone needs checking.
 pub(crate) static RELEASE: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("release.lua"), Layout::Packed));
 
@@ -19,15 +19,10 @@ pub(crate) static RELEASE: LazyLock<Script> =
 pub(crate) struct Release<'a> {
     pub(crate) owner: OwnerId,
     pub(crate) mode: Mode,
-    /// How long the record stays.
+    /// How long the record is kept.
     pub(crate) keep: Option<Duration>,
-    pub(crate) next: Option<Next<'a>>,
-}
-
-/// The process's own next request.
-pub(crate) struct Next<'a> {
-    pub(crate) request: &'a Request,
-    pub(crate) channel: &'a str,
+    /// The process's own next request, and the channel for its pushes.
+    pub(crate) next: Option<(&'a Request, &'a str)>,
 }
 
 impl Release<'_> {
@@ -41,7 +36,7 @@ impl Release<'_> {
             Some(keep) => arguments.add(millis(keep)),
             None => arguments.add(""),
         };
-        if let Some(Next { request, channel }) = &self.next {
+        if let Some((request, channel)) = self.next {
             let Request { owner, lease, label, .. } = request;
             arguments.add(owner).add(millis(*lease)).add(label);
             arguments.add_floor(request.mode, request.floor).add(channel);

@@ -1,5 +1,5 @@
--- Renews grants. It grants nothing, so it asks for no epoch; but no lease is set that is above the longest
--- lease, which may have been lowered since the grant.
+-- Renews grants. It grants nothing, so it does not check the epoch. But it sets no lease above the longest lease, which may
+-- have been lowered since the grant.
 -- KEYS: the locks, then the epoch record, unless the caller has read it
 -- ARGV: owner and lease ms of each lock
 -- Answers: 1 renewed, 2 somebody else's, 0 gone; last the longest lease in µs, or 0. Or that of unknown.lua.
@@ -18,14 +18,14 @@ for at = 1, count do
   -- guard: renew_gone
   local answer = 0
   if type(record) == 'table' then
-    -- A key of another type is somebody else's, and no reason to fail the others.
+    -- A key of another type is somebody else's. The other renewals must not fail because of it.
     if not string.find(record.err, 'WRONGTYPE', 1, true) then return record end
     answer = 2
   elseif record then
     local state = string.match(record, '^%x+ %d+ (%d)')
     local other = string.sub(record, 1, 32) ~= owner
     if other and string.find(record, '^0+ ') then
-      -- Readers share it; see common.lua. Each of them stands on the second line.
+      -- Readers share it, and each has its owner on the second line: see common.lua.
       -- guard: renew_reader
       other = not string.find(record, owner, string.find(record, '\n', 1, true) or #record, true)
     end
@@ -38,8 +38,8 @@ for at = 1, count do
       if redis.call('PTTL', KEYS[at]) < lease then redis.call('PEXPIRE', KEYS[at], lease) end
       answer = 1
     elseif state == '2' then
-      -- The claim of what was handed over, as by acquire.lua. The longest lease may be below the claim window, in which the holder
-      -- believes. Its time first, which needs no memory: see common.lua.
+      -- The claim of a lock that was handed over, as in acquire.lua. The holder relies on the claim window, and the longest
+      -- lease may be shorter than that. The expiry is set first, since that needs no memory: see common.lua.
       lease = math.max(lease, redis.call('PTTL', KEYS[at]))
       redis.call('PEXPIRE', KEYS[at], lease)
       local claimed = string.gsub(record, '^(%x+ %d+) 2', '%1 0')

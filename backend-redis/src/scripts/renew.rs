@@ -1,4 +1,4 @@
-//! Renewals of many grants.
+//! The arguments of `renew.lua`: renewals of many grants.
 
 use std::{sync::LazyLock, time::Duration};
 
@@ -10,7 +10,7 @@ use super::{
     script::Script,
 };
 
-/// `KEYS`: the locks, then the epoch record, unless the caller has read it.
+/// `KEYS`: the locks, then the epoch record, unless the caller has read it already.
 pub(crate) static RENEW: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("renew.lua"), Layout::Apart));
 

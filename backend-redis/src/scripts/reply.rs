@@ -1,33 +1,33 @@
-//! The answers of scripts.
+//! Reads the answers of scripts.
 
 use std::time::Duration;
 
 use lock_core::{Busy, Error, ErrorKind, FencingToken, Holder, OwnerId, OwnerLabel, Quarantined};
 use redis::Value;
 
-use crate::settings::{Agreed, version};
+use crate::settings::{AgreedSettings, version};
 
-/// The answer to an attempt or to what may hand over.
+/// The answer to an attempt, or to a call that may hand the lock over.
 #[derive(Debug)]
 pub(crate) enum Reply {
     Granted(FencingToken),
     Busy {
         busy: Busy,
-        placed: bool,
+        queued: bool,
     },
     Quarantined(Quarantined),
-    /// The client's handshake is older than a change of the server's role.
+    /// The client's last handshake is older than a change of the server's role.
     Stale,
     /// The attempt reached the server after its deadline.
     Late,
-    /// The store has other settings than the client thought.
-    Settings(Agreed),
+    /// The store's settings differ from those that the client knows.
+    Settings(AgreedSettings),
     Floor(u64),
     LeaseTooLong,
     Exhausted,
-    /// One word of a script's own.
+    /// One word that only some scripts answer.
     Word(String),
-    /// The answer of a script of another crate.
+    /// The answer of a script that is not read here.
     Foreign(Value),
     Set {
         longest: u64,
@@ -36,7 +36,7 @@ pub(crate) enum Reply {
     },
 }
 
-/// The error for an answer that a script does not give.
+/// The error for an answer that no script gives.
 ///
 /// It is ambiguous: the script ran.
 pub fn not_understood() -> Error {
@@ -70,7 +70,7 @@ pub(crate) fn check_version(value: &Value) -> Result<(), Error> {
     }
 }
 
-/// A text in an answer.
+/// Reads a text in an answer.
 ///
 /// # Errors
 /// As [`list`].
@@ -82,7 +82,7 @@ pub fn text(value: &Value) -> Result<&str, Error> {
     }
 }
 
-/// A number in an answer, also one that was sent as text; below zero counts as zero.
+/// Reads a number in an answer, also one sent as text. A number below zero counts as zero.
 ///
 /// # Errors
 /// As [`list`].
@@ -93,7 +93,7 @@ pub fn number(value: &Value) -> Result<u64, Error> {
     }
 }
 
-/// A number that may be missing: -1.
+/// Reads a number that may be missing, which is -1.
 pub(crate) fn known_number(value: &Value) -> Result<Option<u64>, Error> {
     match value {
         Value::Int(number) => Ok(u64::try_from(*number).ok()),
@@ -105,9 +105,9 @@ pub(crate) fn token(value: &Value) -> Result<FencingToken, Error> {
     FencingToken::new(number(value)?).ok_or_else(not_understood)
 }
 
-/// The holder of a lock, by a record that may be unreadable.
+/// The holder of a lock, from a record that may be unreadable.
 ///
-/// `label` is `None` where it is not even text.
+/// `label` is `None` if it is not even text.
 #[must_use]
 pub fn holder(owner: &str, label: Option<&str>, remaining: Duration) -> Holder {
     let label = label.and_then(|label| OwnerLabel::new(label).ok());
@@ -117,7 +117,7 @@ pub fn holder(owner: &str, label: Option<&str>, remaining: Duration) -> Holder {
     }
 }
 
-/// `retry-ms remaining-ms owner token state label`: the caller waits behind this holder.
+/// Reads `retry-ms remaining-ms owner token state label`: the caller waits behind this holder.
 fn handed_on(text: &str) -> Option<Reply> {
     let parts: Vec<_> = text.splitn(6, ' ').collect();
     let [retry, remaining, owner, token, _state, label] = parts[..] else { return None };
@@ -126,7 +126,7 @@ fn handed_on(text: &str) -> Option<Reply> {
     let holder = Some(holder(owner, Some(label), millis(remaining)?));
     let token = FencingToken::new(token.parse().ok()?)?;
     let busy = Busy::new(holder, token, millis(retry)?);
-    Some(Reply::Busy { busy, placed: true })
+    Some(Reply::Busy { busy, queued: true })
 }
 
 impl Reply {
@@ -149,7 +149,7 @@ impl Reply {
                 let holder = (!owner.is_empty()).then(|| holder(owner, label, remaining));
                 let retry_after = Duration::from_millis(number(part(5)?)?);
                 let busy = Busy::new(holder, token(part(4)?)?, retry_after);
-                Self::Busy { busy, placed: number(part(6)?)? == 1 }
+                Self::Busy { busy, queued: number(part(6)?)? == 1 }
             }
             "quarantine" => Self::Quarantined(Quarantined::new(
                 Duration::from_micros(number(part(1)?)?),
@@ -157,8 +157,8 @@ impl Reply {
             )),
             "stale" => Self::Stale,
             "late" => Self::Late,
-            "settings" => Self::Settings(Agreed {
-                longest: Duration::from_micros(number(part(1)?)?),
+            "settings" => Self::Settings(AgreedSettings {
+                longest_lease: Duration::from_micros(number(part(1)?)?),
                 quarantine: text(part(2)?)? == "on",
             }),
             "floor" => Self::Floor(number(part(1)?)?),
@@ -173,7 +173,7 @@ impl Reply {
         })
     }
 
-    /// Answers that are the same error for every operation.
+    /// The error of a refusal, which is the same for every operation.
     pub(crate) fn into_error(self, longest: Duration) -> Error {
         let show = humantime::format_duration(longest);
         match self {
@@ -201,7 +201,7 @@ impl Reply {
     }
 }
 
-/// The answer of a script that may grant; `first` is what `scripts::RELEASE` puts before it.
+/// The answer of a script that may grant. `first` is the part that `scripts::RELEASE` puts before it.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) first: Option<u64>,
@@ -250,9 +250,9 @@ mod tests {
     }
 
     #[test]
-    fn who_has_the_lock_now_is_told_in_one_text() {
+    fn the_new_holder_is_reported_in_one_text() {
         let owner = OwnerId::from_bits(7);
-        let Ok(Reply::Busy { busy, placed: true }) = read(&format!("500 2000 {owner} 9 2 a b 1"))
+        let Ok(Reply::Busy { busy, queued: true }) = read(&format!("500 2000 {owner} 9 2 a b 1"))
         else {
             panic!("not understood");
         };

@@ -3,8 +3,8 @@
 -- KEYS and the first two ARGV are those of acquire.lua.
 
 -- include version.lua
--- The time, as text of 16 digits, and the longest lease, where nothing can be said against a grant: this
--- epoch, no quarantine, in time, and a clock past all tokens; nil where it is not as simple.
+-- Returns the time, as text of 16 digits, and the longest lease, if nothing stands against a grant: same epoch, no
+-- quarantine, in time, and a clock past all tokens. Returns nil in any other case.
 local function open()
   local call = redis.call
   local e = call('HMGET', KEYS[1], 'run', 'replid', 'longest', 'quarantine', 'from', 'mark', 'version')
@@ -15,12 +15,12 @@ local function open()
   if known ~= ARGV[1] then
     -- guard: short_epoch
     if string.sub(ARGV[1], 1, #known + 1) ~= known .. ' ' then return nil end
-    -- A replica may be promoted here: two failovers in a row may have gone unnoticed.
+    -- A replica may be promoted here. Two failovers in a row may have gone unnoticed.
     -- guard: short_failover
     if not string.find(call('INFO', 'replication'), 'master_replid:' .. e[2], 1, true) then return nil end
   end
   local time = call('TIME')
-  -- As text, since to format a number costs as much as a command.
+  -- As text, since formatting a number costs as much as a command.
   local text = time[1] .. string.sub('00000' .. time[2], -6)
   local now = text + 0
   -- guard: short_late
@@ -32,8 +32,8 @@ local function open()
   return text, e[3] + 0
 end
 
--- Takes the lock for a writer where nothing can be said against it, nor against its lease and its floor. Returns
--- the token, or nil where it is not as simple. The caller has looked for a record, a queue and a tombstone.
+-- Takes the lock for a writer, if nothing stands against that, its lease or its floor. Returns the token, or nil in any
+-- other case. The caller has already checked for a record, a queue and a tombstone.
 local function take(owner, label, lease, floor)
   local text, longest = open()
   if not text then return nil end
@@ -41,7 +41,7 @@ local function take(owner, label, lease, floor)
   if (floor or 0) + 0 >= text + 0 then return nil end
   -- guard: short_lease
   if lease * 1000 > longest then return nil end
-  -- Refused where memory is short: the long way of a release frees the lock first.
+  -- Refused if memory is short. Then the long way of a release frees the lock first.
   -- guard: short_mark
   if type(redis.pcall('HSET', KEYS[1], 'mark', text)) ~= 'number' then return nil end
   redis.call('SET', KEYS[2], owner .. ' ' .. text .. ' 0 ' .. label, 'PX', lease)

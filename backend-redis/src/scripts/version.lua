@@ -1,2 +1,2 @@
--- The version of all records and scripts of a store: that of settings/version.rs.
+-- The version of all records and scripts of a store, as in settings/version.rs.
 local VERSION = '1'

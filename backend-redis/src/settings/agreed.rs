@@ -1,10 +1,12 @@
-//! The settings that all clients of a store agree on.
+//! The settings on which all clients of a store agree.
 
 use std::time::Duration;
 
-/// The store's settings as the client knows them.
+/// The settings in an epoch record, which all clients share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Agreed {
-    pub(crate) longest: Duration,
-    pub(crate) quarantine: bool,
+pub struct AgreedSettings {
+    /// The longest lease.
+    pub longest_lease: Duration,
+    /// Whether a loss of data starts a quarantine.
+    pub quarantine: bool,
 }

@@ -1,5 +1,5 @@
-//! Certificates as they are given. Those that cannot be used are refused when a store is described, since a
-//! connection would fail as if the server were down. And the provider of cryptography.
+//! Certificates, and the provider of cryptography. Certificates that cannot be used are refused when a store is described.
+//! Later, a connection would fail as if the server were down.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ use rustls::{
     sign::CertifiedKey,
 };
 
-/// The provider that the application installed for its process, otherwise our own, which is installed nowhere:
-/// what holds for the whole process is for the application to say.
+/// The provider that the application installed for its process, otherwise our own. Ours is not installed: the application
+/// decides what holds for the whole process.
 ///
 /// # Errors
-/// `Config` where there is neither.
+/// `Config` if there is neither.
 pub(crate) fn provider() -> Result<Arc<CryptoProvider>, Error> {
     if let Some(provider) = CryptoProvider::get_default() {
         return Ok(Arc::clone(provider));
@@ -44,7 +44,7 @@ fn read(pem: &[u8]) -> Option<Vec<CertificateDer<'static>>> {
 }
 
 /// # Errors
-/// `InvalidInput` if there is none that can be trusted.
+/// `InvalidInput` if none of them can be trusted.
 pub(crate) fn roots(pem: &[u8]) -> Result<RootCertStore, Error> {
     let mut store = RootCertStore::empty();
     let usable = read(pem).is_some_and(|found| found.into_iter().all(|one| store.add(one).is_ok()));
@@ -53,7 +53,7 @@ pub(crate) fn roots(pem: &[u8]) -> Result<RootCertStore, Error> {
 }
 
 /// # Errors
-/// `InvalidInput` if they cannot be read, or are not for each other. The error shows nothing of them.
+/// `InvalidInput` if they cannot be read, or the key is not that of the certificate. The error shows nothing of them.
 pub(crate) fn own(
     (chain, key): &(Vec<u8>, Vec<u8>),
     provider: &CryptoProvider,

@@ -6,9 +6,8 @@ mod settings;
 pub(crate) mod topology;
 pub(crate) mod version;
 
-pub use self::version::RECORD_VERSION;
+pub use self::{agreed::AgreedSettings, version::RECORD_VERSION};
 pub(crate) use self::{
-    agreed::Agreed,
     settings::{Acknowledgement, Login, Settings, check_longest, check_memory_policy},
     topology::{Address, SentinelGroup, Topology},
 };

@@ -1,4 +1,4 @@
-//! All settings of a store, and their allowed values.
+//! All settings of a client, and their allowed values.
 
 use std::{fmt, time::Duration};
 
@@ -9,23 +9,23 @@ use redis::{ProtocolVersion, RedisConnectionInfo};
 use tokio::time::Instant;
 
 use crate::{
-    settings::{Agreed, Topology, certificates},
+    settings::{AgreedSettings, Topology, certificates},
     tunables::{LATE_AFTERS, LONGEST_LEASE, SHORTEST_LEASE, TIMEOUTS, WAIT_TIMEOUT},
 };
 
-/// How many replicas have to acknowledge grants and renewals, and how soon.
+/// How many replicas must acknowledge grants and renewals, and how soon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Acknowledgement {
     pub(crate) replicas: u32,
     pub(crate) within: Duration,
 }
 
-/// A user and its password, or who knows them.
+/// A user and its password, or a provider of both.
 #[derive(Clone, Default)]
 pub(crate) struct Login {
     pub(crate) username: Option<String>,
     pub(crate) password: Option<String>,
-    /// In place of the other two.
+    /// In place of user and password.
     pub(crate) provider: Option<CredentialsProvider>,
 }
 
@@ -50,7 +50,7 @@ impl Login {
         Ok(())
     }
 
-    /// The driver's description of the same, for one connection that is to be there `by` then.
+    /// The login for one connection, in the redis crate's form. The connection must be ready at `by`.
     pub(crate) async fn ask(
         &self,
         version: ProtocolVersion,
@@ -69,8 +69,8 @@ impl Login {
         if let Some(username) = username {
             redis = redis.set_username(username);
         }
-        // Without a password the driver would not send the user either, and be the default one. Who is
-        // let in without any is let in with an empty one.
+        // Without a password the redis crate would not send the user, and log in as the default user. A user that needs no
+        // password is let in with an empty one.
         if let Some(password) = password.or(username.map(|_| "")) {
             redis = redis.set_password(password);
         }
@@ -119,22 +119,22 @@ impl fmt::Debug for Settings {
 }
 
 impl Settings {
-    /// Whose acknowledgement is waited for, if any.
+    /// Which acknowledgement the client waits for, if any.
     pub(crate) fn acknowledgement(&self) -> Option<Acknowledgement> {
         let Self { wait_replicas: replicas, wait_timeout, .. } = *self;
         let within = wait_timeout.unwrap_or(WAIT_TIMEOUT);
         (replicas > 0).then_some(Acknowledgement { replicas, within })
     }
 
-    pub(crate) fn first_agreed(&self) -> Agreed {
-        Agreed {
-            longest: self.longest_lease.unwrap_or(StoreSettings::DEFAULT_LONGEST_LEASE),
+    pub(crate) fn first_agreed(&self) -> AgreedSettings {
+        AgreedSettings {
+            longest_lease: self.longest_lease.unwrap_or(StoreSettings::DEFAULT_LONGEST_LEASE),
             quarantine: self.quarantine.unwrap_or(true),
         }
     }
 
     /// # Errors
-    /// `InvalidInput` for a setting that is not allowed, and what is.
+    /// `InvalidInput` for a setting that is not allowed. The message says what is.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let Settings { topology, prefix, timeout, longest_lease, roots, identity, .. } = self;
         let refuse = |message: String| Err(Error::new(ErrorKind::InvalidInput, message));
@@ -220,7 +220,7 @@ impl Settings {
         Ok(())
     }
 
-    /// How to log in to a server, on a connection that is to be there `by` then.
+    /// The login for a server, on a connection that must be ready at `by`.
     pub(crate) async fn login(
         &self,
         version: ProtocolVersion,

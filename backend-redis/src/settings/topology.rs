@@ -1,13 +1,13 @@
-//! Where the servers of a store are.
+//! The addresses of a store's servers.
 
 use std::{fmt, net::Ipv6Addr, os::unix::net::SocketAddr as UnixAddress, path::PathBuf};
 
 use lock_core::{ConnectionSecurity, Error, ErrorKind, is_loopback};
 
-/// Stands for the host of a node that has none to announce.
+/// Replaces the host of a node that should announce one and has none.
 pub(crate) const UNNAMED: &str = "?";
 
-/// Where one server is.
+/// The address of one server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Address {
     Tcp(String, u16),
@@ -16,7 +16,8 @@ pub(crate) enum Address {
 }
 
 impl Address {
-    /// Another server of the same store, as this one names it; without a name it is on the same host.
+    /// The address of another server of the same store, as this server names it. Without a host name it is on the same
+    /// host.
     pub(crate) fn beside(&self, host: &str, port: u16) -> Option<Self> {
         match self {
             // It need not be the host that was asked.
@@ -44,7 +45,7 @@ impl Address {
     }
 
     /// # Errors
-    /// `InvalidInput` for what is no place. A host is not repeated: a URL in its place has a password.
+    /// `InvalidInput` for an unusable address. The error does not repeat a host: if a URL stands there, it has a password.
     fn check(&self) -> Result<(), Error> {
         let refuse = |message: &str| Err(Error::new(ErrorKind::InvalidInput, message));
         let (host, port) = match self {
@@ -64,7 +65,7 @@ impl Address {
         if port == 0 {
             return refuse("port 0 is not allowed; must be between 1 and 65535");
         }
-        // An address of a link has its zone behind it.
+        // A link-local address has its zone after a %.
         let address = host.split_once('%').map_or(host.as_str(), |(address, _)| address);
         let named = |letter: char| letter.is_ascii_alphanumeric() || "-._".contains(letter);
         if address.parse::<Ipv6Addr>().is_ok() || !host.is_empty() && host.chars().all(named) {
@@ -101,7 +102,7 @@ pub(crate) struct SentinelGroup {
 pub(crate) enum Topology {
     Single(Address),
     Sentinel(SentinelGroup),
-    /// Nodes to ask first.
+    /// Some nodes, which the client asks first.
     Cluster(Vec<Address>),
 }
 
@@ -127,18 +128,18 @@ impl Topology {
         }
     }
 
-    /// How connections are protected.
+    /// How the connections are protected.
     pub(crate) fn security(&self) -> ConnectionSecurity {
         self.addresses().iter().map(Address::security).min().unwrap_or(ConnectionSecurity::Plain)
     }
 
-    /// Whether connections are with TLS.
+    /// Whether the connections use TLS.
     pub(crate) fn tls(&self) -> bool {
         matches!(self.addresses().first(), Some(Address::Tls(..)))
     }
 
     /// # Errors
-    /// `InvalidInput` for what cannot be meant.
+    /// `InvalidInput` for a description that makes no sense.
     pub(crate) fn check(&self) -> Result<(), Error> {
         self.addresses().iter().try_for_each(Address::check)?;
         let refuse = |message: &str| Err(Error::new(ErrorKind::InvalidInput, message));
@@ -161,7 +162,7 @@ impl Topology {
         matches!(self, Self::Cluster(_))
     }
 
-    /// Whether a replica may be promoted without our knowledge.
+    /// Whether a replica may be promoted without this client's knowledge.
     pub(crate) fn fails_over(&self) -> bool {
         !matches!(self, Self::Single(_))
     }

@@ -9,48 +9,48 @@ use crate::{
     tunables::CONFIRM_EVERY,
 };
 
-/// Looks after a connection until it ends or is unused.
-pub(super) fn look_after(
+/// Starts the tasks that run until the connection ends or is unused.
+pub(super) fn spawn_background_tasks(
     connection: &Arc<Connection>,
     pool: &Arc<Pool>,
     guarantees: &Arc<GuaranteeTracker>,
     listener: &Arc<dyn PushListener>,
     discovery: &Discovery,
 ) {
-    if discovery.may_tell_of_another() {
-        // A task of its own: a slow sentinel does not hold up the handshakes.
+    if discovery.may_see_replacements() {
+        // A separate task, so that a slow sentinel does not delay the handshakes.
         let (connection, listener) = (Arc::downgrade(connection), Arc::clone(listener));
-        tokio::spawn(keep_looking(connection, listener, discovery.clone()));
+        tokio::spawn(watch_for_replacement(connection, listener, discovery.clone()));
     }
-    let behind = Behind {
+    let refresher = HandshakeRefresher {
         connection: Arc::downgrade(connection),
         pool: Arc::downgrade(pool),
         guarantees: Arc::clone(guarantees),
         listener: Arc::clone(listener),
     };
-    tokio::spawn(behind.keep_confirming());
+    tokio::spawn(refresher.run());
 }
 
 /// Holds nothing that would keep the connection or its store alive.
-struct Behind {
+struct HandshakeRefresher {
     connection: Weak<Connection>,
     pool: Weak<Pool>,
     guarantees: Arc<GuaranteeTracker>,
     listener: Arc<dyn PushListener>,
 }
 
-impl Behind {
-    /// Confirms the handshake, and guarantees what holds by it.
-    async fn keep_confirming(self) {
+impl HandshakeRefresher {
+    /// Repeats the handshake, and updates the guarantees by it.
+    async fn run(self) {
         let mut last = None;
         loop {
             tokio::time::sleep(CONFIRM_EVERY).await;
             let Some(connection) = alive(&self.connection) else { return };
             match connection.confirm().await {
-                Ok(told) => {
+                Ok(handshake) => {
                     let Some(pool) = self.pool.upgrade() else { return };
-                    self.guarantees.heard(&connection, &pool);
-                    let identity = told.identity;
+                    self.guarantees.update(&connection, &pool);
+                    let identity = handshake.identity;
                     if last.replace(Arc::clone(&identity)).is_some_and(|old| old != identity) {
                         self.listener.missed();
                     }
@@ -62,8 +62,8 @@ impl Behind {
     }
 }
 
-/// Leaves a server that still calls itself a master and was replaced by another.
-async fn keep_looking(
+/// Drops the connection to a server that still takes itself for a master after another has replaced it.
+async fn watch_for_replacement(
     connection: Weak<Connection>,
     listener: Arc<dyn PushListener>,
     discovery: Discovery,

@@ -1,4 +1,4 @@
-//! A store's connections in use, and scripts on the server that serves their bucket.
+//! A store's connections, and its scripts on the server that serves their bucket.
 
 mod background;
 mod run;

@@ -1,4 +1,4 @@
-//! Scripts, on the server that serves their bucket.
+//! Runs scripts on the server that serves their bucket.
 
 use std::sync::Arc;
 
@@ -22,17 +22,17 @@ use crate::{
 #[derive(Clone, Copy)]
 enum About {
     Bucket(Bucket),
-    /// The slot of a key of the user's own.
+    /// The slot of a user's own key.
     Slot(u16),
 }
 
 /// The search for the server that takes a command.
 struct Route {
     about: About,
-    /// Where this command is to be asked for, and no other.
+    /// The server to which only this command goes, with ASKING.
     ask: Option<Arc<Connection>>,
-    turns: u32,
-    /// Whether to wait while a slot on the move has some of the keys here and some there.
+    redirects: u32,
+    /// Whether to wait while a moving slot has some of the keys here and some there.
     waits: bool,
 }
 
@@ -42,21 +42,21 @@ impl Route {
     }
 
     fn about(about: About) -> Self {
-        Self { about, ask: None, turns: 0, waits: true }
+        Self { about, ask: None, redirects: 0, waits: true }
     }
 }
 
 impl Store {
-    async fn on(&self, route: &Route) -> Result<Arc<Connection>, Error> {
+    async fn connection_for(&self, route: &Route) -> Result<Arc<Connection>, Error> {
         match (&route.ask, route.about) {
             (Some(connection), _) => Ok(Arc::clone(connection)),
             (None, About::Bucket(bucket)) => self.connection(bucket).await,
-            // Boxed, here and below: what seldom happens is not to make every call large.
-            (None, About::Slot(slot)) => Box::pin(self.on_slot(slot)).await,
+            // Boxed, here and below, so that a rare case does not make every call large.
+            (None, About::Slot(slot)) => Box::pin(self.connection_for_slot(slot)).await,
         }
     }
 
-    async fn on_slot(&self, slot: u16) -> Result<Arc<Connection>, Error> {
+    async fn connection_for_slot(&self, slot: u16) -> Result<Arc<Connection>, Error> {
         let address = self.discovery.locate_slot(slot).await?;
         match self.connection_to(&address, Bucket::FIRST).await {
             // As in a search for a bucket.
@@ -68,8 +68,8 @@ impl Store {
         }
     }
 
-    /// Goes where a refusal points; the error itself if it points nowhere.
-    async fn turn(
+    /// Follows a refusal to another server. Returns the error itself if it names none.
+    async fn follow_refusal(
         &self,
         route: &mut Route,
         from: &Connection,
@@ -80,13 +80,13 @@ impl Store {
         if let Some(Redirect::Demoted) = redirect {
             from.retire();
         }
-        // A server alone knows no other.
+        // A store on a single server has no other.
         let Some(redirect) = redirect.filter(|_| self.settings.topology.fails_over()) else {
             return Err(error);
         };
         route.ask = None;
-        route.turns += 1;
-        if route.turns > REDIRECTS {
+        route.redirects += 1;
+        if route.redirects > REDIRECTS {
             return Err(error);
         }
         match redirect {
@@ -110,14 +110,14 @@ impl Store {
             }
             Redirect::Again if !route.waits => return Err(error),
             Redirect::Again => {
-                let pause = FIRST_PAUSE * (1 << (route.turns - 1).min(8));
+                let pause = FIRST_PAUSE * (1 << (route.redirects - 1).min(8));
                 tokio::time::sleep(pause.min(LONGEST_PAUSE)).await;
             }
             Redirect::Demoted => {
                 self.discovery.doubt(&from.address);
             }
             Redirect::Alone => {
-                // The next call looks for another; if there is none, it finds this one again.
+                // The next call searches for another server. If there is none, it finds this one again.
                 self.discovery.doubt(&from.address);
                 self.leave(route.about);
                 return Err(error);
@@ -132,19 +132,21 @@ impl Store {
         }
     }
 
-    /// One command about a bucket.
+    /// Sends one command about a bucket.
     pub(crate) async fn send(&self, bucket: Bucket, command: &Cmd) -> Result<Value, Error> {
         let mut route = Route::to(bucket);
         loop {
-            let connection = self.on(&route).await?;
+            let connection = self.connection_for(&route).await?;
             match connection.ask(route.ask.is_some(), command).await? {
                 Ok(value) => return Ok(value),
-                Err(refusal) => Box::pin(self.turn(&mut route, &connection, refusal)).await?,
+                Err(refusal) => {
+                    Box::pin(self.follow_refusal(&mut route, &connection, refusal)).await?
+                }
             }
         }
     }
 
-    /// Runs a script that asks for nothing but keys and arguments of its own.
+    /// Runs a script that needs only its own keys and arguments.
     pub(crate) async fn run(
         &self,
         bucket: Bucket,
@@ -155,8 +157,8 @@ impl Store {
         Ok(self.run_on(Route::to(bucket), script, keys, arguments).await?.0)
     }
 
-    /// The same, and on which connection it ran. An error that is [`error::is_divided`] comes at once: the caller
-    /// does better with each key by itself.
+    /// As [`run`](Self::run), and returns the connection on which it ran. An error that is [`error::is_divided`] is
+    /// returned at once: the caller does better with each key alone.
     pub(crate) async fn run_undivided(
         &self,
         bucket: Bucket,
@@ -168,7 +170,7 @@ impl Store {
         self.run_on(route, script, keys, arguments).await
     }
 
-    /// Runs a script on keys of the user's own slot.
+    /// Runs a script on keys in the slot of a user's key.
     pub(crate) async fn run_in_slot(
         &self,
         slot: u16,
@@ -191,10 +193,12 @@ impl Store {
         arguments: &Arguments,
     ) -> Result<(Value, Arc<Connection>), Error> {
         loop {
-            let connection = self.on(&route).await?;
+            let connection = self.connection_for(&route).await?;
             match call(&connection, route.ask.is_some(), script, keys, arguments).await? {
                 Ok(value) => return Ok((value, connection)),
-                Err(refusal) => Box::pin(self.turn(&mut route, &connection, refusal)).await?,
+                Err(refusal) => {
+                    Box::pin(self.follow_refusal(&mut route, &connection, refusal)).await?
+                }
             }
         }
     }
@@ -208,11 +212,11 @@ impl Store {
         own: &Arguments,
         read: impl Fn(Value) -> Result<Answer, Error>,
     ) -> Result<Answer, Error> {
-        Ok(self.run_in_epoch_somewhere(bucket, script, keys, own, read).await?.0)
+        Ok(self.run_in_epoch_with_connection(bucket, script, keys, own, read).await?.0)
     }
 
-    /// The same, and on which connection it ran.
-    pub(crate) async fn run_in_epoch_somewhere(
+    /// As [`run_in_epoch`](Self::run_in_epoch), and returns the connection on which it ran.
+    pub(crate) async fn run_in_epoch_with_connection(
         &self,
         bucket: Bucket,
         script: &Script,
@@ -220,22 +224,22 @@ impl Store {
         own: &Arguments,
         read: impl Fn(Value) -> Result<Answer, Error>,
     ) -> Result<(Answer, Arc<Connection>), Error> {
-        let waiting_for_places = self.listener.listens(bucket);
+        let has_waiters = self.listener.listens(bucket);
         let (mut route, mut tries) = (Route::to(bucket), 0);
         while tries < EPOCH_TRIES {
-            let connection = self.on(&route).await?;
-            if waiting_for_places {
+            let connection = self.connection_for(&route).await?;
+            if has_waiters {
                 Box::pin(connection.listening.subscribe(bucket)).await?;
             }
-            let told = connection.handshake().await?;
-            let identity = &told.identity;
+            let handshake = connection.handshake().await?;
+            let identity = &handshake.identity;
             let agreed = self.agreed();
             let epoch = Epoch {
                 run: &identity.run,
                 replid: &identity.replid,
-                longest: agreed.longest,
+                longest: agreed.longest_lease,
                 quarantine: agreed.quarantine,
-                deadline: told.deadline(SystemEnv.now(), self.settings.late_after),
+                deadline: handshake.deadline(SystemEnv.now(), self.settings.late_after),
                 margin: &Failover::of(&self.settings, identity).argument(),
             };
             let arguments = epoch.around(own, script.epoch);
@@ -243,16 +247,16 @@ impl Store {
                 match call(&connection, route.ask.is_some(), script, keys, &arguments).await? {
                     Ok(value) => read(value)?,
                     Err(refusal) => {
-                        Box::pin(self.turn(&mut route, &connection, refusal)).await?;
+                        Box::pin(self.follow_refusal(&mut route, &connection, refusal)).await?;
                         continue;
                     }
                 };
             tries += 1;
             match answer.reply {
-                // Late by a clock that was stepped, since the answer has come in time.
+                // Late only because the server's clock was stepped: the answer has come in time.
                 Some(Reply::Stale | Reply::Late) if answer.first.is_none() => {
                     Box::pin(connection.confirm()).await?;
-                    self.guarantees.heard(&connection, &self.pool);
+                    self.guarantees.update(&connection, &self.pool);
                 }
                 Some(Reply::Settings(stored)) if answer.first.is_none() => self.adopt(stored)?,
                 _ => return Ok((answer, connection)),
@@ -274,7 +278,7 @@ async fn call(
     arguments: &Arguments,
 ) -> Result<Result<Value, RedisError>, Error> {
     let command = |name: &str, script: &str| -> Cmd {
-        // As large as it becomes: that of a batch would grow many times.
+        // The command has its final size from the start: that of a batch would grow many times.
         let bytes = keys.iter().map(String::len).sum::<usize>() + arguments.size();
         let bytes = bytes + name.len() + script.len() + 4;
         let mut command = Cmd::with_capacity(keys.len() + arguments.len() + 3, bytes);

@@ -1,4 +1,4 @@
-//! The connections that are in use, and what the store is agreed to be.
+//! The connections in use, and the settings on which the clients agree.
 
 use std::{
     sync::{
@@ -17,8 +17,8 @@ use crate::{
     guarantees::GuaranteeTracker,
     keys::{Bucket, Keys},
     scripts::reply,
-    settings::{Address, Agreed, Settings, version},
-    store::background::look_after,
+    settings::{Address, AgreedSettings, Settings, version},
+    store::background::spawn_background_tasks,
 };
 
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// A store that connects when it is first asked.
+    /// Makes a store that connects on the first call.
     pub(crate) fn new(settings: Settings, keys: Keys, listener: Arc<dyn PushListener>) -> Self {
         Self {
             guarantees: Arc::new(GuaranteeTracker::new(&settings)),
@@ -49,13 +49,13 @@ impl Store {
     /// Connects to all servers.
     pub(crate) async fn connect_all(&self) -> Result<(), Error> {
         self.connection(Bucket::FIRST).await?;
-        // The guarantees depend on all servers; one that is down does not fail the connect.
+        // The guarantees depend on all servers. If one of the others is down, the connect still succeeds.
         let rest = self.keys.buckets().skip(1).map(|bucket| self.connection(bucket));
         futures_util::future::join_all(rest).await;
         Ok(())
     }
 
-    pub(crate) fn agreed(&self) -> Agreed {
+    pub(crate) fn agreed(&self) -> AgreedSettings {
         self.guarantees.agreed()
     }
 
@@ -63,16 +63,16 @@ impl Store {
         self.guarantees.promised()
     }
 
-    /// The connection to the server of a bucket, made anew if the last one has ended.
+    /// The connection to the server of a bucket. Makes a new one if the last one has ended.
     pub(crate) async fn connection(&self, bucket: Bucket) -> Result<Arc<Connection>, Error> {
         match self.pool.current(bucket) {
             Some(connection) => Ok(connection),
-            // Boxed: what seldom happens is not to make every call large.
+            // Boxed, so that a rare case does not make every call large.
             None => Box::pin(self.search(bucket)).await,
         }
     }
 
-    /// One task looks for the server. All tasks that ask meanwhile get its result.
+    /// One task searches for the server. All tasks that ask meanwhile get its result.
     async fn search(&self, bucket: Bucket) -> Result<Arc<Connection>, Error> {
         let asked = SystemEnv.now();
         let mut last = self.pool.search(bucket).lock().await;
@@ -90,7 +90,7 @@ impl Store {
     async fn find(&self, bucket: Bucket) -> Result<Arc<Connection>, Error> {
         let address = self.discovery.locate(bucket).await?;
         let connection = match self.connection_to(&address, bucket).await {
-            // The map may be old; if it is not, the second failure says what is wrong.
+            // The map may be old. If it is not, the second failure says what is wrong.
             Err(error) if error.is_retryable() && self.discovery.doubt(&address) => {
                 let address = self.discovery.locate(bucket).await?;
                 self.connection_to(&address, bucket).await?
@@ -105,16 +105,15 @@ impl Store {
         Ok(connection)
     }
 
-    /// The connection to a server, for this bucket first. All buckets of a node that hangs wait for it
-    /// together.
+    /// The connection to a server, first used for this bucket. If the node hangs, all its buckets wait for it together.
     pub(crate) async fn connection_to(
         &self,
         address: &Address,
         bucket: Bucket,
     ) -> Result<Arc<Connection>, Error> {
         let asked = SystemEnv.now();
-        let line = self.pool.line(address);
-        let mut tried = line.lock().await;
+        let slot = self.pool.slot(address);
+        let mut tried = slot.lock().await;
         if let Some(connection) =
             tried.connection.as_ref().filter(|connection| !connection.is_dead())
         {
@@ -143,8 +142,14 @@ impl Store {
                 .recognise(address, answer.map_err(|error| error::of_command(&error))?)?;
         }
         self.compare_settings(&connection, bucket).await?;
-        self.guarantees.heard(&connection, &self.pool);
-        look_after(&connection, &self.pool, &self.guarantees, &self.listener, &self.discovery);
+        self.guarantees.update(&connection, &self.pool);
+        spawn_background_tasks(
+            &connection,
+            &self.pool,
+            &self.guarantees,
+            &self.listener,
+            &self.discovery,
+        );
         Ok(connection)
     }
 
@@ -160,7 +165,7 @@ impl Store {
     }
 
     /// The settings in a bucket's epoch record, if there is one.
-    pub(crate) async fn stored(&self, bucket: Bucket) -> Result<Option<Agreed>, Error> {
+    pub(crate) async fn stored(&self, bucket: Bucket) -> Result<Option<AgreedSettings>, Error> {
         read_settings(self.send(bucket, &self.ask_for_settings(bucket)).await?, false)
     }
 
@@ -173,31 +178,35 @@ impl Store {
     async fn compare_settings(&self, connection: &Connection, bucket: Bucket) -> Result<(), Error> {
         let answer = match connection.send(&self.ask_for_settings(bucket)).await? {
             Ok(answer) => answer,
-            // The first script learns where to go, and what the settings there are.
+            // The first script learns where to go, and which settings hold there.
             Err(error) if Redirect::of(&error, &connection.address).is_some() => return Ok(()),
             Err(error) => return Err(error::of_command(&error)),
         };
         read_settings(answer, true)?.map_or(Ok(()), |stored| self.adopt(stored))
     }
 
-    /// Takes over the store's settings, unless this client is configured with others.
-    pub(crate) fn adopt(&self, stored: Agreed) -> Result<(), Error> {
-        let Agreed { longest, quarantine } = stored;
+    /// Uses the store's settings, unless this client is configured with others.
+    pub(crate) fn adopt(&self, stored: AgreedSettings) -> Result<(), Error> {
+        let AgreedSettings { longest_lease: longest, quarantine } = stored;
         let show = humantime::format_duration;
-        if let Some(told) = self.settings.longest_lease.filter(|told| *told != longest) {
+        if let Some(configured) =
+            self.settings.longest_lease.filter(|configured| *configured != longest)
+        {
             let message = format!(
                 "this client is configured with a longest lease of {}, and the store has {}; must be \
                  the same for all",
-                show(told),
+                show(configured),
                 show(longest)
             );
             return Err(Error::new(ErrorKind::Config, message));
         }
         let word = |on: bool| if on { "on" } else { "off" };
-        if let Some(told) = self.settings.quarantine.filter(|told| *told != quarantine) {
-            let (told, has) = (word(told), word(quarantine));
+        if let Some(configured) =
+            self.settings.quarantine.filter(|configured| *configured != quarantine)
+        {
+            let (configured, has) = (word(configured), word(quarantine));
             let message = format!(
-                "this client is configured with quarantine={told}, and the store has {has}; must be \
+                "this client is configured with quarantine={configured}, and the store has {has}; must be \
                  the same for all"
             );
             return Err(Error::new(ErrorKind::Config, message));
@@ -206,13 +215,13 @@ impl Store {
         Ok(())
     }
 
-    pub(crate) fn set_agreed(&self, agreed: Agreed) {
+    pub(crate) fn set_agreed(&self, agreed: AgreedSettings) {
         self.guarantees.agree(agreed);
     }
 }
 
-/// The settings, if they are set. Records of another version are refused; older ones are not where `init` may follow.
-fn read_settings(answer: Value, older: bool) -> Result<Option<Agreed>, Error> {
+/// The settings, if they are set. Refuses records of another version, but with `older` not those that `init` can upgrade.
+fn read_settings(answer: Value, older: bool) -> Result<Option<AgreedSettings>, Error> {
     let answer = reply::list(answer)?;
     let [longest, quarantine, version] = answer.as_slice() else {
         return Err(reply::not_understood());
@@ -229,8 +238,8 @@ fn read_settings(answer: Value, older: bool) -> Result<Option<Agreed>, Error> {
     if matches!(longest, Value::Nil) {
         return Ok(None);
     }
-    Ok(Some(Agreed {
-        longest: Duration::from_micros(reply::number(longest)?),
+    Ok(Some(AgreedSettings {
+        longest_lease: Duration::from_micros(reply::number(longest)?),
         quarantine: reply::text(quarantine)? == "on",
     }))
 }

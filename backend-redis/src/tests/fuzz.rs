@@ -1,4 +1,4 @@
-//! Whatever a URL, a server or a sentinel says, nothing panics.
+//! Nothing panics, whatever a URL, a server or a sentinel says.
 
 use std::time::Duration;
 
@@ -108,7 +108,7 @@ const INFO: &[&str] = &[
 const LIMITS: &[&str] =
     &["min-replicas-to-write", "min-replicas-max-lag", "cluster-node-timeout", "7"];
 
-/// What a driver may make of an answer.
+/// Any value that the redis crate may return.
 fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         4 => soup(ANSWERS).prop_map(|text| Value::BulkString(text.into_bytes())),
@@ -130,7 +130,7 @@ fn answer() -> impl Strategy<Value = Value> {
     (word, vec(value(), 0..8)).prop_map(|(word, rest)| Value::Array([vec![word], rest].concat()))
 }
 
-/// An answer to CLUSTER SLOTS, nearly.
+/// Something similar to an answer to CLUSTER SLOTS.
 fn slots() -> impl Strategy<Value = Value> {
     let node =
         (value(), value(), value()).prop_map(|(host, port, id)| Value::Array(vec![host, port, id]));
@@ -184,6 +184,6 @@ proptest! {
 
     #[test]
     fn sentinels(address in value(), state in prop_oneof![value(), vec(value(), 0..8).prop_map(Value::Array)]) {
-        let _ = sentinel::told(address, state);
+        let _ = sentinel::read_report(address, state);
     }
 }

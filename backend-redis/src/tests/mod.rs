@@ -1,6 +1,6 @@
 //! Tests of several folders at once.
 
+mod discovery;
 mod fuzz;
-mod strangers;
-mod watching;
-mod ways;
+mod hanging_sentinels;
+mod other_clusters;

@@ -1,4 +1,4 @@
-//! The waiters of this process: each hears by push that it has the lock.
+//! The waiters of this process, and the pushes that grant them the lock.
 
 pub(crate) mod pushes;
 

@@ -16,19 +16,19 @@ use tokio::sync::mpsc;
 use crate::{
     connection::PushListener,
     keys::{Bucket, Keys},
-    tunables::{FAR_HEARTBEAT, HEARTBEAT_STEP, LOOK_AGAIN, NEAR_HEARTBEAT},
+    tunables::{FAR_HEARTBEAT, HEARTBEAT_STEP, LOCK_READ_AGAIN, NEAR_HEARTBEAT},
 };
 
-/// Places of this client by owner, and the channels that those of a bucket share.
+/// This client's waiters by owner, and the channels that those of a bucket share.
 #[derive(Debug)]
 pub(crate) struct Pushes {
     channels: Box<[String]>,
-    places: Mutex<HashMap<OwnerId, Waiting>>,
-    /// How many of them are in each bucket; changed only while `places` is locked.
+    waiters: Mutex<HashMap<OwnerId, Waiting>>,
+    /// How many waiters each bucket has. Changed only while `waiters` is locked.
     waiting: Box<[AtomicUsize]>,
-    /// Tells a place from the one that a repeat of its request entered later.
+    /// Distinguishes an entry from one that a repeat of its request made later.
     entered: AtomicU64,
-    /// A push is only a reason to ask: what it grants is to be acknowledged by replicas first.
+    /// A push only tells the waiter to ask again: replicas must first acknowledge the grant.
     only_rechecks: bool,
     /// When this client's heartbeats are due, after each whole [`HEARTBEAT_STEP`].
     phase: Duration,
@@ -40,27 +40,28 @@ struct Waiting {
     bucket: Bucket,
     request: Request,
     wake: mpsc::UnboundedSender<Signal>,
-    /// It stood far from the head when the server last said where it stands.
+    /// The entry was far from the head in the server's last answer.
     far: bool,
-    /// The lock as it was last looked at, from when that counts, and until when it need not be looked at again.
-    looked: Option<(Busy, Instant, Instant)>,
+    /// The state of the lock when it was last read, the instant from which that counts, and the instant until which it need
+    /// not be read again.
+    last_read: Option<(Busy, Instant, Instant)>,
 }
 
 impl Pushes {
-    /// `only_rechecks`: a push is only a reason to ask.
+    /// With `only_rechecks` a push only tells the waiter to ask again.
     pub(crate) fn new(keys: &Keys, client: u128, only_rechecks: bool) -> Self {
         let channels = keys.buckets().map(|bucket| keys.channel(bucket, client)).collect();
         let waiting = keys.buckets().map(|_| AtomicUsize::new(0)).collect();
-        let (places, entered) = (Mutex::default(), AtomicU64::new(0));
+        let (waiters, entered) = (Mutex::default(), AtomicU64::new(0));
         let phase = Duration::from_nanos((client % HEARTBEAT_STEP.as_nanos()) as u64);
-        Self { channels, places, waiting, entered, only_rechecks, phase }
+        Self { channels, waiters, waiting, entered, only_rechecks, phase }
     }
 
-    fn places(&self) -> MutexGuard<'_, HashMap<OwnerId, Waiting>> {
-        self.places.lock()
+    fn waiters(&self) -> MutexGuard<'_, HashMap<OwnerId, Waiting>> {
+        self.waiters.lock()
     }
 
-    /// Enters a place, before the server hears of it.
+    /// Registers a waiter, before the server knows of it.
     pub(crate) fn enter(
         &self,
         bucket: Bucket,
@@ -69,51 +70,51 @@ impl Pushes {
         let (wake, signals) = mpsc::unbounded_channel();
         let number = self.entered.fetch_add(1, Ordering::Relaxed);
         let waiting =
-            Waiting { number, bucket, request: request.clone(), wake, far: false, looked: None };
-        let mut places = self.places();
+            Waiting { number, bucket, request: request.clone(), wake, far: false, last_read: None };
+        let mut waiters = self.waiters();
         self.count(bucket).fetch_add(1, Ordering::SeqCst);
-        if let Some(old) = places.insert(request.owner, waiting) {
+        if let Some(old) = waiters.insert(request.owner, waiting) {
             self.count(old.bucket).fetch_sub(1, Ordering::SeqCst);
         }
-        drop(places);
+        drop(waiters);
         (number, signals)
     }
 
     pub(crate) fn remove(&self, owner: OwnerId, number: u64) {
-        let mut places = self.places();
-        if let Entry::Occupied(place) = places.entry(owner)
-            && place.get().number == number
+        let mut waiters = self.waiters();
+        if let Entry::Occupied(waiter) = waiters.entry(owner)
+            && waiter.get().number == number
         {
-            self.count(place.remove().bucket).fetch_sub(1, Ordering::SeqCst);
+            self.count(waiter.remove().bucket).fetch_sub(1, Ordering::SeqCst);
         }
     }
 
     /// Whether this owner waits.
     pub(crate) fn has(&self, owner: OwnerId) -> bool {
-        self.places().contains_key(&owner)
+        self.waiters().contains_key(&owner)
     }
 
-    /// The server said after which time a place is to be heard of again.
-    pub(crate) fn told(&self, owner: OwnerId, retry_after: Duration) {
-        if let Some(place) = self.places().get_mut(&owner) {
-            place.far = retry_after >= FAR_HEARTBEAT;
+    /// Records when the next heartbeat of an entry is due, as the server answered.
+    pub(crate) fn note_retry(&self, owner: OwnerId, retry_after: Duration) {
+        if let Some(waiter) = self.waiters().get_mut(&owner) {
+            waiter.far = retry_after >= FAR_HEARTBEAT;
         }
     }
 
-    /// The lock was looked at, in an attempt or heartbeat sent at `sent`, and others hold it.
-    pub(crate) fn looked(&self, owner: OwnerId, busy: &Busy, sent: Instant) {
+    /// Records that others hold the lock, as an attempt or heartbeat sent at `sent` has found.
+    pub(crate) fn note_busy(&self, owner: OwnerId, busy: &Busy, sent: Instant) {
         let left = busy.holder.as_ref().map_or(Duration::ZERO, |holder| holder.remaining);
-        let sure = left.saturating_sub(FAR_HEARTBEAT).min(LOOK_AGAIN);
-        if let Some(place) = self.places().get_mut(&owner) {
-            place.looked = Some((busy.clone(), sent, sent + sure));
+        let sure = left.saturating_sub(FAR_HEARTBEAT).min(LOCK_READ_AGAIN);
+        if let Some(waiter) = self.waiters().get_mut(&owner) {
+            waiter.last_read = Some((busy.clone(), sent, sent + sure));
         }
     }
 
-    /// What is known of a lock that ends not before the next heartbeat; `None` where it is to be looked at. As long as the
-    /// place is there the lock was not handed to it.
+    /// What is known of a lock that does not end before the next heartbeat. `None` if the client has to read it again.
+    /// While the entry exists, the lock was not handed to it.
     pub(crate) fn known(&self, owner: OwnerId, now: Instant) -> Option<Busy> {
-        let places = self.places();
-        let (busy, from, until) = places.get(&owner)?.looked.as_ref()?;
+        let waiters = self.waiters();
+        let (busy, from, until) = waiters.get(&owner)?.last_read.as_ref()?;
         let mut busy = (now < *until).then(|| busy.clone())?;
         if let Some(holder) = &mut busy.holder {
             holder.remaining = holder.remaining.saturating_sub(now.since(*from));
@@ -121,10 +122,10 @@ impl Pushes {
         Some(busy)
     }
 
-    /// After which time a place is to be heard of again: at a time that it shares with this client's other places, so
-    /// that they go in one call.
+    /// When the next heartbeat of an entry is due: at a time that it shares with this client's other entries, so that their
+    /// heartbeats go in one call.
     pub(crate) fn until_heartbeat(&self, owner: OwnerId, now: Instant) -> Duration {
-        let far = self.places().get(&owner).is_some_and(|place| place.far);
+        let far = self.waiters().get(&owner).is_some_and(|waiter| waiter.far);
         let latest = now + if far { FAR_HEARTBEAT } else { NEAR_HEARTBEAT };
         let beyond =
             latest.since(Instant::default() + self.phase).as_nanos() % HEARTBEAT_STEP.as_nanos();
@@ -135,13 +136,13 @@ impl Pushes {
         &self.waiting[bucket.index()]
     }
 
-    /// The server passed over this owner's place.
+    /// The server has passed over this owner's entry.
     pub(crate) fn lost(&self, owner: OwnerId) {
-        let mut places = self.places();
-        if let Some(place) = places.remove(&owner) {
-            self.count(place.bucket).fetch_sub(1, Ordering::SeqCst);
-            // A turn that is gone needs no word.
-            place.wake.send(Signal::Lost("the server passed over the place".into())).ok();
+        let mut waiters = self.waiters();
+        if let Some(waiter) = waiters.remove(&owner) {
+            self.count(waiter.bucket).fetch_sub(1, Ordering::SeqCst);
+            // A waiter that is gone needs no message.
+            waiter.wake.send(Signal::Lost("the server passed over the queue entry".into())).ok();
         }
     }
 }
@@ -155,25 +156,25 @@ impl PushListener for Pushes {
         self.count(bucket).load(Ordering::SeqCst) > 0
     }
 
-    /// A message: `owner token claim-ms`. Only our scripts write to this channel; one that is not
-    /// understood costs a poll.
+    /// A message is `owner token claim-ms`. Only our scripts write to this channel. If a message is not understood, the
+    /// cost is one poll.
     fn hear(&self, _: &[u8], message: &[u8]) {
         if let Some((owner, token, claim)) = parse(message)
-            && let Some(place) = self.places().get(&owner)
+            && let Some(waiter) = self.waiters().get(&owner)
         {
             let signal = if self.only_rechecks {
                 Signal::Recheck
             } else {
-                let request = &place.request;
+                let request = &waiter.request;
                 let grant = Grant::new(request, token).with_mode(request.mode);
                 Signal::Granted(grant.pushed(claim))
             };
-            place.wake.send(signal).ok();
+            waiter.wake.send(signal).ok();
         }
     }
 
     fn missed(&self) {
-        for waiting in self.places().values() {
+        for waiting in self.waiters().values() {
             waiting.wake.send(Signal::Recheck).ok();
         }
     }

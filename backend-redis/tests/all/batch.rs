@@ -1,183 +1,41 @@
-//! Attempts and releases that go together in one script keep every promise that each keeps alone.
+//! Attempts and releases that share a script keep every promise that each keeps alone.
 
 use std::{
     collections::HashSet,
     time::{Duration, Instant},
 };
 
-use conformance_tests::kit::{Mode, Proxy, Server as _};
-use futures_util::future::join_all;
-use lock_core::{
-    Attempt, Backend, ClientOptions, Error, Grant, LockClient, OwnerLabel, ReleaseOptions,
-    ReleaseOutcome, Request, Signal,
+use conformance_tests::kit::Server as _;
+
+use crate::support::{
+    attempts, calls, connect, grants, many_requests, releases, request, server, shared_cases, url,
 };
 
-use crate::support::{calls, connect, free, granted, place, request, server, url};
-
 const LEASE: Duration = Duration::from_secs(20);
-const SOON: Duration = Duration::from_secs(30);
-const MANY: usize = 40;
-
-/// At once: the first goes alone, and the others wait for its answer together.
-async fn attempts(store: &dyn Backend, requests: &[Request]) -> Vec<Result<Attempt, Error>> {
-    join_all(requests.iter().map(|request| store.try_acquire(request))).await
-}
-
-async fn releases(store: &dyn Backend, grants: &[Grant]) -> Vec<ReleaseOutcome> {
-    let released = grants.iter().map(|grant| store.release(grant, ReleaseOptions::default()));
-    join_all(released).await.into_iter().map(|released| released.unwrap().outcome).collect()
-}
-
-fn requests(prefix: &str) -> Vec<Request> {
-    (0..MANY).map(|number| request(&format!("{prefix} {number}"), LEASE)).collect()
-}
-
-fn grants(answers: Vec<Result<Attempt, Error>>) -> Vec<Grant> {
-    answers.into_iter().filter_map(|answer| answer.unwrap().granted()).collect()
-}
 
 #[tokio::test]
-async fn many_take_and_give_back_in_few_scripts() {
+async fn many_acquire_and_release_in_few_scripts() {
     let server = server().await;
+    let scripts = async || calls(&server, "evalsha").await;
     let store = connect(&url(&server)).await;
-    granted(&*store, &request("warm", LEASE)).await;
-    let before = calls(&server, "evalsha").await;
-    let asked = requests("job");
-    let held = grants(attempts(&*store, &asked).await);
-    assert_eq!(held.len(), MANY);
-    for (grant, request) in held.iter().zip(&asked) {
-        let state = store.inspect(&grant.name).await.unwrap().unwrap();
-        let holder = state.holder.unwrap();
-        assert_eq!((&grant.name, holder.owner), (&request.name, request.owner));
-        assert_eq!((state.token, holder.label.as_str()), (grant.token, "test"));
-        assert!(holder.remaining > LEASE / 2);
-    }
-    assert_eq!(held.iter().map(|grant| grant.token).collect::<HashSet<_>>().len(), MANY);
-    let looked = MANY as u64;
-    assert_eq!(releases(&*store, &held).await, [ReleaseOutcome::Released; MANY]);
-    let scripts = calls(&server, "evalsha").await - before - looked;
-    assert!(scripts <= 12, "{scripts} scripts for {} operations", 2 * MANY);
-    assert_eq!(releases(&*store, &held).await, [ReleaseOutcome::NotHeld; MANY]);
-    // Tokens go on from there, also for who comes alone.
-    let last = held.iter().map(|grant| grant.token).max().unwrap();
-    assert!(granted(&*store, &request("job 0", LEASE)).await.token > last);
+    shared_cases::many_acquire_and_release_in_few_scripts(&*store, scripts, 6).await;
 }
 
-#[tokio::test]
-async fn of_many_who_ask_for_one_name_one_gets_it() {
-    let server = server().await;
-    let store = connect(&url(&server)).await;
-    let asked: Vec<_> = (0..MANY).map(|_| request("a", LEASE)).collect();
-    let mut last = None;
-    for _ in 0..5 {
-        let held = grants(attempts(&*store, &asked).await);
-        let [grant] = held.as_slice() else { panic!("{held:?}") };
-        assert!(Some(grant.token) > last);
-        last = Some(grant.token);
-        // A batch of releases of which one is the holder's.
-        let all: Vec<_> = asked.iter().map(|asked| Grant::new(asked, grant.token)).collect();
-        let released = releases(&*store, &all).await;
-        assert_eq!(released.iter().filter(|one| **one == ReleaseOutcome::Released).count(), 1);
-    }
-}
-
-#[tokio::test]
-async fn whoever_waits_is_served_by_a_release_in_a_batch_and_nobody_barges() {
-    let server = server().await;
-    let store = connect(&url(&server)).await;
-    let held = grants(attempts(&*store, &requests("job")).await);
-    let waited = held.last().unwrap();
-    let next = request(waited.name.as_str(), LEASE);
-    let other = connect(&url(&server)).await;
-    let (mut turn, _) = place(&*other, &next).await;
-    assert_eq!(releases(&*store, &held).await, [ReleaseOutcome::Released; MANY]);
-    let signal = tokio::time::timeout(SOON, turn.next()).await.unwrap();
-    let Signal::Granted(pushed) = signal else { panic!("{signal:?}") };
-    assert!(pushed.token > waited.token);
-    let answers = attempts(&*store, &requests("job")).await;
-    let (last, others) = answers.split_last().unwrap();
-    assert!(matches!(last, Ok(Attempt::Busy(busy)) if busy.token == pushed.token), "{last:?}");
-    assert!(others.iter().all(|answer| matches!(answer, Ok(Attempt::Granted(_)))));
-}
-
-#[tokio::test]
-async fn a_batch_grants_nothing_in_quarantine_nor_to_who_was_given_up() {
-    let server = server().await;
-    let store = connect(&url(&server)).await;
-    let asked = requests("job");
-    let gone = asked.last().unwrap();
-    store.abandon(gone).await.unwrap();
-    let held = grants(attempts(&*store, &asked).await);
-    assert_eq!(held.len(), MANY - 1);
-    assert!(held.iter().all(|grant| grant.owner != gone.owner));
-    assert_eq!(store.inspect(&gone.name).await.unwrap(), None);
-
-    assert_eq!(server.cli(&["FLUSHALL"]).await.unwrap(), "OK");
-    for answer in attempts(&*store, &requests("other")).await {
-        assert!(matches!(answer, Ok(Attempt::Quarantined(_))), "{answer:?}");
-    }
-}
-
-#[tokio::test]
-async fn a_batch_whose_reply_was_lost_is_repeated_with_the_same_grants() {
-    let server = server().await;
-    let proxy = Proxy::start(server.address()).await.unwrap();
-    let store = connect(&format!("redis://{}?timeout=500ms", proxy.address())).await;
-    // Every script is known from here on.
-    let warm = grants(attempts(&*store, &requests("warm")).await);
-    releases(&*store, &warm).await;
-    let asked = requests("job");
-    proxy.set(Mode::HalfCut).await.unwrap();
-    for answer in attempts(&*store, &asked).await {
-        assert!(answer.as_ref().is_err_and(Error::is_ambiguous), "{answer:?}");
-    }
-    assert!(proxy.counters().to_client.swallowed > 0, "no reply was lost");
-    proxy.set(Mode::Pass).await.unwrap();
-    let direct = connect(&url(&server)).await;
-    let mut taken = Vec::new();
-    for request in &asked {
-        taken.extend(direct.inspect(&request.name).await.unwrap().map(|state| state.token));
-    }
-    let held = grants(attempts(&*store, &asked).await);
-    assert_eq!(held.len(), MANY);
-    // What had arrived, and it was most, has kept its token.
-    assert!(taken.len() >= MANY / 2, "only {} had arrived", taken.len());
-    assert!(taken.iter().all(|token| held.iter().any(|grant| grant.token == *token)));
-}
-
-/// Two clients with names of their own may share one connection.
 #[tokio::test]
 async fn each_client_of_a_shared_store_keeps_its_label() {
     let server = server().await;
-    let store = connect(&url(&server)).await;
-    let client = |label: &str| {
-        let label = OwnerLabel::new(label).unwrap();
-        let options = ClientOptions::new().with_label(label);
-        LockClient::with_options(store.clone(), options).unwrap()
-    };
-    let (one, two) = (client("one"), client("two"));
-    let both = (0..MANY).map(|number| {
-        let client = if number % 2 == 0 { &one } else { &two };
-        client.lock(format!("job {number}")).lease(LEASE).acquire()
-    });
-    let guards: Vec<_> = join_all(both).await.into_iter().map(Result::unwrap).collect();
-    for (number, guard) in guards.into_iter().enumerate() {
-        let state = store.inspect(guard.name()).await.unwrap().unwrap();
-        let label = state.holder.unwrap().label;
-        assert_eq!(label.as_str(), if number % 2 == 0 { "one" } else { "two" });
-        guard.release().await.unwrap();
-    }
-    free(&*store, "job 0").await;
+    shared_cases::each_client_of_a_shared_store_keeps_its_label(&connect(&url(&server)).await)
+        .await;
 }
 
-/// Each ends in the time of one, and what its caller was told that was not sent never arrives.
+/// Each call ends in the time of one. If its caller was told that it was not sent, it never arrives.
 #[tokio::test]
 async fn ten_thousand_calls_to_a_server_that_hangs_end_in_the_time_of_one() {
     const LIMIT: Duration = Duration::from_secs(3);
     let server = server().await;
     let store = connect(&format!("{}?timeout=3s", url(&server))).await;
-    // All scripts are known from here on.
-    let warm = grants(attempts(&*store, &requests("warm")).await);
+    // From here on the server knows all scripts.
+    let warm = grants(attempts(&*store, &many_requests("warm", LEASE)).await);
     releases(&*store, &warm).await;
     let asked: Vec<_> = (0..10_000).map(|at| request(&format!("job {at}"), LEASE)).collect();
     server.pause().unwrap();

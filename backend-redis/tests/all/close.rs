@@ -1,19 +1,19 @@
-//! What is left of a client after `close()`, while somebody still has it.
+//! No connection is left after `close()`, even if the client value still exists.
 
 use std::time::Duration;
 
 use conformance_tests::kit::{Redis, RedisOptions, wait::until};
 
 use crate::support::{
-    clusters, connect, granted, place, request, sentinels, server,
-    talk::{said, talk_to},
-    url,
+    clusters, connect,
+    direct::{said, talk_to},
+    enqueued, granted, request, sentinels, server, url,
 };
 
 const SOON: Duration = Duration::from_secs(60);
 const LEASE: Duration = Duration::from_secs(20);
 
-/// How many clients but the one that asks are connected.
+/// How many clients are connected, without the one that asks.
 async fn clients(server: &Redis) -> usize {
     server.cli(&["CLIENT", "LIST", "TYPE", "normal"]).await.unwrap().lines().count() - 1
         + server.cli(&["CLIENT", "LIST", "TYPE", "pubsub"]).await.unwrap().lines().count()
@@ -33,11 +33,11 @@ async fn nothing_of_a_closed_client_stays_connected_to_its_server() {
     left(&server).await;
     let store = connect(&url(&server)).await;
     granted(&*store, &request("a", LEASE)).await;
-    let turn = place(&*store, &request("a", LEASE)).await;
+    let turn = enqueued(&*store, &request("a", LEASE)).await;
     assert!(clients(&server).await > 0);
     store.close().await;
     left(&server).await;
-    // A connection of before is not made again.
+    // The old connection is not made again.
     assert!(store.try_acquire(&request("b", LEASE)).await.is_err());
     left(&server).await;
     drop((turn, store));
@@ -48,7 +48,7 @@ async fn nothing_of_a_closed_client_stays_connected_to_a_cluster() {
     let cluster = clusters::cluster(0, "").await;
     let store = connect(&clusters::url(&cluster, "")).await;
     granted(&*store, &request("a", LEASE)).await;
-    let turn = place(&*store, &request("a", LEASE)).await;
+    let turn = enqueued(&*store, &request("a", LEASE)).await;
     store.close().await;
     for node in cluster.nodes() {
         left(node).await;
@@ -63,7 +63,7 @@ async fn nothing_of_a_closed_client_stays_connected_to_sentinels() {
     for sentinel in group.endpoints() {
         lists.push(talk_to(sentinel).await);
     }
-    // Sentinels are connected to each other, and say who they are.
+    // Sentinels are connected to each other, and name themselves.
     let mut count = async || {
         let mut count = 0;
         for list in &mut lists {

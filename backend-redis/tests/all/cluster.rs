@@ -3,19 +3,18 @@
 use std::time::{Duration, Instant};
 
 use conformance_tests::{
-    history::{ALL_RULES, Recorder, Rule, assert_clean, check},
+    history::{ALL_RULES, Recorder, assert_clean},
     kit::{RedisCluster, RedisOptions, Server as _, wait::until},
 };
-use lock_core::{
-    Env as _, ErrorKind, FencingToken, LockClient, ReleaseOptions, ReleaseOutcome, Renewal, Signal,
-    SystemEnv,
-};
+use lock_core::{Env as _, ErrorKind, LockClient, Renewal, SystemEnv};
 
 use crate::support::{
-    belief::hold,
     calls,
     clusters::{BUCKET, cluster, deafen_replica, fail_over, owner, queued, taken_over, url},
-    connect, first_use, granted, name, quarantined, renewed, request,
+    connect, documented_acl, first_use, granted,
+    holders::hold,
+    name, quarantined, request,
+    shared_cases::{assert_permitted_no_more, use_every_operation},
 };
 
 const SOON: Duration = Duration::from_secs(60);
@@ -39,7 +38,7 @@ async fn after_a_failover_that_lost_a_held_lock_there_is_no_second_holder_also_w
     let promoted = killed.elapsed();
     let kept = cluster.nodes()[old + 3].cli(&["EXISTS", &format!("{BUCKET}lock:a")]).await.unwrap();
     assert_eq!(kept, "0", "the last write was not lost");
-    // Before anybody has asked there, its bucket goes on to a third node.
+    // Before any client has asked the new master, its bucket moves on to a third node.
     let to = (old + 1) % 3;
     cluster.wait_whole().await.unwrap();
     cluster.move_slot(slot, to).await.unwrap();
@@ -54,29 +53,7 @@ async fn after_a_failover_that_lost_a_held_lock_there_is_no_second_holder_also_w
 }
 
 #[tokio::test]
-async fn with_the_quarantine_off_a_failover_gives_a_second_holder_a_larger_token() {
-    let options = "quarantine=off&longest_lease=2m";
-    let mut cluster = cluster(1, options).await;
-    let (_, old) = owner(&cluster, 0).await;
-    let (recorder, lease) = (Recorder::new(1), Duration::from_secs(120));
-    let first = LockClient::new(connect(&url(&cluster, options)).await);
-    let second = LockClient::new(connect(&url(&cluster, options)).await);
-    assert!(!first.guarantees().exclusion.holds(), "a promise that cannot be kept");
-    deafen_replica(&cluster, old).await;
-    let holder = hold(&recorder, &first, lease).await;
-    let token = holder.token;
-    fail_over(&mut cluster, old).await;
-    let next = hold(&recorder, &second, lease).await;
-    assert!(next.token > token);
-    next.end().await;
-    holder.end().await;
-    let found = check(&recorder.history(), ALL_RULES);
-    assert!(found.iter().any(|violation| violation.rule == Rule::Exclusion), "{found:?}");
-    assert!(found.iter().all(|violation| violation.rule == Rule::Exclusion), "{found:?}");
-}
-
-#[tokio::test]
-async fn a_master_that_hung_and_was_replaced_gives_nothing_away_when_it_goes_on() {
+async fn a_master_that_hung_and_was_replaced_grants_nothing_when_it_resumes() {
     let options = "longest_lease=3s&timeout=1s";
     let cluster = cluster(1, options).await;
     let (_, old) = owner(&cluster, 0).await;
@@ -104,7 +81,7 @@ async fn a_master_that_hung_and_was_replaced_gives_nothing_away_when_it_goes_on(
     assert_clean(&recorder.history(), ALL_RULES);
 }
 
-/// What the margin of the quarantine rests on: a master that hears of no other one stops writing.
+/// The margin of the quarantine rests on this: a master that has no contact to other nodes stops writing.
 #[tokio::test]
 async fn an_isolated_master_stops_within_the_margin() {
     let cluster = cluster(0, "").await;
@@ -132,7 +109,7 @@ async fn an_isolated_master_stops_within_the_margin() {
     let error = tokio::time::timeout(SOON, refused).await.unwrap();
     assert!(error.to_string().contains("cannot answer now"), "{error}");
     println!("the last renewal was accepted {:?} after the others fell silent", last - began);
-    // Twice the node timeout, and what else the margin has.
+    // Twice the node timeout, plus the rest of the margin.
     assert!(last - began < Duration::from_secs(7), "{:?}", last - began);
     assert!(last > began, "nothing was renewed at all");
     for node in cluster.nodes() {
@@ -176,62 +153,25 @@ async fn pushes_go_to_sharded_channels_and_a_listing_finds_every_bucket() {
     assert_eq!(calls(&cluster.nodes()[at], "publish").await, 0);
 }
 
-/// The user of a cluster of the crate's documentation, as it stands there.
-fn documented_acl() -> String {
-    let source = include_str!("../../src/lib.rs");
-    let (_, part) = source.split_once("//! In a cluster:").unwrap();
-    let lines = part.lines().skip_while(|line| !line.starts_with("//! user NAME"));
-    let lines: Vec<_> = lines
-        .take_while(|line| !line.starts_with("//! ```"))
-        .map(|line| line.trim_start_matches("//!").trim())
-        .collect();
-    let text = lines.join(" ").replace("NAME", "app").replace("PASSWORD", "hunter2");
-    text.replace("PREFIX", "leasehold")
-}
-
 #[tokio::test]
-async fn the_documented_permissions_are_enough() {
-    let options = RedisOptions::new().line(documented_acl());
+async fn the_documented_permissions_are_enough_and_no_more() {
+    let acl = documented_acl(include_str!("../../src/lib.rs"), "In a cluster:", "leasehold");
+    let options = RedisOptions::new().line(acl);
     let cluster = RedisCluster::start(3, 0, options).await.unwrap();
     let hosts: Vec<_> = cluster.endpoints().iter().map(ToString::to_string).collect();
-    let url = format!("redis+cluster://app:hunter2@{}", hosts.join(","));
-    let store = connect(&url).await;
-    crate::support::first_use(&*store).await;
+    let store = connect(&format!("redis+cluster://app:hunter2@{}", hosts.join(","))).await;
+    use_every_operation(&*store, Some("0".into())).await;
     assert!(store.guarantees().exclusion.holds(), "{:?}", store.guarantees());
-    let grant = granted(&*store, &request("a", LEASE)).await;
-    let asked = request("a", LEASE);
-    let (mut turn, _) = crate::support::place(&*store, &asked).await;
-    renewed(&*store, &[&grant]).await;
-    store.raise(&grant, FencingToken::new(grant.token.get() + 10).unwrap()).await.unwrap();
-    assert!(store.inspect(&grant.name).await.unwrap().is_some());
-    assert_eq!(store.list(Some("0".into())).await.unwrap().locks.len(), 1);
-    store.clock_difference_micros().await.unwrap();
-    // Many at once go in batches.
-    let many = (0..300).map(|number| {
-        let (store, asked) = (store.clone(), request(&format!("job {number}"), LEASE));
-        async move {
-            let grant = granted(&*store, &asked).await;
-            store.release(&grant, ReleaseOptions::default()).await.unwrap();
-        }
-    });
-    futures_util::future::join_all(many).await;
-    store.release(&grant, ReleaseOptions::default()).await.unwrap();
-    let signal = tokio::time::timeout(SOON, turn.next()).await.unwrap();
-    assert!(matches!(signal, Signal::Granted(_)), "{signal:?}");
-    assert_eq!(store.force_release(&asked.name).await.unwrap(), ReleaseOutcome::Released);
-    store.abandon(&asked).await.unwrap();
     for node in cluster.nodes() {
-        assert_eq!(node.cli(&["ACL", "LOG"]).await.unwrap(), "", "something was refused");
         assert_eq!(node.cli(&["ACL", "DRYRUN", "app", "ASKING"]).await.unwrap(), "OK");
-        let refused = node.cli(&["ACL", "DRYRUN", "app", "GET", "elsewhere"]).await.unwrap();
-        assert!(refused.contains("no permissions") || refused.contains("NOPERM"), "{refused}");
+        assert_permitted_no_more(node).await;
     }
 }
 
-/// A third of all buckets are there; each alone would wait two time limits.
+/// A third of all buckets are on this node. If each bucket waited alone, connecting would take two time limits each.
 #[tokio::test]
-async fn a_node_that_hangs_keeps_nobody_from_the_others() {
-    // Long, so that the others go on as if nothing had happened.
+async fn a_node_that_hangs_does_not_block_the_others() {
+    // A long timeout, so that the other nodes go on as before.
     let options = RedisOptions::new().line("cluster-node-timeout 60000");
     let cluster = RedisCluster::start(3, 0, options).await.unwrap();
     first_use(&*connect(&url(&cluster, "")).await).await;
@@ -246,9 +186,10 @@ async fn a_node_that_hangs_keeps_nobody_from_the_others() {
 }
 
 #[tokio::test]
-async fn what_is_no_cluster_or_one_node_of_it_is_told_apart() {
+async fn a_cluster_and_a_single_server_are_distinguished() {
     let cluster = cluster(0, "").await;
-    // Also the node that serves the bucket of a single server: other clients spread their names.
+    // Also for the node that serves the bucket of a single server: clients of the cluster spread their names over all
+    // nodes.
     for node in cluster.endpoints() {
         let error = backend_redis::connect(&format!("redis://{node}")).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Config);

@@ -1,4 +1,4 @@
-//! Slots of a Redis Cluster that move, with locks in them that are held and waited for.
+//! Slots of a Redis Cluster that move while locks in them are held and have waiters.
 
 use std::time::Duration;
 
@@ -11,10 +11,11 @@ use lock_core::{
 };
 
 use crate::support::{
-    belief::hold,
     calls,
     clusters::{BUCKET, cluster, deafen_replica, owner, queued, url},
-    connect, granted, quarantined, renewed, request,
+    connect, granted,
+    holders::hold,
+    quarantined, renewed, request,
 };
 
 const SOON: Duration = Duration::from_secs(60);
@@ -40,7 +41,7 @@ async fn a_slot_that_moves_while_held_and_waited_for_is_one_quarantine() {
     cluster.move_slot(slot, to).await.unwrap();
     let told = quarantined(&*other).await;
     assert!(told.why.contains("changed its role"), "{told:?}");
-    // The holder goes on, with renewals at the new node.
+    // The holder keeps the lock, with renewals at the new node.
     let before = renewals(&cluster.nodes()[to]).await;
     until("a renewal at the new node", SOON, || async {
         Ok((renewals(&cluster.nodes()[to]).await > before).then_some(()))
@@ -54,7 +55,7 @@ async fn a_slot_that_moves_while_held_and_waited_for_is_one_quarantine() {
     assert_clean(&recorder.history(), ALL_RULES);
 }
 
-/// How often keys of the node got a new time to live.
+/// How often keys of the node got a new expiry.
 async fn renewals(node: &Redis) -> u64 {
     calls(node, "pexpire").await
 }
@@ -80,7 +81,7 @@ async fn renewals_find_their_keys_on_either_side_of_a_move() {
     let (two, moved) = two.expect("no second name in the bucket");
     begin_move(&cluster, slot, (from, to), &moved).await;
 
-    // One key is here, the other one there, and both are renewed, by no more than the longest lease.
+    // One key is here and the other one there. Both are renewed, by no more than the longest lease.
     renewed(&*store, &[&one, &two]).await;
     let record = format!("{BUCKET}epoch");
     cluster.nodes()[from].cli(&["HSET", &record, "longest", "10000000"]).await.unwrap();
@@ -94,17 +95,17 @@ async fn renewals_find_their_keys_on_either_side_of_a_move() {
     // Nothing is granted on half of the bucket.
     let error = store.try_acquire(&request("a", LEASE)).await.unwrap_err();
     assert!(error.is_retryable() && !error.is_ambiguous(), "{error}");
-    // The rest follows.
+    // The rest of the slot moves too.
     cluster.move_slot(slot, to).await.unwrap();
     renewed(&*store, &[&one, &two]).await;
     assert!(quarantined(&*store).await.remaining > Duration::from_secs(20));
 }
 
-/// The last in the queue is dead. A script that removes it leaves no queue, and the cluster takes that for a key that
-/// has gone ahead.
+/// The last entry in the queue is dead. If a script removes it, the queue's key is gone, and the cluster takes it for a key
+/// that has moved.
 #[tokio::test]
-async fn a_release_past_a_dead_place_is_repeated_while_its_slot_moves() {
-    // By the short way, and by the long one, which looks at the queue when the lock is freed already.
+async fn a_release_past_a_dead_entry_is_repeated_while_its_slot_moves() {
+    // By the short way, and by the long way, which reads the queue after the lock is freed.
     for long in [false, true] {
         let cluster = cluster(0, "").await;
         let store = connect(&url(&cluster, "")).await;
@@ -122,7 +123,7 @@ async fn a_release_past_a_dead_place_is_repeated_while_its_slot_moves() {
         }
         start_move(&cluster, slot, (from, to)).await;
         let released = store.release(&held, ReleaseOptions::default()).await;
-        // Of a key that is not here the node says that it has gone ahead.
+        // For a key that is not here the node answers that it has moved.
         let gone = async |key: &str| node.cli(&["EXISTS", key]).await.unwrap().starts_with("ASK");
         assert!(gone(&queue).await, "the dead place is there");
         let freed = gone(&lock).await;
@@ -130,7 +131,7 @@ async fn a_release_past_a_dead_place_is_repeated_while_its_slot_moves() {
             assert!(freed && released.unwrap().outcome == ReleaseOutcome::Released);
             continue;
         }
-        // The repeats find some of the keys missing, until all of them have gone.
+        // The repeats find some of the keys missing, until all of them have moved.
         let error = released.unwrap_err();
         assert!(error.is_retryable() && !error.is_ambiguous(), "{error}");
         assert!(!freed, "it was freed and not told so");
@@ -140,7 +141,7 @@ async fn a_release_past_a_dead_place_is_repeated_while_its_slot_moves() {
     }
 }
 
-/// Lets a slot begin to move.
+/// Begins to move a slot.
 async fn start_move(cluster: &RedisCluster, slot: u16, (from, to): (usize, usize)) {
     let [source, target] = [from, to].map(|at| &cluster.nodes()[at]);
     let from_id = source.cli(&["CLUSTER", "MYID"]).await.unwrap();
@@ -154,7 +155,7 @@ async fn start_move(cluster: &RedisCluster, slot: u16, (from, to): (usize, usize
     }
 }
 
-/// Lets a slot begin to move, and this key go ahead.
+/// Begins to move a slot, and moves this key.
 async fn begin_move(cluster: &RedisCluster, slot: u16, (from, to): (usize, usize), key: &str) {
     start_move(cluster, slot, (from, to)).await;
     let port = cluster.nodes()[to].address().port().to_string();
@@ -179,8 +180,8 @@ async fn a_quarantine_goes_with_its_slot_and_is_no_shorter_there() {
     assert_ne!(cluster.nodes()[to].cli(&end).await.unwrap(), "0");
 }
 
-/// A lock that has gone ahead of its slot dies with the node that it went to, and the slot stays. What
-/// exclusion assumes there is needed, and what an operator is told to do helps.
+/// A lock that has moved before its slot dies with its new node, and the slot stays. So what exclusion assumes here is
+/// needed, and the step that an operator should take helps.
 #[tokio::test]
 async fn a_move_whose_target_is_replaced_needs_its_quarantine_begun_by_hand() {
     let mut cluster = cluster(1, "").await;

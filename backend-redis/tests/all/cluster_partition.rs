@@ -1,5 +1,5 @@
-//! A master that is cut off, with its clients, from the rest of its cluster: the bus is really cut, and
-//! it lives on. SIGSTOP would show less: who is stopped grants nothing.
+//! A master that is isolated, together with some clients, from the rest of its cluster: its cluster bus is really cut, and
+//! it goes on. SIGSTOP would show less: a stopped master grants nothing.
 
 use std::time::{Duration, Instant};
 
@@ -11,15 +11,17 @@ use lock_core::{Attempt, LockClient, LossReason};
 use redis::aio::MultiplexedConnection;
 
 use crate::support::{
-    belief::hold,
     clusters::{owner, taken_over},
-    connect, first_use, request,
-    talk::{said, say, talk_to},
+    connect,
+    direct::{said, say, talk_to},
+    first_use,
+    holders::hold,
+    request,
 };
 
 const SOON: Duration = Duration::from_secs(60);
 
-/// Three masters with replicas, a user for clients on each side, and a bus that can be divided.
+/// Three masters with replicas, a user for the clients of each side, and a cluster bus that can be cut.
 async fn divisible(replicas: usize, options: &str) -> RedisCluster {
     let redis = RedisOptions::new()
         .line("cluster-node-timeout 1500")
@@ -35,10 +37,10 @@ fn url(cluster: &RedisCluster, user: &str, options: &str) -> String {
     format!("redis+cluster://{user}:pass@{}?{options}", hosts.join(","))
 }
 
-/// Takes its replicas from a master; who is connected stays, and nobody comes back.
+/// Takes the replicas from a master. Clients that are connected stay, and no new connection is possible.
 async fn take_replicas(cluster: &RedisCluster, old: usize) -> MultiplexedConnection {
     let mut master = talk_to(cluster.nodes()[old].address()).await;
-    // It hears on no address any more.
+    // It no longer listens on any address.
     said(&mut master, &["CONFIG", "SET", "bind", ""]).await;
     let killed = said(&mut master, &["CLIENT", "KILL", "TYPE", "replica"]).await;
     assert_ne!(killed, "0", "no replica was in touch");
@@ -62,8 +64,8 @@ struct Partitioned {
     loss: Option<LossReason>,
 }
 
-/// A holder on a master that lives on in its partition, and another on the one that replaced it. The
-/// replicas lack the first grant, unless they have to acknowledge it.
+/// A holder on a master that goes on in its partition, and another on the master that replaced it. The replicas lack the
+/// first grant, unless they must acknowledge it.
 async fn partition(replicas: usize, options: &str, lease: u64, promised: bool) -> Partitioned {
     let (recorder, lease) = (Recorder::new(1), Duration::from_secs(lease));
     let cluster = divisible(replicas, options).await;
@@ -93,13 +95,13 @@ async fn partition(replicas: usize, options: &str, lease: u64, promised: bool) -
     println!("{options:?}: promoted after {promoted:?}, first grant after {:?}", cut.elapsed());
     assert!(next.token > holder.token);
 
-    // It is alive and a master still, tried to come back, and takes no writes.
+    // It is alive and still a master, has tried to reconnect, and accepts no writes.
     let role = said(&mut master, &["INFO", "replication"]).await;
     assert!(role.contains("role:master"), "{role}");
     assert!(cluster.links().unwrap().refused > 0, "nobody tried to mend the bus");
     let refused = say(&mut master, &["SET", "leasehold:{0}:probe", "1"]).await.unwrap_err();
     assert_eq!(refused.code(), Some("CLUSTERDOWN"), "{refused}");
-    // Both write down what they believe.
+    // Both record how long they rely on the lock.
     tokio::time::sleep(Duration::from_millis(100)).await;
     let loss = holder.end().await;
     next.end().await;
@@ -137,7 +139,7 @@ async fn with_the_quarantine_off_there_is_a_holder_on_each_side() {
     assert!(found.iter().all(|violation| violation.rule == Rule::Exclusion), "{found:?}");
 }
 
-/// A client that reaches both sides is not caught on the one that answers only to refuse.
+/// A client that reaches both sides does not stay with the one that only refuses.
 #[tokio::test]
 async fn a_client_leaves_a_master_that_its_cluster_has_lost() {
     let cluster = divisible(1, "").await;

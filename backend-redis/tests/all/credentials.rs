@@ -14,11 +14,11 @@ use lock_core::{
     Backend, Credentials, CredentialsProvider, Error, ErrorKind, LockClient, Mutex, ReleaseOutcome,
 };
 
-use crate::support::{first_use, granted, request, server, talk};
+use crate::support::{direct, first_use, granted, request, server};
 
 const LEASE: Duration = Duration::from_secs(20);
 const WAIT: Duration = Duration::from_secs(30);
-/// Of a connection that a test lets hang, and long enough for one that does not.
+/// The time limit of a connection that a test makes hang; long enough for one that does not hang.
 const SHORT: Duration = Duration::from_secs(2);
 
 /// A service that gives out passwords, and counts how often it is asked.
@@ -64,7 +64,7 @@ impl Vault {
     }
 }
 
-/// The user's only password from now on.
+/// Sets the user's only password.
 async fn set_password(server: &Redis, password: &str) {
     let rules = [
         "ACL",
@@ -94,7 +94,7 @@ async fn open(server: &Redis, vault: &Vault) -> Arc<dyn Backend> {
     builder(server, vault).build().await.unwrap()
 }
 
-/// The first error that says so; before it, one may tell that the connection broke.
+/// The first error with this text. Earlier errors may say that the connection broke.
 async fn refused(store: &dyn Backend, part: &str) -> Error {
     for _ in 0..100 {
         let error = store.try_acquire(&request("b", LEASE)).await.unwrap_err();
@@ -140,7 +140,7 @@ async fn a_new_connection_is_made_with_the_password_of_then() {
 }
 
 #[tokio::test]
-async fn a_provider_that_fails_is_told_with_its_words_and_asked_again() {
+async fn a_failing_provider_is_reported_with_its_error_and_called_again() {
     let server = server().await;
     set_password(&server, "hunter1").await;
     let vault = Vault::new("hunter1");
@@ -166,7 +166,7 @@ async fn a_provider_that_fails_is_told_with_its_words_and_asked_again() {
 }
 
 #[tokio::test]
-async fn a_provider_that_hangs_is_given_up_with_the_connection() {
+async fn a_hanging_provider_ends_with_the_time_limit() {
     let server = server().await;
     set_password(&server, "hunter1").await;
     let vault = Vault::new("hunter1");
@@ -187,10 +187,10 @@ async fn sentinels_and_master_have_providers_of_their_own() {
     let app = "user worker on >hunter2 ~* &* +@all";
     let group = Sentinels::start(1, RedisOptions::new().line(app)).await.unwrap();
     for sentinel in group.endpoints() {
-        let mut sentinel = talk::talk_to(sentinel).await;
+        let mut sentinel = direct::talk_to(sentinel).await;
         let rules = "ACL SETUSER watcher on >hunter3 +@all";
-        talk::said(&mut sentinel, &rules.split(' ').collect::<Vec<_>>()).await;
-        talk::said(&mut sentinel, &["ACL", "SETUSER", "default", "off"]).await;
+        direct::said(&mut sentinel, &rules.split(' ').collect::<Vec<_>>()).await;
+        direct::said(&mut sentinel, &["ACL", "SETUSER", "default", "off"]).await;
     }
     let (masters, sentinels) = (Vault::new("hunter2"), Vault::new("hunter3"));
     let hosts = group.endpoints().into_iter().map(|at| (at.ip().to_string(), at.port()));
@@ -206,7 +206,7 @@ async fn sentinels_and_master_have_providers_of_their_own() {
     assert!(format!("{error:#}").contains("the vault is sealed"), "{error:#}");
 }
 
-/// Before any server is asked: no such host is there.
+/// Refused before any server is asked: the host does not exist.
 #[tokio::test]
 async fn what_cannot_be_meant_is_refused_and_no_password_leaves_in_plain_text() {
     let vault = Vault::new("hunter1");

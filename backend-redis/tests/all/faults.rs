@@ -3,25 +3,19 @@
 use std::time::Duration;
 
 use backend_redis::{Fence, FenceError};
-use conformance_tests::kit::{Clock, Data, Mode, Proxy, RedisOptions, Server as _};
+use conformance_tests::kit::{Data, Mode, Proxy, RedisOptions, Server as _};
 use lock_core::{
-    Attempt, Env as _, FencingToken, LockClient, LossReason, ReleaseOptions, ReleaseOutcome,
-    Renewal, Signal, SystemEnv,
+    Env as _, FencingToken, LockClient, LossReason, ReleaseOptions, ReleaseOutcome, Renewal,
+    SystemEnv,
 };
 
 use crate::support::{
-    busy, calls, connect, first_use, granted, name, place, request, server, server_with, url,
+    calls, connect, enqueued, first_use, granted, name, quarantined, queued, request, server,
+    server_with, url,
 };
 
 const LEASE: Duration = Duration::from_secs(20);
 const SOON: Duration = Duration::from_secs(20);
-
-async fn quarantined(store: &dyn lock_core::Backend) -> lock_core::Quarantined {
-    match store.try_acquire(&request("other", LEASE)).await.unwrap() {
-        Attempt::Quarantined(quarantined) => quarantined,
-        other => panic!("{other:?}"),
-    }
-}
 
 #[tokio::test]
 async fn an_empty_restart_while_held_admits_no_second_holder() {
@@ -91,7 +85,7 @@ async fn a_fence_is_as_durable_as_its_server() {
                 assert!(matches!(late, Err(FenceError::Stale(stale)) if stale.admitted == two));
                 assert_eq!(kept, "new");
             }
-            // What its documentation warns of.
+            // The documentation warns of this.
             Data::Lose => assert_eq!((late.is_ok(), kept.as_str()), (true, "late")),
         }
     }
@@ -122,37 +116,18 @@ async fn a_paused_server_hides_no_loss_and_blocks_no_close() {
 }
 
 #[tokio::test]
-async fn many_callers_of_a_server_that_hangs_wait_together_and_not_in_turn() {
-    let server = server().await;
-    let store = connect(&format!("{}?timeout=1s", url(&server))).await;
-    server.pause().unwrap();
-    // The first find the old connection dead, the others make no new one.
-    for _ in 0..2 {
-        let began = std::time::Instant::now();
-        let all = (0..100).map(|_| {
-            let asked = request("a", LEASE);
-            let store = &store;
-            async move { store.try_acquire(&asked).await.is_err() }
-        });
-        assert!(futures_util::future::join_all(all).await.into_iter().all(|failed| failed));
-        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
-    }
-    server.resume().unwrap();
-}
-
-#[tokio::test]
 async fn lost_replies_change_nothing_but_what_was_asked() {
     let server = server().await;
     let proxy = Proxy::start(server.address()).await.unwrap();
     let direct = connect(&url(&server)).await;
     let store = connect(&format!("redis://{}?timeout=500ms", proxy.address())).await;
 
-    // The scripts are known from here on.
+    // From here on the server knows the scripts.
     let warm = granted(&*direct, &request("warm", LEASE)).await;
     direct.renew(&[&warm], SystemEnv.now()).await;
     direct.release(&warm, ReleaseOptions::default()).await.unwrap();
 
-    // Acquire: taken on the server, unknown to us; the repeat is the same grant.
+    // Acquire: the server gave the lock, but the client does not know. The repeat is the same grant.
     let asked = request("a", LEASE);
     proxy.set(Mode::HalfCut).await.unwrap();
     let error = store.try_acquire(&asked).await.unwrap_err();
@@ -185,29 +160,7 @@ async fn lost_replies_change_nothing_but_what_was_asked() {
     assert_eq!(again.outcome, ReleaseOutcome::NotHeld);
 }
 
-#[tokio::test]
-async fn a_late_request_of_an_abandoned_attempt_takes_nothing() {
-    let server = server().await;
-    let proxy = Proxy::start(server.address()).await.unwrap();
-    let direct = connect(&url(&server)).await;
-    let store = connect(&format!("redis://{}?timeout=500ms", proxy.address())).await;
-    granted(&*store, &request("warm", LEASE)).await; // the script is known from here on
-    let asked = request("a", LEASE);
-    proxy.set(Mode::Hold).await.unwrap();
-    assert!(store.try_acquire(&asked).await.unwrap_err().is_ambiguous());
-    direct.abandon(&asked).await.unwrap();
-    let before = calls(&server, "evalsha").await;
-    proxy.set(Mode::Pass).await.unwrap();
-    let arrived = async {
-        while calls(&server, "evalsha").await == before {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(SOON, arrived).await.expect("the late request did not come");
-    assert_eq!(direct.inspect(&asked.name).await.unwrap(), None);
-}
-
-/// Tombstones live for a minute. What comes later than that finds its own deadline.
+/// Tombstones live for a minute. A request that arrives later is stopped by its own deadline.
 #[tokio::test]
 async fn a_late_request_that_outlived_its_tombstone_takes_nothing() {
     const LATE: Duration = Duration::from_secs(10);
@@ -222,10 +175,10 @@ async fn a_late_request_that_outlived_its_tombstone_takes_nothing() {
         let warm = warm.iter().map(|request| store.try_acquire(request));
         futures_util::future::join_all(warm).await; // the scripts are known from here on
 
-        // With one waiting already, the subscription is there.
-        let (_turn, _) = place(&*store, &request("held", LEASE)).await;
+        // One waiter is there already, so the subscription exists.
+        let (_turn, _) = enqueued(&*store, &request("held", LEASE)).await;
 
-        // One alone, others in a batch, and a place.
+        // One attempt alone, others in a batch, and one with a queue entry.
         let asked: Vec<_> = (0..9).map(|number| request(&format!("job {number}"), LEASE)).collect();
         let wants_place = request("held", LEASE);
         proxy.set(Mode::Hold).await.unwrap();
@@ -249,7 +202,7 @@ async fn a_late_request_that_outlived_its_tombstone_takes_nothing() {
         let before = calls(&server, "evalsha").await;
         proxy.set(Mode::Pass).await.unwrap();
         let arrived = async {
-            // The one alone, a batch, the place.
+            // The attempt alone, a batch, and the one with an entry.
             while calls(&server, "evalsha").await < before + 3 {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
@@ -263,7 +216,7 @@ async fn a_late_request_that_outlived_its_tombstone_takes_nothing() {
         if late {
             assert_eq!((taken, waiting), (0, Some(1)));
         } else {
-            // Before the deadline nothing but a tombstone stops them: the deadline did it.
+            // Before the deadline only a tombstone would stop them. So it was the deadline that stopped the others.
             assert_eq!((taken, waiting), (asked.len(), Some(2)), "no late request was tried");
         }
     }
@@ -279,95 +232,10 @@ async fn a_waiter_whose_subscription_is_killed_is_served() {
         let client = client.clone();
         tokio::spawn(async move { client.lock(name("a")).wait(SOON).acquire().await })
     };
-    queued(&*holder, 1).await;
+    queued(&*holder, "a", 1).await;
     let killed = server.cli(&["CLIENT", "KILL", "TYPE", "pubsub"]).await.unwrap();
     assert_eq!(killed, "1");
     holder.release(&grant, ReleaseOptions::default()).await.unwrap();
     let guard = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap().unwrap();
     assert!(guard.token() > grant.token);
-}
-
-/// Waits until that many places wait for `a`.
-async fn queued(store: &dyn lock_core::Backend, places: u64) {
-    let asking = async {
-        loop {
-            let state = store.inspect(&name("a")).await.unwrap();
-            if state.is_some_and(|state| state.waiting == Some(places)) {
-                return;
-            }
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(SOON, asking).await.expect("nobody queued");
-}
-
-#[tokio::test]
-async fn script_flush_while_held_and_while_waiting_changes_nothing() {
-    let server = server().await;
-    let store = connect(&url(&server)).await;
-    let grant = granted(&*store, &request("a", LEASE)).await;
-    let client = LockClient::new(connect(&url(&server)).await);
-    let waiting =
-        tokio::spawn(
-            async move { client.lock(name("a")).wait(SOON).acquire().await.unwrap().token() },
-        );
-    queued(&*store, 1).await;
-    let evals = calls(&server, "eval").await;
-    assert_eq!(server.cli(&["SCRIPT", "FLUSH"]).await.unwrap(), "OK");
-    let answer = store.renew(&[&grant], SystemEnv.now()).await.pop();
-    assert!(matches!(answer, Some(Renewal::Renewed { .. })), "{answer:?}");
-    assert_eq!(server.cli(&["SCRIPT", "FLUSH"]).await.unwrap(), "OK");
-    store.release(&grant, ReleaseOptions::default()).await.unwrap();
-    let token = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap();
-    assert!(token > grant.token);
-    assert!(calls(&server, "eval").await > evals, "the scripts were still there");
-}
-
-#[tokio::test]
-async fn an_old_push_read_after_the_claim_window_gives_nothing() {
-    let server = server().await;
-    let proxy = Proxy::start(server.address()).await.unwrap();
-    let direct = connect(&url(&server)).await;
-    let grant = granted(&*direct, &request("a", LEASE)).await;
-    let store = connect(&format!("redis://{}", proxy.address())).await;
-    let asked = request("a", LEASE);
-    let (mut turn, _) = place(&*store, &asked).await;
-    proxy.set(Mode::Hold).await.unwrap();
-    direct.release(&grant, ReleaseOptions::default()).await.unwrap();
-    let next = request("a", LEASE);
-    let taken = tokio::time::timeout(SOON, async {
-        loop {
-            match direct.try_acquire(&next).await.unwrap() {
-                Attempt::Granted(grant) => return grant,
-                Attempt::Busy(busy) => tokio::time::sleep(busy.retry_after).await,
-                other => panic!("{other:?}"),
-            }
-        }
-    });
-    let taken = taken.await.unwrap();
-    proxy.set(Mode::Pass).await.unwrap();
-    let old = tokio::time::timeout(SOON, turn.next()).await.unwrap();
-    let Signal::Granted(old) = old else { panic!("no push: {old:?}") };
-    assert!(old.token > grant.token && old.token < taken.token);
-    let answer = store.renew(&[&old], SystemEnv.now()).await.pop();
-    assert!(matches!(answer, Some(Renewal::Lost(LossReason::TakenOver))), "{answer:?}");
-    assert_eq!(busy(&*store, &asked).await.token, taken.token);
-}
-
-#[tokio::test]
-async fn tokens_increase_over_steps_of_the_servers_clock() {
-    let clock = Clock::new().await.unwrap();
-    let server = server_with(RedisOptions::new().clock(&clock)).await;
-    let store = connect(&url(&server)).await;
-    let mut last = granted(&*store, &request("a", LEASE)).await;
-    for step in [-3600.0, 7200.0, -60.0] {
-        let before = store.clock_difference_micros().await.unwrap().unwrap();
-        clock.step(step).unwrap();
-        let after = store.clock_difference_micros().await.unwrap().unwrap();
-        assert!((after - before).abs() > 30_000_000, "the clock did not step: {before} {after}");
-        store.release(&last, ReleaseOptions::default()).await.unwrap();
-        let next = granted(&*store, &request("a", LEASE)).await;
-        assert!(next.token > last.token, "{step}");
-        last = next;
-    }
 }

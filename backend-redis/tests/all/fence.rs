@@ -1,4 +1,4 @@
-//! Fences where a failover may come between: with sentinels and in a cluster.
+//! Fences over a failover: with sentinels and in a cluster.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn refused(answer: Result<(), FenceError>, admitted: u64) {
     assert_eq!(stale.admitted, token(admitted));
 }
 
-/// Sets, while a failover may be under way.
+/// Sets a value; a failover may be under way.
 async fn set_soon(fence: &Fence, key: &str, value: &str, with: u64) -> Result<(), FenceError> {
     let setting = async {
         loop {
@@ -45,7 +45,7 @@ async fn with_sentinels_the_new_master_refuses_what_the_old_one_would_have() {
     let fence = Fence::connect(&sentinels::url(&group, options)).await.unwrap();
     fence.set("report", "second", token(20)).await.unwrap();
     refused(fence.set("report", "first", token(10)).await, 20);
-    // It waits for the replicas, of which each may be promoted.
+    // The write waits for the replicas, since each of them may be promoted.
     for server in group.servers() {
         assert_eq!(server.cli(&["GET", "report"]).await.unwrap(), "second");
     }
@@ -58,7 +58,7 @@ async fn with_sentinels_the_new_master_refuses_what_the_old_one_would_have() {
     assert_eq!(group.servers()[new].cli(&time_to_live).await.unwrap(), "-1");
 }
 
-/// Whatever a key has in it, its record is beside it and never expires.
+/// Whatever the key contains, its record is in the same slot and never expires.
 #[tokio::test]
 async fn in_a_cluster_each_record_is_in_the_slot_of_its_key() {
     let cluster = cluster(0, "").await;
@@ -93,10 +93,10 @@ async fn in_a_cluster_a_fence_follows_its_key_to_another_node_and_over_a_failove
     refused(fence.set(key, "first", token(10)).await, 20);
     acknowledged.set(key, "third", token(30)).await.unwrap();
 
-    // The replica takes over with what it acknowledged.
+    // The replica that acknowledged the write takes over.
     cluster.node_mut(to).kill().unwrap();
     until("a replica to take over", SOON, || async {
-        // For a moment nobody may own it.
+        // For a moment no node may own it.
         Ok((cluster.owner_of(slot, from).await.ok() == Some(to + 3)).then_some(()))
     })
     .await
@@ -104,7 +104,7 @@ async fn in_a_cluster_a_fence_follows_its_key_to_another_node_and_over_a_failove
     refused(set_soon(&fence, key, "second", 20).await, 30);
     set_soon(&fence, key, "fourth", 40).await.unwrap();
     assert_eq!(value_on(&cluster.nodes()[to + 3], key).await, "fourth");
-    // It has no replica to acknowledge anything any more: the write is there, and may be lost.
+    // No replica is left to acknowledge. The write is there, and may be lost.
     let answer = acknowledged.set(key, "fifth", token(50)).await;
     let Err(FenceError::Store(error)) = answer else { panic!("{answer:?}") };
     assert_eq!(error.kind(), ErrorKind::OutcomeUnknown, "{error}");

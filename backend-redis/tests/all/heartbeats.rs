@@ -6,7 +6,7 @@ use conformance_tests::kit::{Clock, Data, Redis, RedisOptions, Server as _};
 use futures_util::future::join_all;
 use lock_core::{Attempt, Backend, Busy, Grant, ReleaseOptions, Request, Waiter};
 
-use crate::support::{calls, connect, granted, name, place, request, server, server_with, url};
+use crate::support::{calls, connect, enqueued, granted, name, request, server, server_with, url};
 
 /// Longer than the clock is stepped.
 const LEASE: Duration = Duration::from_secs(25);
@@ -20,7 +20,7 @@ async fn waiting(
     let held = names.iter().map(|name| granted_to(store, name));
     let held: Vec<_> = join_all(held).await;
     let requests: Vec<_> = names.iter().map(|name| request(name, LEASE)).collect();
-    let turns = join_all(requests.iter().map(|request| place(store, request))).await;
+    let turns = join_all(requests.iter().map(|request| enqueued(store, request))).await;
     (held, requests, turns.into_iter().map(|(turn, _)| turn).collect())
 }
 
@@ -40,7 +40,7 @@ async fn heartbeats(store: &dyn Backend, requests: &[Request]) -> Vec<Busy> {
 }
 
 #[tokio::test]
-async fn the_places_of_a_client_are_heard_of_in_few_calls() {
+async fn the_heartbeats_of_a_client_share_few_calls() {
     const NAMES: usize = 1_000;
     let server = server().await;
     let store = connect(&url(&server)).await;
@@ -59,8 +59,7 @@ async fn the_places_of_a_client_are_heard_of_in_few_calls() {
 }
 
 #[tokio::test]
-async fn a_lock_is_looked_at_now_and_then_and_a_push_that_was_lost_is_found_by_the_next_heartbeat()
-{
+async fn a_heartbeat_seldom_reads_the_lock_and_finds_a_lost_push() {
     let server = server().await;
     let store = connect(&url(&server)).await;
     let (held, requests, _turns) = waiting(&*store, 1).await;
@@ -83,8 +82,8 @@ async fn served_after(server: &Redis, clock: &Clock, stall: Duration) -> Option<
     let [one, two] = [connect(&url(server)).await, connect(&url(server)).await];
     let held = granted(&*one, &request("a", LEASE)).await;
     let waiters = [request("a", LEASE), request("a", LEASE)];
-    let _first = place(&*one, &waiters[0]).await;
-    let _second = place(&*two, &waiters[1]).await;
+    let _first = enqueued(&*one, &waiters[0]).await;
+    let _second = enqueued(&*two, &waiters[1]).await;
     clock.step(stall.as_secs_f64()).unwrap();
     one.release(&held, ReleaseOptions::default()).await.unwrap();
     let state = one.inspect(&name("a")).await.unwrap();
@@ -93,7 +92,7 @@ async fn served_after(server: &Redis, clock: &Clock, stall: Duration) -> Option<
 }
 
 #[tokio::test]
-async fn a_stall_shorter_than_a_places_life_keeps_the_order_and_a_longer_one_may_not() {
+async fn a_stall_shorter_than_an_entrys_life_keeps_the_order_and_a_longer_one_may_not() {
     let clock = Clock::new().await.unwrap();
     let server = server_with(RedisOptions::new().clock(&clock)).await;
     let promised = connect(&url(&server)).await.guarantees();

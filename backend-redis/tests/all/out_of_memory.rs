@@ -1,5 +1,5 @@
-//! A server that has reached its maxmemory and evicts nothing. It takes no new locks; what is held is
-//! renewed, claimed, given back and handed over as ever.
+//! A server that has reached its maxmemory and evicts nothing. It accepts no new locks. Held locks can still be renewed,
+//! claimed, released and handed over.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use lock_core::{
     ReleaseOutcome, Renewal, Request, Signal, SystemEnv, Waiter,
 };
 
-use crate::support::{busy, connect, granted, name, place, renewed, request, server, url};
+use crate::support::{busy, connect, enqueued, granted, name, renewed, request, server, url};
 
 const LEASE: Duration = Duration::from_secs(20);
 const SOON: Duration = Duration::from_secs(20);
@@ -37,7 +37,7 @@ fn full(error: &Error) {
     assert!(error.to_string().contains("maxmemory"), "{error}");
 }
 
-/// The grant that comes to a place.
+/// The grant that is pushed to a waiter.
 async fn pushed(turn: &mut Box<dyn Waiter>) -> Grant {
     match tokio::time::timeout(SOON, turn.next()).await.unwrap() {
         Signal::Granted(grant) => grant,
@@ -57,7 +57,7 @@ async fn with_no_memory_left_held_locks_are_unharmed() {
     let own = request("a", LEASE);
     let grant = granted(&*store, &own).await;
     let waiter = connect(&url(&server)).await;
-    let (mut turn, _) = place(&*waiter, &request("a", LEASE)).await;
+    let (mut turn, _) = enqueued(&*waiter, &request("a", LEASE)).await;
     fill(&server).await;
     refused(&*store, &request("b", LEASE)).await;
     renewed(&*store, &[&grant]).await;
@@ -66,7 +66,7 @@ async fn with_no_memory_left_held_locks_are_unharmed() {
     store.raise(&grant, FencingToken::new(grant.token.get() + 5).unwrap()).await.unwrap();
     let released = store.release(&grant, ReleaseOptions::default()).await.unwrap();
     assert_eq!(released.outcome, ReleaseOutcome::Released);
-    // Handed over, it is claimed.
+    // The lock is handed over, and then claimed.
     let next = pushed(&mut turn).await;
     assert!(next.token.get() > grant.token.get() + 5);
     renewed(&*waiter, &[&next]).await;
@@ -88,7 +88,7 @@ async fn a_push_is_claimed_with_no_memory_left_by_a_renewal_and_by_an_attempt() 
     for text in ["renewed", "asked"] {
         let grant = granted(&*store, &request(text, LEASE)).await;
         let waiter = request(text, LEASE);
-        let (turn, _) = place(&*store, &waiter).await;
+        let (turn, _) = enqueued(&*store, &waiter).await;
         waiting.push((grant, waiter, turn));
     }
     for (grant, ..) in &waiting {
@@ -107,7 +107,7 @@ async fn a_push_is_claimed_with_no_memory_left_by_a_renewal_and_by_an_attempt() 
 }
 
 #[tokio::test]
-async fn with_no_memory_left_a_release_brings_the_next_request_along() {
+async fn with_no_memory_left_a_release_carries_the_next_request() {
     let server = server().await;
     let store = connect(&url(&server)).await;
     let mut held = granted(&*store, &request("a", LEASE)).await;
@@ -122,9 +122,9 @@ async fn with_no_memory_left_a_release_brings_the_next_request_along() {
         };
         held = grant;
     }
-    // Where another waits, the next request comes behind it.
+    // If another client waits, the next request goes behind it.
     limit(&server, "0").await;
-    let (mut turn, _) = place(&*store, &request("a", LEASE)).await;
+    let (mut turn, _) = enqueued(&*store, &request("a", LEASE)).await;
     fill(&server).await;
     let next = request("a", LEASE);
     let options = ReleaseOptions::new().with_next(&next);
@@ -134,7 +134,7 @@ async fn with_no_memory_left_a_release_brings_the_next_request_along() {
     renewed(&*store, &[&other]).await;
     store.release(&other, ReleaseOptions::default()).await.unwrap();
     assert_eq!(pushed(&mut last).await.owner, next.owner);
-    // What is no longer held is told so, whatever becomes of the next request.
+    // The release of a lock that is not held is answered so, whatever becomes of the next request.
     let another = request("a", LEASE);
     let options = ReleaseOptions::new().with_next(&another);
     let again = store.release(&other, options).await.unwrap();
@@ -148,8 +148,8 @@ async fn with_no_memory_left_an_abandoned_owner_is_freed_refused_and_passed_over
     let store = connect(&url(&server)).await;
     let (holder, leaver, waiter) = (request("a", LEASE), request("a", LEASE), request("a", LEASE));
     granted(&*store, &holder).await;
-    let (_left, _) = place(&*store, &leaver).await;
-    let (mut turn, _) = place(&*store, &waiter).await;
+    let (_left, _) = enqueued(&*store, &leaver).await;
+    let (mut turn, _) = enqueued(&*store, &waiter).await;
     let stranger = request("a", LEASE);
     fill(&server).await;
     for owner in [&leaver, &stranger, &holder] {
@@ -166,27 +166,27 @@ async fn with_no_memory_left_an_abandoned_owner_is_freed_refused_and_passed_over
 }
 
 #[tokio::test]
-async fn with_no_memory_left_a_place_is_heard_of_and_served_in_its_turn() {
+async fn with_no_memory_left_a_waiter_keeps_its_entry_and_is_served() {
     let server = server().await;
     let store = connect(&url(&server)).await;
     let held = granted(&*store, &request("a", LEASE)).await;
     let waiter = request("a", LEASE);
-    let (mut turn, _) = place(&*store, &waiter).await;
+    let (mut turn, _) = enqueued(&*store, &waiter).await;
     let places = server.cli(&["KEYS", "*:places:a"]).await.unwrap();
     let until = async || server.cli(&["HVALS", &places]).await.unwrap();
     let before = until().await;
     fill(&server).await;
     busy(&*store, &waiter).await;
     assert!(until().await > before, "the place will be taken for dead");
-    // A new place would need memory.
+    // A new entry would need memory.
     full(&store.enqueue(&request("a", LEASE)).await.unwrap_err());
-    // Its holder's lease ends, and the next in the queue comes for it.
+    // The holder's lease ends, and the next waiter in the queue asks for the lock.
     store.force_release(&held.name).await.unwrap();
     assert_eq!(pushed(&mut turn).await.owner, waiter.owner);
 }
 
 #[tokio::test]
-async fn with_no_memory_left_batches_give_back() {
+async fn with_no_memory_left_batches_release() {
     let server = server().await;
     let store = connect(&url(&server)).await;
     let requests: Vec<_> = (0..40).map(|n| request(&format!("job {n}"), LEASE)).collect();
@@ -203,7 +203,7 @@ async fn with_no_memory_left_batches_give_back() {
     for released in released {
         assert_eq!(released.unwrap().outcome, ReleaseOutcome::Released);
     }
-    // An attempt goes with the releases, in the memory that they free, or is refused.
+    // An attempt in the same batch uses the memory that the releases free, or is refused.
     for attempt in attempts {
         match attempt {
             Ok(attempt) => assert!(matches!(attempt, Attempt::Granted(_)), "{attempt:?}"),

@@ -1,73 +1,33 @@
-//! What is particular to Redis: ways to connect, permissions, the fence, memory, settings, order.
+//! What only Redis has: ways to connect, permissions, certificates, settings, subscriptions.
 
 use std::time::Duration;
 
-use backend_redis::{Fence, FenceError, RedisBuilder};
+use backend_redis::RedisBuilder;
 use conformance_tests::kit::{ClientCertificates, Redis, RedisOptions, Server as _};
-use lock_core::{
-    Enqueued, Env as _, ErrorKind, FencingToken, Init, LockClient, ReleaseOptions, ReleaseOutcome,
-    Renewal, Signal, SystemEnv,
-};
+use lock_core::{Enqueued, ErrorKind, Init, ReleaseOptions, Signal};
 
-use crate::support::{connect, first_use, granted, name, place, request, server, server_with, url};
+use crate::support::{
+    connect, documented_acl, enqueued, first_use, granted, request, server, server_with,
+    shared_cases::{assert_permitted_no_more, use_every_operation},
+    url,
+};
 
 const LEASE: Duration = Duration::from_secs(20);
 const SOON: Duration = Duration::from_secs(30);
 
-/// The user of the crate's documentation, as it stands there.
-fn documented_acl() -> String {
-    let source = include_str!("../../src/lib.rs");
-    let lines = source.lines().skip_while(|line| !line.starts_with("//! user NAME"));
-    let lines: Vec<_> = lines
-        .take_while(|line| !line.starts_with("//! ```"))
-        .map(|line| line.trim_start_matches("//!").trim())
-        .collect();
-    lines
-        .join(" ")
-        .replace("NAME", "app")
-        .replace("PASSWORD", "hunter2")
-        .replace("PREFIX", "leasehold")
-}
-
 #[tokio::test]
-async fn the_documented_permissions_are_enough_and_no_other_key_is_touched() {
-    let server = Redis::start(RedisOptions::new().line(documented_acl())).await.unwrap();
-    let url = format!("redis://app:hunter2@{}", server.address());
-    let store = connect(&url).await;
-    first_use(&*store).await;
-    let grant = granted(&*store, &request("a", LEASE)).await;
-    let asked = request("a", LEASE);
-    let (mut turn, _) = place(&*store, &asked).await;
-    let answer = store.renew(&[&grant], SystemEnv.now()).await.pop();
-    assert!(matches!(answer, Some(Renewal::Renewed { .. })), "{answer:?}");
-    store.raise(&grant, FencingToken::new(grant.token.get() + 10).unwrap()).await.unwrap();
-    assert!(store.inspect(&grant.name).await.unwrap().is_some());
-    assert_eq!(store.list(None).await.unwrap().locks.len(), 1);
-    store.clock_difference_micros().await.unwrap();
-    store.release(&grant, ReleaseOptions::default()).await.unwrap();
-    tokio::time::timeout(SOON, turn.next()).await.unwrap();
-    assert_eq!(store.force_release(&asked.name).await.unwrap(), ReleaseOutcome::Released);
-    store.abandon(&asked).await.unwrap();
-    // Together in one script.
-    let together = (0..20).map(|number| {
-        let store = store.clone();
-        async move {
-            let grant = granted(&*store, &request(&format!("job {number}"), LEASE)).await;
-            store.release(&grant, ReleaseOptions::default()).await.unwrap()
-        }
-    });
-    futures_util::future::join_all(together).await;
+async fn the_documented_permissions_are_enough_and_no_more() {
+    let acl = documented_acl(include_str!("../../src/lib.rs"), "# Permissions", "leasehold");
+    let server = Redis::start(RedisOptions::new().line(acl)).await.unwrap();
+    let store = connect(&format!("redis://app:hunter2@{}", server.address())).await;
+    use_every_operation(&*store, None).await;
     // The idle subscription is dropped with this command.
     assert_eq!(server.cli(&["ACL", "DRYRUN", "app", "UNSUBSCRIBE"]).await.unwrap(), "OK");
-    let log = server.cli(&["ACL", "LOG"]).await.unwrap();
-    assert_eq!(log, "", "something was refused");
-    // The test would pass with a user who may do anything.
-    let refused = server.cli(&["ACL", "DRYRUN", "app", "GET", "elsewhere"]).await.unwrap();
-    assert!(refused.contains("no permissions") || refused.contains("NOPERM"), "{refused}");
+    assert_permitted_no_more(&server).await;
 }
 
 #[tokio::test]
-async fn a_wrong_password_is_told_and_not_shown() {
+async fn a_wrong_password_is_reported_and_not_shown() {
     let server = Redis::start(RedisOptions::new().password("right")).await.unwrap();
     for login in ["", ":hunter2@", "nobody:hunter2@"] {
         let url = format!("redis://{login}{}", server.address());
@@ -79,7 +39,7 @@ async fn a_wrong_password_is_told_and_not_shown() {
     assert!(!format!("{:?}", connect(&url).await).contains("right"));
 }
 
-/// Without a password the driver would send no user, and be the default one.
+/// Without a password the redis crate would send no user, and log in as the default user.
 #[tokio::test]
 async fn a_user_without_a_password_is_that_user() {
     let users = ["user free on nopass ~leasehold:* &* +@all", "user app on >hunter2 ~* &* +@all"];
@@ -93,7 +53,7 @@ async fn a_user_without_a_password_is_that_user() {
     assert_eq!(error.kind(), ErrorKind::Auth, "{error:?}");
 }
 
-/// Whatever may stand in a password, percent-encoded in a URL.
+/// Any character may be in a password, percent-encoded in a URL.
 #[tokio::test]
 async fn a_password_may_hold_anything() {
     let password = "p@s:s/w?r#d%+&=,[]{}\u{fc}\u{1f511}";
@@ -109,7 +69,7 @@ async fn a_password_may_hold_anything() {
     assert!(!format!("{error} {error:?}").contains("s:s"), "{error:?}");
 }
 
-/// As a server that is killed before it has said who it is: nothing was asked for.
+/// A server that ends before it has described itself: no request was sent yet.
 #[tokio::test]
 async fn a_connection_that_breaks_while_it_is_made_is_of_no_unknown_outcome() {
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
@@ -119,7 +79,7 @@ async fn a_connection_that_breaks_while_it_is_made_is_of_no_unknown_outcome() {
     let mut asked = vec![0; 1000];
     let read = tokio::io::AsyncReadExt::read(&mut client, &mut asked).await.unwrap();
     assert!(String::from_utf8_lossy(&asked[..read]).contains("HELLO"));
-    // Only then comes INFO.
+    // INFO is only sent after this.
     tokio::io::AsyncWriteExt::write_all(&mut client, b"%1\r\n+proto\r\n:3\r\n").await.unwrap();
     let read = tokio::io::AsyncReadExt::read(&mut client, &mut asked).await.unwrap();
     assert!(String::from_utf8_lossy(&asked[..read]).contains("INFO"));
@@ -143,25 +103,7 @@ async fn a_socket_a_prefix_and_a_database_are_used() {
     assert_eq!(server.cli(&["DBSIZE"]).await.unwrap(), "0");
 }
 
-#[tokio::test]
-async fn a_stranger_or_a_client_without_certificate_is_refused() {
-    let tls = RedisOptions::new().tls(ClientCertificates::Required);
-    let server = Redis::start(tls).await.unwrap();
-    let (address, files) = (server.tls_address().unwrap(), server.certificates().unwrap());
-    let plain = RedisBuilder::tls("127.0.0.1", address.port()).timeout(Duration::from_secs(3));
-    let read = |path| std::fs::read(path).unwrap();
-    let trusting = plain.clone().roots(read(&files.ca));
-    let known = trusting.clone().certificate(read(&files.client_cert), read(&files.client_key));
-    for (builder, works) in [(plain, false), (trusting, false), (known, true)] {
-        let built = builder.build().await;
-        assert_eq!(built.is_ok(), works, "{built:?}");
-        if let Err(error) = built {
-            assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
-        }
-    }
-}
-
-/// A connection would fail as if the server were down, and be tried again and again.
+/// Otherwise a connection would fail as if the server were down, and be tried again and again.
 #[tokio::test]
 async fn certificates_that_cannot_be_used_are_refused_before_the_server_is_asked() {
     let options = || RedisOptions::new().tls(ClientCertificates::Required);
@@ -180,7 +122,7 @@ async fn certificates_that_cannot_be_used_are_refused_before_the_server_is_asked
         (ca.clone(), &chain, &damaged(&key), "key (key) cannot be read"),
         (ca.clone(), &chain, &read(&others.client_key), "are not for each other"),
     ] {
-        // Nobody listens there.
+        // No server listens there.
         let builder = RedisBuilder::tls("127.0.0.1", 1).roots(ca);
         let error = builder.certificate(chain.clone(), key.clone()).build().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidInput, "{part}: {error:?}");
@@ -200,28 +142,15 @@ async fn a_server_that_evicts_is_refused_unless_allowed() {
     connect(&format!("{}?allow_eviction=true", url(&server))).await;
 }
 
-#[tokio::test]
-async fn a_fence_refuses_a_stale_write() {
-    let server = server().await;
-    let fence = Fence::connect(&url(&server)).await.unwrap();
-    let [one, two] = [1, 2].map(|value| FencingToken::new(value).unwrap());
-    fence.set("data", "old", one).await.unwrap();
-    fence.set("data", "new", two).await.unwrap();
-    let error = fence.set("data", "late", one).await.unwrap_err();
-    assert!(matches!(error, FenceError::Stale(stale) if stale.admitted == two));
-    assert_eq!(server.cli(&["GET", "data"]).await.unwrap(), "new");
-    fence.set("data", "again", two).await.unwrap();
-}
-
-/// The first try of a release may have queued its next request, and its reply may be lost; by the time
-/// of the repeat the lock may have been handed to that very place.
+/// The first try of a release may have queued its next request, and its reply may be lost. At the time of the repeat, the
+/// lock may have been handed to that entry.
 #[tokio::test]
 async fn a_repeated_release_finds_what_its_next_request_was_given() {
     let server = server().await;
     let store = connect(&url(&server)).await;
     let held = granted(&*store, &request("a", LEASE)).await;
     let first = request("a", LEASE);
-    let (mut turn, _) = place(&*store, &first).await;
+    let (mut turn, _) = enqueued(&*store, &first).await;
     let next = request("a", LEASE);
     let options = ReleaseOptions::new().with_next(&next);
     let released = store.release(&held, options).await.unwrap();
@@ -237,7 +166,7 @@ async fn a_repeated_release_finds_what_its_next_request_was_given() {
     let state = store.inspect(&grant.name).await.unwrap().unwrap();
     let holder = state.holder.unwrap();
     assert_eq!((holder.owner, state.token, state.waiting), (next.owner, grant.token, Some(0)));
-    // Not only the claim window: the holder counts on its lease.
+    // Not only the claim window: the holder relies on its lease.
     assert!(holder.remaining > LEASE / 2, "{holder:?}");
 }
 
@@ -261,7 +190,7 @@ async fn settings_are_compared_and_a_changed_lease_waits_out_the_old_one() {
 }
 
 #[tokio::test]
-async fn one_subscription_serves_all_who_wait_and_goes_with_the_last() {
+async fn one_subscription_serves_all_waiters_and_ends_with_the_last() {
     let server = server_with(RedisOptions::new()).await;
     let holder = connect(&url(&server)).await;
     let store = connect(&url(&server)).await;
@@ -275,7 +204,7 @@ async fn one_subscription_serves_all_who_wait_and_goes_with_the_last() {
     let mut waiting = Vec::new();
     for text in ["a", "b", "c"] {
         granted(&*holder, &request(text, LEASE)).await;
-        waiting.push(place(&*store, &request(text, LEASE)).await.0);
+        waiting.push(enqueued(&*store, &request(text, LEASE)).await.0);
     }
     assert_eq!(subscribed().await, 1);
     for turn in waiting {
@@ -287,37 +216,4 @@ async fn one_subscription_serves_all_who_wait_and_goes_with_the_last() {
         }
     };
     tokio::time::timeout(SOON, dropped).await.unwrap();
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sixteen_clients_take_turns() {
-    let server = server_with(RedisOptions::new()).await;
-    let mut tasks = Vec::new();
-    let start = std::sync::Arc::new(tokio::sync::Barrier::new(16));
-    for _ in 0..16 {
-        let client = LockClient::new(connect(&url(&server)).await);
-        let start = start.clone();
-        tasks.push(tokio::spawn(async move {
-            start.wait().await;
-            let mut seen = Vec::new();
-            for _ in 0..30 {
-                let guard = client.lock(name("a")).wait(SOON).acquire().await.unwrap();
-                seen.push(guard.token());
-                guard.release().await.unwrap();
-            }
-            seen
-        }));
-    }
-    let mut order = Vec::new();
-    for (who, task) in tasks.into_iter().enumerate() {
-        order.extend(task.await.unwrap().into_iter().map(|token| (token, who)));
-    }
-    order.sort_unstable();
-    // While all compete, from when the last has come to when the first has gone.
-    let mut shares = [0_u32; 16];
-    for (_, who) in &order[48..304] {
-        shares[*who] += 1;
-    }
-    let (least, most) = (shares.iter().min().unwrap(), shares.iter().max().unwrap());
-    assert!(*least > 0 && most <= &(2 * least), "{shares:?}");
 }

@@ -6,11 +6,12 @@ use conformance_tests::{
     history::{ALL_RULES, Recorder, Rule, assert_clean, check},
     kit::{Redis, RedisOptions, Server as _},
 };
-use lock_core::{Attempt, Env as _, Grant, LockClient, Renewal, SystemEnv};
+use lock_core::{Attempt, Grant, LockClient};
 
 use crate::support::{
-    belief::hold,
-    connect, granted, name, quarantined, request,
+    connect, granted,
+    holders::hold,
+    in_step, name, quarantined, replica_of, request,
     sentinels::{deafen_replicas, fail_over, group, url},
 };
 
@@ -27,7 +28,7 @@ async fn after_a_failover_that_lost_a_held_lock_there_is_no_second_holder() {
     deafen_replicas(&group, old).await;
     let holder = hold(&recorder, &first, lease).await;
     let token = holder.token;
-    // One who waits already finds the new master by himself.
+    // A client that already waits finds the new master by itself.
     let waiting = {
         let (recorder, client) = (recorder.clone(), connect(&url(&group, options)).await);
         tokio::spawn(async move { hold(&recorder, &LockClient::new(client), lease).await })
@@ -44,7 +45,7 @@ async fn after_a_failover_that_lost_a_held_lock_there_is_no_second_holder() {
     let kept = group.servers()[new].cli(&["EXISTS", "leasehold:{0}:lock:a"]).await.unwrap();
     assert_eq!(kept, "0", "the last write was not lost");
 
-    // Whoever asks now is told why, and for how long.
+    // A client that asks now learns why there is no grant, and for how long.
     let told = quarantined(&*other).await;
     assert!(told.why.contains("changed its role"), "{told:?}");
     let next = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap();
@@ -55,112 +56,50 @@ async fn after_a_failover_that_lost_a_held_lock_there_is_no_second_holder() {
     assert_clean(&recorder.history(), ALL_RULES);
 }
 
-#[tokio::test]
-async fn with_the_quarantine_off_a_failover_gives_a_second_holder_a_larger_token() {
-    let options = "quarantine=off&longest_lease=2m";
-    let mut group = group(RedisOptions::new(), options).await;
-    let (recorder, lease) = (Recorder::new(1), Duration::from_secs(120));
-    let old = group.master().await.unwrap();
-    let first = LockClient::new(connect(&url(&group, options)).await);
-    let second = LockClient::new(connect(&url(&group, options)).await);
-    assert!(!first.guarantees().exclusion.holds(), "a promise that cannot be kept");
-    deafen_replicas(&group, old).await;
-    let holder = hold(&recorder, &first, lease).await;
-    let token = holder.token;
-    fail_over(&mut group, old).await;
-    let next = hold(&recorder, &second, lease).await;
-    assert!(next.token > token);
-    next.end().await;
-    holder.end().await;
-    let found = check(&recorder.history(), ALL_RULES);
-    assert!(found.iter().any(|violation| violation.rule == Rule::Exclusion), "{found:?}");
-    assert!(found.iter().all(|violation| violation.rule == Rule::Exclusion), "{found:?}");
-}
-
-#[tokio::test]
-async fn a_failover_that_loses_nothing_leaves_the_holder_in_peace() {
-    let mut group = group(RedisOptions::new(), "").await;
-    let old = group.master().await.unwrap();
-    let client = LockClient::new(connect(&url(&group, "")).await);
-    let guard = client.lock(name("a")).lease(SOON / 2).acquire().await.unwrap();
-    let replicas = group.servers().len() - 1;
-    let waited = ["WAIT", &replicas.to_string(), "10000"];
-    assert_eq!(group.servers()[old].cli(&waited).await.unwrap(), replicas.to_string());
-    fail_over(&mut group, old).await;
-    let store = connect(&url(&group, "")).await;
-    let told = quarantined(&*store).await;
-    assert!(told.remaining > Duration::from_secs(20), "{told:?}");
-    // A renewal of the other client's, so that this test need not wait for a third of the lease.
-    let held = granted_again(&*store, &guard).await;
-    assert!(matches!(held, Some(Renewal::Renewed { .. })), "{held:?}");
-    assert!(guard.is_valid());
-}
-
-async fn granted_again(
-    store: &dyn lock_core::Backend,
-    guard: &lock_core::Guard,
-) -> Option<Renewal> {
-    let mut request = request("a", SOON / 2);
-    request.owner = guard.owner();
-    let grant = lock_core::Grant::new(&request, guard.token());
-    store.renew(&[&grant], SystemEnv.now()).await.pop()
-}
-
-/// A server that loses a grant in a replica's reign, and is master again under the same run id before
-/// its client has noticed anything.
+/// A server loses a grant while a replica is the master, and is master again with the same run id before its client has
+/// noticed.
 #[tokio::test]
 async fn a_server_that_was_master_twice_grants_nothing_at_once() {
-    let (lost, answer) = master_twice_unnoticed("", Replica::Known).await;
+    let (lost, answer) = master_twice_unnoticed(Replica::Known).await;
     assert!(matches!(answer, Attempt::Quarantined(_)), "{lost:?}, and then {answer:?}");
 }
 
-/// The client has asked the server about itself while the replica was cut off.
+/// The client did its handshake while the replica was disconnected.
 #[tokio::test]
-async fn nor_does_one_whose_replica_was_away_when_the_client_asked() {
-    let (lost, answer) = master_twice_unnoticed("", Replica::Away).await;
+async fn a_server_that_was_master_twice_grants_nothing_though_its_replica_was_away() {
+    let (lost, answer) = master_twice_unnoticed(Replica::Away).await;
     assert!(matches!(answer, Attempt::Quarantined(_)), "{lost:?}, and then {answer:?}");
 }
 
-#[tokio::test]
-async fn with_the_quarantine_off_a_server_that_was_master_twice_has_a_second_holder() {
-    let (lost, answer) = master_twice_unnoticed("quarantine=off", Replica::Known).await;
-    let Attempt::Granted(second) = answer else { panic!("{lost:?}, and then {answer:?}") };
-    // Both are told that it is theirs, and the later one has the larger token.
-    assert!(second.token > lost.token && second.owner != lost.owner);
-    assert!(SystemEnv.now() < lost.from + lost.lease, "the first was over");
-}
-
-/// What the client knows of the replica.
+/// What the client knows about the replica.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Replica {
     Known,
     Away,
 }
 
-async fn master_twice_unnoticed(options: &str, replica: Replica) -> (Grant, Attempt) {
+async fn master_twice_unnoticed(replica: Replica) -> (Grant, Attempt) {
     for _ in 0..20 {
-        if let Some(answers) = master_twice(options, replica).await {
+        if let Some(answers) = master_twice(replica).await {
             return answers;
         }
     }
     panic!("the client noticed each time");
 }
 
-/// What was granted before and what is answered after; `None` if the client was told while the server
-/// was a replica, and so has made a new connection.
-async fn master_twice(url_options: &str, known: Replica) -> Option<(Grant, Attempt)> {
+/// The grant before and the answer after. `None` if the client did a handshake while the server was a replica, and so has
+/// made a new connection.
+async fn master_twice(known: Replica) -> Option<(Grant, Attempt)> {
     let options = RedisOptions::new().line("repl-diskless-sync-delay 0");
     let master = Redis::start(options.clone()).await.unwrap();
     let port = |server: &Redis| server.address().port().to_string();
-    let follow = format!("replicaof 127.0.0.1 {}", port(&master));
-    let replica = Redis::start(options.line(follow)).await.unwrap();
-    in_step(&master, &replica).await;
-    let store = connect(&format!("{}?{url_options}", crate::support::url(&master))).await;
+    let replica = replica_of(&master, options).await;
+    let store = connect(&crate::support::url(&master)).await;
     crate::support::first_use(&*store).await;
     warm(&*store).await;
     let before = (identity(&master).await, clients(&master).await);
 
-    // The replica misses the grant, since it finds no way back.
+    // The replica misses the grant, since it cannot reconnect.
     for (setting, value) in [("masteruser", "nobody"), ("masterauth", "wrong")] {
         assert_eq!(replica.cli(&["CONFIG", "SET", setting, value]).await.unwrap(), "OK");
     }
@@ -188,7 +127,7 @@ async fn master_twice(url_options: &str, known: Replica) -> Option<(Grant, Attem
     Some((lost, answer))
 }
 
-/// Waits until the client has asked the server about itself from now on: each time it sends three INFO.
+/// Waits for two new handshakes of the client. Each sends three INFO.
 async fn asks_twice(server: &Redis) {
     let asked = async || {
         let stats = server.cli(&["INFO", "commandstats"]).await.unwrap();
@@ -200,7 +139,7 @@ async fn asks_twice(server: &Redis) {
         loop {
             tokio::time::sleep(Duration::from_millis(20)).await;
             let now = asked().await;
-            // One of them is ours.
+            // One of them is from this test.
             let theirs = now - before - 1;
             before = now;
             if theirs >= 3 {
@@ -221,14 +160,14 @@ async fn a_master_that_turned_read_only_is_left_and_grants_nothing_when_it_is_ba
     panic!("the client asked who it is each time");
 }
 
-/// `false` if the client was told before it wrote.
+/// `false` if the client noticed before it wrote.
 async fn turned_read_only() -> bool {
     let master = crate::support::server().await;
     let other = Redis::start(RedisOptions::new()).await.unwrap();
     let store = connect(&crate::support::url(&master)).await;
     let held = granted(&*store, &request("a", SOON / 3)).await;
     let follow = ["REPLICAOF", "127.0.0.1", &other.address().port().to_string()];
-    // What it follows does not let it in, so that it keeps its data.
+    // The other server refuses its replication, so that it keeps its data.
     assert_eq!(other.cli(&["CONFIG", "SET", "requirepass", "secret"]).await.unwrap(), "OK");
     assert_eq!(master.cli(&follow).await.unwrap(), "OK");
 
@@ -238,7 +177,7 @@ async fn turned_read_only() -> bool {
     if !refused.contains("errorstat_READONLY") {
         return false;
     }
-    // The connection was left, and a new one is not made to a replica.
+    // The client dropped the connection, and makes no new one to a replica.
     let error = store.try_acquire(&request("b", SOON / 3)).await.unwrap_err();
     assert!(error.to_string().contains("is a slave; must be a master"), "{error}");
     assert_eq!(master.cli(&["REPLICAOF", "NO", "ONE"]).await.unwrap(), "OK");
@@ -266,24 +205,18 @@ async fn clients(server: &Redis) -> std::collections::BTreeSet<String> {
     ours.map(|line| line.split(' ').next().unwrap().to_owned()).collect()
 }
 
-/// A master that counts a replica which hangs as good for four more seconds, while another one is
-/// promoted at once: what holders on both believe.
+/// A master counts a replica that hangs as good for four more seconds, while another replica is promoted at once. Returns
+/// the violations that the holders on both servers saw.
 async fn lagging(url_options: &str) -> Vec<conformance_tests::history::Violation> {
     let options = RedisOptions::new()
         .line("repl-diskless-sync-delay 0")
         .line("min-replicas-to-write 1")
         .line("min-replicas-max-lag 4");
-    let follow = |server: &Redis| {
-        options.clone().line(format!("replicaof 127.0.0.1 {}", server.address().port()))
-    };
     let master = Redis::start(options.clone()).await.unwrap();
-    let promoted = Redis::start(follow(&master)).await.unwrap();
-    let hanging = Redis::start(follow(&master)).await.unwrap();
-    // The new master, too, has to have a good one.
-    let behind = Redis::start(follow(&promoted)).await.unwrap();
-    for (above, below) in [(&master, &promoted), (&master, &hanging), (&promoted, &behind)] {
-        in_step(above, below).await;
-    }
+    let promoted = replica_of(&master, options.clone()).await;
+    let hanging = replica_of(&master, options.clone()).await;
+    // The new master needs a good replica, too.
+    let _good = replica_of(&promoted, options).await;
     let at =
         |server: &Redis| format!("{}?longest_lease=3s&{url_options}", crate::support::url(server));
     let (recorder, lease) = (Recorder::new(1), Duration::from_secs(3));
@@ -309,15 +242,6 @@ async fn lagging(url_options: &str) -> Vec<conformance_tests::history::Violation
 async fn the_quarantine_waits_for_the_lag_of_an_old_masters_replicas() {
     let (with, without) = tokio::join!(lagging(""), lagging("failover_margin=0s"));
     assert!(with.is_empty(), "{with:?}");
-    // A word of the operator's that is not true.
+    // An operator's setting that is wrong.
     assert!(without.iter().any(|violation| violation.rule == Rule::Exclusion), "{without:?}");
-}
-
-async fn in_step(master: &Redis, replica: &Redis) {
-    let both = conformance_tests::kit::wait::until("a replica in step", SOON, || async {
-        let up = replica.info("master_link_status").await.unwrap_or_default() == "up";
-        let known = master.cli(&["INFO", "replication"]).await?;
-        Ok((up && known.contains("state=online")).then_some(()))
-    });
-    both.await.unwrap();
 }

@@ -1,15 +1,15 @@
-//! What is changed on a server that runs shows in what is promised, with nobody asking; and what an operator
-//! changes while a lock is held admits no second holder.
+//! A setting that changes on a running server shows in the guarantees without a request. And if an operator changes a
+//! setting while a lock is held, there is no second holder.
 
 use std::{sync::Arc, time::Duration};
 
 use conformance_tests::kit::{Redis, RedisOptions, Server as _, wait::until};
 use lock_core::{
-    Attempt, Backend, Env as _, ErrorKind, Init, LockClient, Promise, ReleaseOptions,
-    ReleaseOutcome, Renewal, SystemEnv,
+    Backend, Env as _, ErrorKind, Init, LockClient, Promise, ReleaseOptions, ReleaseOutcome,
+    Renewal, SystemEnv,
 };
 
-use crate::support::{changes, clusters, connect, granted, request, server, url};
+use crate::support::{changes, clusters, connect, granted, replica_of, request, server, url};
 
 const LEASE: Duration = Duration::from_secs(20);
 const SOON: Duration = Duration::from_secs(60);
@@ -18,7 +18,7 @@ async fn set(server: &Redis, option: &str, value: &str) {
     assert_eq!(server.cli(&["CONFIG", "SET", option, value]).await.unwrap(), "OK");
 }
 
-/// Waits until what is said of exclusion has this text in it.
+/// Waits until the guarantee of exclusion contains this text.
 async fn promised(store: &dyn Backend, part: &str) {
     until(part, SOON, || async {
         let said = match &store.guarantees().exclusion {
@@ -35,23 +35,16 @@ async fn promised(store: &dyn Backend, part: &str) {
 async fn what_limits_an_old_master_shows_when_it_is_changed() {
     let options = RedisOptions::new().line("repl-diskless-sync-delay 0");
     let master = Redis::start(options.clone()).await.unwrap();
-    let follow = format!("replicaof 127.0.0.1 {}", master.address().port());
-    let _replica = Redis::start(options.line(follow)).await.unwrap();
-    until("a replica", SOON, || async {
-        let known = master.cli(&["INFO", "replication"]).await?;
-        Ok(known.contains("state=online").then_some(()))
-    })
-    .await
-    .unwrap();
+    let _replica = replica_of(&master, options).await;
     let store = connect(&url(&master)).await;
-    promised(&*store, "withheld: the server goes on writing without its replicas").await;
+    promised(&*store, "withheld: the server keeps accepting writes without its replicas").await;
     set(&master, "min-replicas-max-lag", "4").await;
     set(&master, "min-replicas-to-write", "1").await;
     promised(&*store, "it has stopped writing 9s after").await;
     set(&master, "min-replicas-max-lag", "6").await;
     promised(&*store, "it has stopped writing 11s after").await;
     set(&master, "min-replicas-to-write", "0").await;
-    promised(&*store, "withheld: the server goes on writing without its replicas").await;
+    promised(&*store, "withheld: the server keeps accepting writes without its replicas").await;
 }
 
 #[tokio::test]
@@ -61,7 +54,7 @@ async fn a_policy_that_may_evict_shows_when_it_is_set() {
     promised(&*store, "holds").await;
     set(&server, "maxmemory-policy", "volatile-lru").await;
     promised(&*store, "withheld: the server's maxmemory-policy is volatile-lru").await;
-    // Who allows it is not told anything better.
+    // A client that allows eviction is promised no more.
     let allowing = connect(&format!("{}?allow_eviction=true", url(&server))).await;
     assert!(!allowing.guarantees().exclusion.holds());
     set(&server, "maxmemory-policy", "noeviction").await;
@@ -69,7 +62,7 @@ async fn a_policy_that_may_evict_shows_when_it_is_set() {
     promised(&*allowing, "holds").await;
 }
 
-/// Whoever holds a lock then goes on, and whoever wants one is told why there is none.
+/// Holders keep their locks, and other clients learn why they get none.
 #[tokio::test]
 async fn nothing_is_granted_while_a_policy_may_evict() {
     let server = server().await;
@@ -95,7 +88,7 @@ async fn nothing_is_granted_while_a_policy_may_evict() {
     assert_eq!(released.outcome, ReleaseOutcome::Released);
     assert!(released.next.is_none(), "{released:?}");
     assert!(guard.is_valid());
-    // Who allows it is granted what it asks for.
+    // A client that allows eviction gets its grants.
     let allowing = connect(&format!("{}?allow_eviction=true", url(&server))).await;
     granted(&*allowing, &request("allowed", LEASE)).await;
 
@@ -125,11 +118,11 @@ async fn no_change_of_a_setting_and_no_loss_of_data_admit_two_holders() {
 }
 
 #[tokio::test]
-async fn tokens_that_are_used_up_are_told_and_set_back() {
+async fn used_up_tokens_are_reported_and_set_back() {
     changes::try_used_up_tokens(1, "leasehold:{0}:epoch", one).await;
 }
 
-/// Other places of a lock than that of its epoch record are no reason to renew for longer.
+/// The longest lease also binds renewals in buckets other than that of `init`.
 #[tokio::test]
 async fn a_lowered_longest_lease_binds_renewals_in_each_bucket() {
     let cluster = clusters::cluster(0, "").await;
@@ -146,17 +139,4 @@ async fn a_lowered_longest_lease_binds_renewals_in_each_bucket() {
     for answer in store.renew(&held, SystemEnv.now()).await {
         assert!(matches!(answer, Renewal::Renewed { lease, .. } if lease == short), "{answer:?}");
     }
-}
-
-/// A try of an attempt whose answer was lost, made again with what its client still knows.
-#[tokio::test]
-async fn a_lowered_longest_lease_binds_the_repeat_of_an_attempt() {
-    let server = server().await;
-    let (store, operator) = (connect(&url(&server)).await, connect(&url(&server)).await);
-    let attempt = request("a", LEASE);
-    granted(&*store, &attempt).await;
-    let init = Init::new().with_longest_lease(Duration::from_secs(2));
-    operator.init(&init).await.unwrap();
-    let again = store.try_acquire(&attempt).await;
-    assert!(matches!(again, Ok(Attempt::Quarantined(_))), "{again:?}");
 }

@@ -1,4 +1,4 @@
-//! TLS, and logins of their own, to sentinels and to the servers that they name, and to a cluster.
+//! TLS, and separate logins, to sentinels, to the servers that they name, and to a cluster.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -8,12 +8,12 @@ use conformance_tests::kit::{
 };
 use lock_core::{ErrorKind, LockClient};
 
-use crate::support::{connect, first_use, name, quarantined, request, talk};
+use crate::support::{connect, direct, first_use, name, quarantined, request};
 
 const SOON: Duration = Duration::from_secs(60);
 const LEASE: Duration = Duration::from_secs(20);
 
-/// A user beside the default one.
+/// A user besides the default one.
 const APP: &str = "user app on >hunter2 ~leasehold:* &leasehold:* +@all";
 
 fn hosts(addresses: &[SocketAddr]) -> String {
@@ -26,7 +26,7 @@ fn trust(files: &Certificates) -> String {
     format!("ca={ca}&cert={cert}&key={key}")
 }
 
-/// All that the user has open there is encrypted.
+/// All connections of the user to this server are encrypted.
 async fn only_encrypted(server: &Redis) {
     let list = server.cli(&["CLIENT", "LIST"]).await.unwrap();
     let ours: Vec<_> = list.lines().filter(|line| line.contains("user=app")).collect();
@@ -45,8 +45,8 @@ async fn through_sentinels_all_is_encrypted_and_stays_so_over_a_failover() {
     for sentinel in &open {
         let watcher = "ACL SETUSER watcher on >hunter3 -@all +hello +auth \
                        +sentinel|get-master-addr-by-name +sentinel|master";
-        let mut sentinel = talk::talk_to(*sentinel).await;
-        talk::said(&mut sentinel, &watcher.split_whitespace().collect::<Vec<_>>()).await;
+        let mut sentinel = direct::talk_to(*sentinel).await;
+        direct::said(&mut sentinel, &watcher.split_whitespace().collect::<Vec<_>>()).await;
     }
     let trust = trust(group.certificates().unwrap());
     let logins = "sentinel_user=watcher&sentinel_password=hunter3";
@@ -67,7 +67,7 @@ async fn through_sentinels_all_is_encrypted_and_stays_so_over_a_failover() {
         // Each of the two logins is used where it belongs.
         ("rediss", "app:wrong", &secured, format!("{logins}&{trust}"), ErrorKind::Auth),
         ("rediss", app, &secured, format!("{logins}x&{trust}"), ErrorKind::Auth),
-        // A stranger to either side.
+        // Neither side knows the other's certificate.
         ("rediss", app, &secured, logins.to_owned(), ErrorKind::Unavailable),
         // A sentinel with TLS names a master with TLS.
         ("redis", app, &open, logins.to_owned(), ErrorKind::Unavailable),
@@ -137,7 +137,7 @@ async fn in_a_cluster_all_is_encrypted_also_where_a_slot_moved_or_a_master_died(
     .unwrap();
     assert!(quarantined(&*store).await.why.contains("changed its role"));
     only_encrypted(&cluster.nodes()[to + 3]).await;
-    // Other masters grant on.
+    // Other masters still grant.
     let mut others = 0;
     for number in 0..20 {
         let asked = request(&format!("job {number}"), LEASE);
@@ -151,7 +151,7 @@ async fn in_a_cluster_all_is_encrypted_also_where_a_slot_moved_or_a_master_died(
     assert!(others > 0, "nothing was granted elsewhere");
 }
 
-/// What is wrong with the certificate of whom a client was sent to; and nothing was said there, nor without TLS.
+/// The client rejects the certificate of the server to which it was sent. It sends nothing there, and nothing without TLS.
 async fn distrusted(url: &str, why: &str, stranger: &Redis) {
     let error = backend_redis::connect(url).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
@@ -159,7 +159,7 @@ async fn distrusted(url: &str, why: &str, stranger: &Redis) {
     assert_eq!(crate::support::calls(stranger, "hello").await, 0, "{url}");
 }
 
-/// Under a second address, for which no certificate is.
+/// The server has a second address, which no certificate covers.
 fn twice_bound() -> RedisOptions {
     RedisOptions::new().tls(ClientCertificates::NotAsked).line("bind 127.0.0.1 127.0.0.2")
 }
@@ -168,14 +168,14 @@ const WRONG_CHAIN: &str = "invalid peer certificate";
 const WRONG_NAME: &str = "not valid for name";
 
 #[tokio::test]
-async fn a_sentinel_and_the_master_that_it_names_have_to_be_who_they_say() {
+async fn sentinels_and_masters_need_valid_certificates() {
     let group = Sentinels::start(0, twice_bound()).await.unwrap();
     let stranger = Redis::start(twice_bound()).await.unwrap();
     let (ours, theirs) = (group.servers()[0].tls_address(), stranger.tls_address());
     let (ours, theirs) = (ours.unwrap().port().to_string(), theirs.unwrap().port().to_string());
-    let mut sentinel = talk::talk_to(group.endpoints()[0]).await;
+    let mut sentinel = direct::talk_to(group.endpoints()[0]).await;
     for (name, host, port) in [("strange", "127.0.0.1", &theirs), ("renamed", "127.0.0.2", &ours)] {
-        talk::said(&mut sentinel, &["SENTINEL", "MONITOR", name, host, port, "1"]).await;
+        direct::said(&mut sentinel, &["SENTINEL", "MONITOR", name, host, port, "1"]).await;
     }
     let ca = group.certificates().unwrap().ca.display();
     let at = |sentinel: &SocketAddr, name: &str| {
@@ -190,7 +190,7 @@ async fn a_sentinel_and_the_master_that_it_names_have_to_be_who_they_say() {
 }
 
 #[tokio::test]
-async fn a_node_has_to_be_who_it_says_also_where_it_publishes() {
+async fn a_node_needs_a_valid_certificate_also_for_pushes() {
     let cluster = RedisCluster::start(1, 0, twice_bound()).await.unwrap();
     let stranger = Redis::start(twice_bound()).await.unwrap();
     let node = &cluster.nodes()[0];
@@ -208,7 +208,7 @@ async fn a_node_has_to_be_who_it_says_also_where_it_publishes() {
     first_use(&*store).await;
     crate::support::granted(&*store, &request("a", LEASE)).await;
 
-    // From here on the node's address is the stranger's, for the channel and for new connections.
+    // From here on the stranger has the node's address, for the channel and for new connections.
     proxy.redirect(elsewhere);
     let error = store.enqueue(&request("a", LEASE)).await.err().unwrap();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");

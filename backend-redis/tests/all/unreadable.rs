@@ -1,4 +1,4 @@
-//! Records that are there, and not what they should be.
+//! Records that exist, but are not what they should be.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -8,12 +8,12 @@ use lock_core::{
     SystemEnv,
 };
 
-use crate::support::{busy, connect, first_use, granted, name, place, request, server, url};
+use crate::support::{busy, connect, enqueued, first_use, granted, name, request, server, url};
 
 const LEASE: Duration = Duration::from_secs(20);
 const OWNER: &str = "0123456789abcdef0123456789abcdef";
 
-/// Puts something in the place of a lock's record, or of what belongs to it.
+/// Replaces a lock's record, or one of its other keys.
 async fn put(server: &Redis, command: &str, kind: &str, text: &str, value: &str) {
     let key = format!("leasehold:{{0}}:{kind}:{text}");
     server.cli(&["DEL", &key]).await.unwrap();
@@ -23,12 +23,12 @@ async fn put(server: &Redis, command: &str, kind: &str, text: &str, value: &str)
 fn unreadable(holder: Option<Holder>) {
     let holder = holder.unwrap();
     assert_eq!(holder.label.as_str(), "an unreadable record");
-    // That of a record that never ends, at the latest.
+    // At most the longest lease, for a record that never ends.
     assert!(holder.remaining > Duration::ZERO && holder.remaining <= Duration::from_secs(30));
 }
 
 #[tokio::test]
-async fn a_record_that_cannot_be_read_holds_its_lock_and_hides_no_other() {
+async fn an_unreadable_record_holds_its_lock_and_hides_no_other() {
     let server = server().await;
     let store = connect(&url(&server)).await;
     let good = granted(&*store, &request("good", LEASE)).await;
@@ -47,7 +47,7 @@ async fn a_record_that_cannot_be_read_holds_its_lock_and_hides_no_other() {
     let names: Vec<_> = records.keys().copied().chain(["list"]).collect();
     for text in &names {
         unreadable(busy(&*store, &request(text, LEASE)).await.holder);
-        let (turn, busy) = place(&*store, &request(text, LEASE)).await;
+        let (turn, busy) = enqueued(&*store, &request(text, LEASE)).await;
         unreadable(busy.holder);
         turn.leave().await.unwrap();
         unreadable(store.inspect(&name(text)).await.unwrap().unwrap().holder);
@@ -76,7 +76,7 @@ async fn a_record_that_cannot_be_read_holds_its_lock_and_hides_no_other() {
 }
 
 #[tokio::test]
-async fn a_record_that_cannot_be_read_ends_although_it_was_to_stay_for_ever() {
+async fn an_unreadable_record_without_expiry_ends() {
     let server = Redis::start(RedisOptions::new()).await.unwrap();
     let store = connect(&format!("{}?longest_lease=1s", url(&server))).await;
     first_use(&*store).await;
@@ -98,7 +98,7 @@ async fn a_record_that_cannot_be_read_ends_although_it_was_to_stay_for_ever() {
 }
 
 #[tokio::test]
-async fn what_has_become_unreadable_is_lost_to_its_holder_and_to_no_other() {
+async fn a_record_that_became_unreadable_is_lost_only_to_its_holder() {
     let server = server().await;
     let store = connect(&url(&server)).await;
     let asked = request("stolen", LEASE);
@@ -116,9 +116,9 @@ async fn what_has_become_unreadable_is_lost_to_its_holder_and_to_no_other() {
     assert_eq!(store.raise(&stolen, stolen.token).await.unwrap_err().kind(), ErrorKind::NotHeld);
 }
 
-/// A queue that is none would fail every attempt and release.
+/// A queue of another type would make every attempt and release fail.
 #[tokio::test]
-async fn force_removes_a_queue_and_places_that_are_none() {
+async fn force_removes_queues_and_entries_of_another_type() {
     let server = server().await;
     let store = connect(&url(&server)).await;
     for kind in ["queue", "places"] {
@@ -126,15 +126,15 @@ async fn force_removes_a_queue_and_places_that_are_none() {
         assert!(store.inspect(&name(kind)).await.is_ok());
         assert_eq!(store.force_release(&name(kind)).await.unwrap(), ReleaseOutcome::Released);
         let held = granted(&*store, &request(kind, LEASE)).await;
-        let (turn, _) = place(&*store, &request(kind, LEASE)).await;
+        let (turn, _) = enqueued(&*store, &request(kind, LEASE)).await;
         turn.leave().await.unwrap();
         store.release(&held, ReleaseOptions::default()).await.unwrap();
     }
 }
 
-/// The label of a place, which its owner has when the lock is handed to it.
+/// The text of a queue entry, which the script reads when it hands the lock over.
 #[tokio::test]
-async fn a_place_that_cannot_be_read_stops_no_handover() {
+async fn an_unreadable_entry_does_not_stop_a_handoff() {
     let server = server().await;
     let store = connect(&url(&server)).await;
     for (at, place) in ["nonsense", "1 2", ""].into_iter().enumerate() {

@@ -48,17 +48,3 @@ async fn another_version_is_refused_in_every_step() {
 async fn older_records_are_upgraded_by_init_under_load() {
     upgraded(Arc::new(OneServer(server().await))).await;
 }
-
-/// Records that were lost come back with the version of the client that finds it first.
-#[tokio::test]
-async fn a_new_record_has_the_version() {
-    let server = OneServer(server().await);
-    let store = server.connect().await.unwrap();
-    server.0.cli(&["FLUSHALL"]).await.unwrap();
-    store
-        .try_acquire(&crate::support::request("a", std::time::Duration::from_secs(1)))
-        .await
-        .unwrap();
-    let known = store.guarantees().record_version.unwrap();
-    assert_eq!(server.0.cli(&["HGET", EPOCH, "version"]).await.unwrap(), known.to_string());
-}

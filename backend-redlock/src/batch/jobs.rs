@@ -1,4 +1,4 @@
-//! What goes into a batch.
+//! The calls in a batch.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,7 +9,7 @@ use crate::protocol::held::Held;
 
 pub(crate) struct AttemptJob {
     pub(crate) request: Request,
-    /// `None`: the attempt must be made alone.
+    /// `None` tells the caller to make the attempt alone.
     pub(crate) answer: oneshot::Sender<Option<Grant>>,
 }
 
@@ -44,7 +44,7 @@ impl Jobs {
                 Job::Attempt(attempt) => sorted.attempts.push(attempt),
             }
         }
-        // One label for all: an attempt with another, as of a second client on the same store, goes by itself.
+        // A batch has one label. An attempt with another label (a second client on the same store) is made alone.
         if let Some(first) = sorted.attempts.first() {
             let label = first.request.label.clone();
             let fits = |attempt: &AttemptJob| attempt.request.label == label;

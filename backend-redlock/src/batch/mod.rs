@@ -1,7 +1,7 @@
 //! Attempts and releases of many tasks, gathered into one script call per node.
 //!
-//! A task that finds no other task asks the nodes alone. So does a call that is not plain: a lock that is held, votes
-//! that split, nodes that do not answer.
+//! If a task finds no other task, it asks the nodes alone. A call that is not simple is also sent alone: for a held lock,
+//! after split votes, or if nodes do not answer.
 
 mod jobs;
 mod round;
@@ -25,7 +25,7 @@ use crate::{
     steps::{acquire, free::take_back, release},
 };
 
-/// The calls that may go together.
+/// The calls that may share a batch.
 pub(crate) type BatchQueue = Batcher<Job>;
 
 impl BatchSink<Job> for Quorum {
@@ -34,12 +34,12 @@ impl BatchSink<Job> for Quorum {
     }
 }
 
-/// What `batch.lua` knows: a writer without a floor.
+/// Whether `batch.lua` can make the attempt: a writer's without a floor.
 fn is_plain(request: &Request) -> bool {
     request.floor == FencingToken::ZERO && request.mode == Mode::Exclusive
 }
 
-/// Makes an attempt, with a place in the queues if `entry` is given.
+/// Makes an attempt. If `entry` is given, the attempt may join the queues.
 pub(crate) async fn attempt(
     queue: &BatchQueue,
     quorum: &Arc<Quorum>,
@@ -54,13 +54,13 @@ pub(crate) async fn attempt(
     {
         return Ok(Attempt::Granted(grant));
     }
-    // No batch has asked for a reader.
+    // No batch has made an attempt for a reader before.
     let first = alone.is_some() || request.mode == Mode::Shared && entry.is_none();
     acquire::attempt(quorum, request, entry, first).await
 }
 
-/// Releases a grant, or keeps it for a last while. Also returns what the next attempt of this process was given, which the
-/// script makes right after the release.
+/// Releases a grant, or keeps it for a last while. Also returns the result of this process's next attempt, which the script
+/// makes right after the release.
 pub(crate) async fn release(
     queue: &BatchQueue,
     quorum: &Arc<Quorum>,
@@ -82,7 +82,7 @@ pub(crate) async fn release(
     Ok((release::release(quorum, grant, keep).await?, None))
 }
 
-/// Makes an attempt in the next batch, without a place in a queue. `None` if the attempt is not plain. Then nothing is left of
+/// Makes an attempt in the next batch, without a queue entry. `None` if the attempt is not simple. Then nothing is left of
 /// it, or soon nothing will be.
 pub(crate) async fn gather_attempt(
     queue: &BatchQueue,
@@ -95,8 +95,8 @@ pub(crate) async fn gather_attempt(
     queue.call(quorum, job, quorum.options.timeout, answer).await
 }
 
-/// Releases in the next batch, where the script then makes an attempt of this process for the same lock. If others wait, the
-/// attempt fails as for a lock that is held.
+/// Releases in the next batch. The script then makes this process's next attempt for the same lock. If others wait, that
+/// attempt fails as for a held lock.
 pub(crate) async fn gather_release(
     queue: &BatchQueue,
     quorum: &Arc<Quorum>,
@@ -109,22 +109,23 @@ pub(crate) async fn gather_release(
     let (answer, mut granted) = oneshot::channel();
     let next = next.map(|next| AttemptJob { request: next.clone(), answer });
     let carries = next.is_some();
-    let heard = async {
+    let answers = async {
         let outcome = answered.await.ok()?;
         let granted = if carries { (&mut granted).await.ok()? } else { None };
         Some((outcome, granted))
     };
     let job = Job::Release(release, next);
-    let (error, granted) = match queue.call(quorum, job, quorum.options.timeout, heard).await {
+    let (error, granted) = match queue.call(quorum, job, quorum.options.timeout, answers).await {
         Ok((Ok(outcome), granted)) => return Ok((outcome, granted)),
         Ok((Err(error), granted)) => (error, granted),
         Err(error) => {
-            // From here on the batch takes back itself what it is granted.
+            // From here on the batch itself takes back what it is granted.
             granted.close();
             (error, granted.try_recv().ok().flatten())
         }
     };
-    // The caller repeats both, by the same owner: what it is given then is not meant.
+    // The caller repeats both calls with the same owner. This takes back only what the first try got, not what the repeat
+    // gets.
     if let Some(granted) = granted {
         take_back(quorum, &granted);
     }

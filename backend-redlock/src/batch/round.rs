@@ -33,7 +33,7 @@ use crate::{
 /// What one node replied to a batch.
 enum BatchReply {
     Pending,
-    /// The node was not asked, or gave no answer. Whether the batch may have been carried out there.
+    /// The node was not asked, or did not answer. `true` if it may have carried out the batch.
     Failed(bool),
     Answer(Vec<i64>, Option<Span>),
 }
@@ -79,25 +79,25 @@ impl BatchReply {
         }
     }
 
-    /// Whether it gave a lock, or may have.
+    /// Whether the node gave the lock, or may have.
     fn gave(&self, job: usize) -> bool {
         self.number(job).is_some_and(|number| number > 0) || matches!(self, Self::Failed(true))
     }
 }
 
-/// What has become of an attempt.
+/// The outcome of an attempt.
 enum AttemptState {
     Open(AttemptJob),
-    /// It has the lock.
+    /// The attempt has the lock.
     Won(Request, Arc<Held>),
-    /// It failed, and what nodes gave it is taken back.
+    /// The attempt failed, and what nodes gave it is taken back.
     Failed(Request),
 }
 
 struct ReleaseState {
     grant: Grant,
     held: Arc<Held>,
-    /// `None` once it is answered.
+    /// `None` once the release is answered.
     answer: Option<oneshot::Sender<Result<ReleaseOutcome, Error>>>,
     count: ReleaseCount,
 }
@@ -117,7 +117,7 @@ struct Batch<'a> {
     own: Shared,
 }
 
-/// What all attempts of a batch have in common.
+/// The values that all attempts of a batch share.
 #[derive(Clone, Copy)]
 struct Shared {
     number: u64,
@@ -128,7 +128,7 @@ struct Shared {
 impl Shared {
     fn of<'r>(self, request: &'r Request) -> Try<'r> {
         let Self { number, sent, limit } = self;
-        Try { request, number, sent, limit, placed: false, first: true }
+        Try { request, number, sent, limit, queued: false, first: true }
     }
 }
 
@@ -169,7 +169,7 @@ pub(crate) async fn carry_out(quorum: &Arc<Quorum>, jobs: Vec<Job>) {
         tokio::select! {
             biased;
             answer = round.next() => match answer {
-                Some((at, answer)) => batch.hear(at, BatchReply::of(answer, count), &extra),
+                Some((at, answer)) => batch.add(at, BatchReply::of(answer, count), &extra),
                 None if extra.is_empty() => break,
                 None => {
                     while let Some((job, at, answer)) = extra.next().await {
@@ -216,7 +216,7 @@ impl Batch<'_> {
             || self.attempts.iter().any(|fate| matches!(fate, AttemptState::Open(_)))
     }
 
-    /// Frees, in the background, nodes that were asked for the lock and are not waited for now.
+    /// Frees the lock, in the background, on nodes that were asked for it and that no call waits for now.
     fn free_the_rest(&self) {
         for freeing in &self.releases {
             for at in (0..self.replies.len()).filter(|at| !self.contacts.contains(at)) {
@@ -227,18 +227,18 @@ impl Batch<'_> {
         }
     }
 
-    /// A job that is settled treats the reply as a late one: other jobs of the batch may stay open for long.
-    fn hear(&mut self, at: usize, reply: BatchReply, extra: &Extra) {
+    /// If a job is settled, it treats the reply as a late one: other jobs of the batch may stay open for long.
+    fn add(&mut self, at: usize, reply: BatchReply, extra: &Extra) {
         let first = self.releases.len();
         for (job, fate) in self.attempts.iter().enumerate() {
-            fate.straggler(self.quorum, self.own, at, first + job, Some(&reply));
+            fate.late_reply(self.quorum, self.own, at, first + job, Some(&reply));
         }
         self.replies[at] = reply;
         self.freed_by(at, extra);
     }
 
-    /// Counts what a node replied to the releases. If a client waits for the name, asks the node once more, for this name
-    /// alone.
+    /// Counts a node's replies to the releases. If a client waits for a name there, the node gets one more release, for
+    /// this name alone.
     fn freed_by(&mut self, at: usize, extra: &Extra) {
         for job in 0..self.releases.len() {
             match self.replies[at].number(job) {
@@ -267,12 +267,12 @@ impl Batch<'_> {
         }
     }
 
-    /// Settles the attempts that are certain; all of them once no node answers any more.
+    /// Settles the attempts whose result is certain. Settles all of them once no node will answer any more.
     fn decide(&mut self, open: bool) {
         let spans: Vec<_> = self.replies.iter().map(BatchReply::span).collect();
         let in_line = may_vote(&spans, self.quorum.options.bound_micros());
-        let heard = spans.iter().flatten().count();
-        if open && heard < self.quorum.majority() {
+        let known = spans.iter().flatten().count();
+        if open && known < self.quorum.majority() {
             return;
         }
         let first = self.releases.len();
@@ -290,7 +290,7 @@ impl Batch<'_> {
         }
     }
 
-    /// As for one attempt: while a node is open, a clock that is off now may be in line later.
+    /// As for a single attempt: while nodes may still answer, a clock that seems off now may be in line later.
     fn votes(&self, job: usize, in_line: &[bool], open: bool) -> Vec<Vote> {
         let vote = |(at, reply): (usize, &BatchReply)| match reply {
             BatchReply::Pending if open => Vote::Open,
@@ -323,7 +323,7 @@ impl Batch<'_> {
                 };
                 match attempt.answer.send(Some(grant)) {
                     Ok(()) => return,
-                    // Nobody is there to hold it.
+                    // The caller has gone, so nobody would hold the lock.
                     Err(_) => AttemptState::Failed(request.clone()),
                 }
             }
@@ -368,15 +368,15 @@ impl Batch<'_> {
                 }
             }
             for (job, fate) in attempts.iter().enumerate() {
-                fate.straggler(&kept, own, at, grants.len() + job, reply.as_ref());
+                fate.late_reply(&kept, own, at, grants.len() + job, reply.as_ref());
             }
         });
     }
 }
 
 impl AttemptState {
-    /// Notes a node's late reply to an attempt that is settled, or that it has not replied within the time.
-    fn straggler(
+    /// Notes a node's late reply to a settled attempt, or that the node has not replied in time.
+    fn late_reply(
         &self,
         quorum: &Arc<Quorum>,
         own: Shared,
@@ -388,7 +388,7 @@ impl AttemptState {
         let known = matches!(reply, Some(BatchReply::Answer(..) | BatchReply::Failed(false)));
         let (request, unwanted) = match self {
             Self::Open(_) => return,
-            Self::Won(request, held) => (request, held.straggler(at, gave, known)),
+            Self::Won(request, held) => (request, held.late_reply(at, gave, known)),
             Self::Failed(request) => (request, gave),
         };
         if unwanted {

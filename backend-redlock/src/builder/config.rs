@@ -8,7 +8,7 @@ use backend_redis::{
 };
 use lock_core::{Backend, Env as _, Error, ErrorKind, SystemEnv};
 
-use super::connect::meet;
+use super::connect::connect_all;
 use crate::{
     backend::Redlock,
     quorum::{
@@ -29,10 +29,10 @@ pub struct RedlockBuilder {
 }
 
 impl RedlockBuilder {
-    /// A store on these servers, each with its own TLS and user. Their number must be odd, and at least three. They must
-    /// be independent of each other.
+    /// A store on these servers, each with its own TLS and user. There must be an odd number of them, at least three, and
+    /// they must be independent of each other.
     ///
-    /// The prefix and the timeout of the store replace those of its nodes.
+    /// The prefix and the timeout of the store replace those of the nodes.
     #[must_use]
     pub fn new(nodes: impl IntoIterator<Item = RedisBuilder>) -> Self {
         Self {
@@ -43,8 +43,8 @@ impl RedlockBuilder {
     }
 
     /// How long an operation waits for a node that does not answer, before it goes on without the node. Default: a
-    /// hundredth of the lease, at least 5 ms and at most 50 ms. While more than a minority is silent, it waits ten times
-    /// as long, but at most half the timeout.
+    /// hundredth of the lease, at least 5 ms and at most 50 ms. If more than a minority is silent, the operation waits ten
+    /// times as long, but at most half the timeout.
     #[must_use]
     pub fn node_timeout(mut self, timeout: Duration) -> Self {
         self.options.node_timeout = Some(timeout);
@@ -59,15 +59,15 @@ impl RedlockBuilder {
         self
     }
 
-    /// What all keys begin with, on all nodes. Default: `leasehold-redlock`.
+    /// The prefix of all keys, on all nodes. Default: `leasehold-redlock`.
     #[must_use]
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// How long it may take to connect to a node, and to run a command. Then the client gives the connection up. Default:
-    /// 1 s.
+    /// The time limit of connecting to a node and of each command. After that the client drops the connection. Default: 1
+    /// s.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.options.timeout = timeout;
@@ -88,7 +88,7 @@ impl RedlockBuilder {
         self
     }
 
-    /// Connects to at least a majority. A background task goes on trying the other nodes.
+    /// Connects to at least a majority. A background task keeps trying to connect to the other nodes.
     ///
     /// # Errors
     /// `InvalidInput` for a setting or a number of nodes that is not allowed; `Config` if two nodes are the same server;
@@ -96,7 +96,7 @@ impl RedlockBuilder {
     pub async fn build(self) -> Result<Arc<dyn Backend>, Error> {
         let open = async {
             let quorum = Arc::new(self.quorum()?);
-            match meet(&quorum).await {
+            match connect_all(&quorum).await {
                 Ok(()) => Ok(quorum),
                 Err(error) => {
                     quorum.close(Duration::ZERO).await;

@@ -1,4 +1,4 @@
-//! Opening a store: the first greeting of all nodes.
+//! Opening a store: the first call to each node.
 
 use std::sync::Arc;
 
@@ -11,23 +11,23 @@ use crate::{
 };
 
 /// Connects to all nodes at once.
-pub(super) async fn meet(quorum: &Arc<Quorum>) -> Result<(), Error> {
+pub(super) async fn connect_all(quorum: &Arc<Quorum>) -> Result<(), Error> {
     let nodes = quorum.nodes.len();
-    let (tell, mut heard) = mpsc::channel(nodes);
+    let (results, mut received) = mpsc::channel(nodes);
     for at in 0..nodes {
-        let (quorum, tell, own) = (Arc::clone(quorum), tell.clone(), Arc::clone(quorum));
+        let (quorum, results, own) = (Arc::clone(quorum), results.clone(), Arc::clone(quorum));
         quorum.spawn_background(async move {
-            tell.send((at, own.hello(at).await)).await.ok();
+            results.send((at, own.hello(at).await)).await.ok();
         });
     }
-    drop(tell);
+    drop(results);
     let mut silent: Vec<usize> = (0..nodes).collect();
     let (mut known, mut answered, mut failure) = (Vec::new(), 0, None);
     let mut rest = std::pin::pin!(tokio::time::sleep(quorum.options.admin_wait() * CONNECT_WAITS));
     loop {
         let word = tokio::select! {
             biased;
-            word = heard.recv() => word,
+            word = received.recv() => word,
             () = &mut rest => None,
         };
         let Some((at, settings)) = word else { break };
@@ -40,7 +40,7 @@ pub(super) async fn meet(quorum: &Arc<Quorum>) -> Result<(), Error> {
                     rest.as_mut().reset(tokio::time::Instant::now() + CONNECT_REST);
                 }
             }
-            // A node that refuses this client now will go on refusing it.
+            // A node that refuses this client now will keep refusing it.
             Err(error) if !error.is_retryable() => {
                 let message = format!("{} cannot be used", quorum.nodes[at].address);
                 return Err(Error::new(error.kind(), message).with_source(error));
@@ -58,7 +58,7 @@ pub(super) async fn meet(quorum: &Arc<Quorum>) -> Result<(), Error> {
         let message = format!("{} {twin}", node.address);
         return Err(Error::new(ErrorKind::Config, message));
     }
-    // A node that has lost its record, or is not there, is taken to have what the others have.
+    // If a node has lost its record or is down, the client assumes the settings of the others.
     let count = |settings| known.iter().filter(|other| **other == settings).count();
     if let Some(common) = known.iter().copied().max_by_key(|settings| count(*settings)) {
         for node in &quorum.nodes {

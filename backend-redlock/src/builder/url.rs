@@ -1,4 +1,4 @@
-//! A store by its URL.
+//! Reads the URL of a store.
 
 use std::{sync::Arc, time::Duration};
 
@@ -28,7 +28,7 @@ fn refuse(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::InvalidInput, message)
 }
 
-/// The options of the whole store; the others go to each node.
+/// The options of the whole store. The others are passed to each node.
 #[derive(Default)]
 struct StoreOptions {
     node_timeout: Option<Duration>,
@@ -39,12 +39,12 @@ struct StoreOptions {
 }
 
 impl StoreOptions {
-    /// Those that a node's URL does not have.
+    /// The options that a node's URL does not have.
     const NAMES: &str = "node_timeout, clock_bound, ";
 
     fn read(query: &str) -> Result<Self, Error> {
         let (mut own, mut given) = (Self::default(), SeenOptions::default());
-        // All of it may be a part of a password with a `?` that was not encoded.
+        // The query may be a part of a password with a `?` that was not encoded. Then no error shows it.
         let secret = query.contains('@');
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let Some((option, value)) = form_urlencoded::parse(pair.as_bytes()).next() else {
@@ -82,7 +82,7 @@ pub(crate) fn parse(url: &str) -> Result<RedlockBuilder, Error> {
         _ => return Err(refuse(FORM)),
     };
     if url.contains('#') {
-        // Of a password with a `#` that was not encoded, perhaps.
+        // Perhaps a `#` in a password that was not encoded.
         return Err(refuse(format!("{FORM}; nothing may follow a #")));
     }
     let (address, query) = place.split_once('?').unwrap_or((place, ""));

@@ -1,23 +1,23 @@
 //! Which nodes may vote, by their clocks.
 
-/// How far a node's clock is ahead of this process's, in microseconds: somewhere from `low` to `high`,
-/// since it was read between the request and its reply.
+/// How far a node's clock is ahead of this process's, in microseconds: between `low` and `high`, since it was read between
+/// the request and its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span {
-    /// If the clock was read just before the reply came.
+    /// The difference if the clock was read just before the reply came.
     pub low: i64,
-    /// If it was read just after the request left.
+    /// The difference if the clock was read just after the request left.
     pub high: i64,
 }
 
 impl Span {
-    /// A node's clock of `stamp`, read between `sent` and `heard` on this process's clock.
+    /// A node's clock `stamp`, read between `sent` and `received` on this process's clock.
     #[must_use]
-    pub fn new(stamp: u64, sent: u64, heard: u64) -> Self {
-        Self { low: stamp as i64 - heard as i64, high: stamp as i64 - sent as i64 }
+    pub fn new(stamp: u64, sent: u64, received: u64) -> Self {
+        Self { low: stamp as i64 - received as i64, high: stamp as i64 - sent as i64 }
     }
 
-    /// The best single number.
+    /// The middle, as the best single number.
     #[must_use]
     pub fn middle(self) -> i64 {
         self.low + (self.high - self.low) / 2
@@ -29,14 +29,14 @@ impl Span {
         self.low <= other.high && other.low <= self.high
     }
 
-    /// How much is not known: the time that the call took.
+    /// The uncertainty: the duration of the call.
     #[must_use]
     pub fn width(self) -> u64 {
         self.high.abs_diff(self.low)
     }
 }
 
-/// Which nodes may vote, by what is known of their clocks; `None` for a clock of which nothing is known.
+/// Which nodes may vote, by what is known of their clocks. `None` means that nothing is known of a clock.
 ///
 /// A node whose clock may be further than `bound` (µs) from the median has no vote. If only two clocks are known, and they may
 /// be more than `bound` apart, either may be wrong: so neither node has a vote. A single clock cannot be compared with others.
@@ -51,13 +51,13 @@ pub fn may_vote(clocks: &[Option<Span>], bound: u64) -> Vec<bool> {
     lows.sort_unstable();
     highs.sort_unstable();
     let bound = i64::try_from(bound).unwrap_or(i64::MAX);
-    // Of an even number both middle clocks must agree with it: the stricter reading.
+    // For an even number, both middle clocks must agree with it, which is stricter.
     let (low, high) = (lows[(lows.len() - 1) / 2], highs[highs.len() / 2]);
     let fits = |span: Span| span.high - low <= bound && high - span.low <= bound;
     clocks.iter().map(|clock| clock.is_some_and(fits)).collect()
 }
 
-/// The median of what is known: how far the nodes' clock is ahead of this process's.
+/// The median: how far the nodes' clock is ahead of this process's.
 #[must_use]
 pub fn median(clocks: &[Option<Span>]) -> Option<i64> {
     let mut known: Vec<i64> = clocks.iter().flatten().map(|span| span.middle()).collect();
@@ -65,8 +65,7 @@ pub fn median(clocks: &[Option<Span>]) -> Option<i64> {
     known.get(known.len().checked_sub(1)? / 2).copied()
 }
 
-/// Whether a node's clock went back between two replies of which the later was asked for after the
-/// earlier had come.
+/// Whether a node's clock went back between two replies. The client sent the later request after it had the earlier reply.
 #[must_use]
 pub fn went_back(earlier: u64, later: u64) -> bool {
     later < earlier

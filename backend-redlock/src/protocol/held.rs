@@ -8,8 +8,8 @@ use lock_core::{Grant, Instant, LossReason, Mutex};
 pub(crate) struct Held {
     /// The number of the attempt.
     pub(crate) attempt: u64,
-    /// This client knows of no other attempt of this owner. So what a release finds was given to this attempt. (If the core
-    /// repeated an attempt that was lost, it abandons the owner after the release.)
+    /// This client knows of no other attempt of this owner. So if a release finds something, this attempt got it. (If the
+    /// core repeated a lost attempt, it abandons the owner after the release.)
     lone: bool,
     parts: Mutex<Parts>,
 }
@@ -17,25 +17,25 @@ pub(crate) struct Held {
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) nodes: Vec<Part>,
-    /// The latest end that the holder knows of: after it the holder does not rely on the grant.
+    /// The latest end of validity that the holder knows. After it the holder does not rely on the grant.
     pub(crate) reported: Instant,
-    /// A majority was found without it, and its holder was told.
+    /// A majority was found without it, and the holder knows.
     pub(crate) lost: Option<LossReason>,
-    /// It was released: what a node gives late is taken back.
+    /// It was released. If a node gives the lock late, that is taken back.
     pub(crate) released: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Part {
-    /// Until when the node keeps the lock, at least, as far as counted replies tell.
+    /// Until when the node keeps the lock at least, as far as counted replies show.
     pub(crate) until: Option<Instant>,
-    /// The attempt may have been carried out, or may yet be, and nothing tells when.
+    /// The node may have carried out the attempt, or may still do so, and the client will not learn when.
     pub(crate) doubtful: bool,
-    /// It was asked at all.
+    /// Whether the node was asked at all.
     pub(crate) asked: bool,
     /// Its answer to the release: whether it held the lock.
     freed: Option<bool>,
-    /// It was heard to have given the lock when that was given back already.
+    /// The reply that the node gave the lock arrived after the release.
     late: bool,
 }
 
@@ -55,7 +55,7 @@ impl Held {
         self.parts.lock()
     }
 
-    /// Notes the release. Returns whether it is known of all nodes what they gave.
+    /// Notes the release. Returns whether the client knows of all nodes what they gave.
     pub(crate) fn release(&self) -> bool {
         let mut parts = self.parts();
         parts.released = true;
@@ -66,12 +66,12 @@ impl Held {
         Arc::clone(grant.state.as_ref()?).downcast().ok()
     }
 
-    /// Notes the late answer of a node to the attempt: whether it gave the lock or may have, and whether that is known.
+    /// Notes a node's late reply to the attempt: whether the node gave the lock or may have, and whether that is certain.
     /// Returns whether to take it back.
     ///
     /// A release mostly follows at once on the same connection, and removes what it finds. So if the node has not answered
     /// the release yet, that answer decides ([`freed`](Self::freed)).
-    pub(crate) fn straggler(&self, at: usize, gave: bool, known: bool) -> bool {
+    pub(crate) fn late_reply(&self, at: usize, gave: bool, known: bool) -> bool {
         let mut parts = self.parts();
         let released = parts.released;
         let part = &mut parts.nodes[at];
@@ -86,10 +86,10 @@ impl Held {
         part.freed == Some(false)
     }
 
-    /// Notes the answer of a node to the release, or that none will come. Returns whether to ask the node again.
+    /// Notes a node's answer to the release, or that none will come. Returns whether to ask the node again.
     pub(crate) fn freed(&self, at: usize, held: Option<bool>) -> bool {
         let part = &mut self.parts().nodes[at];
-        // A node that is asked again may still answer the first question.
+        // If the node is asked again, it may still answer the first request.
         part.freed = Some(held == Some(true));
         held.is_none() || part.late && held == Some(false)
     }
@@ -99,7 +99,7 @@ impl Held {
 mod tests {
     use super::*;
 
-    /// Given back, when the only node has not been heard.
+    /// A grant that was released before its only node had answered.
     fn given_back(lone: bool) -> Held {
         let reported = Instant::default();
         let held = Held::new(1, lone, vec![Part::new(None, false, true)], reported);
@@ -110,41 +110,41 @@ mod tests {
     #[test]
     fn what_the_release_finds_is_not_taken_back_again() {
         let held = given_back(true);
-        assert!(!held.straggler(0, true, true) && !held.freed(0, Some(true)));
+        assert!(!held.late_reply(0, true, true) && !held.freed(0, Some(true)));
         let held = given_back(true);
-        assert!(!held.freed(0, Some(true)) && !held.straggler(0, true, true));
+        assert!(!held.freed(0, Some(true)) && !held.late_reply(0, true, true));
     }
 
     #[test]
-    fn what_is_given_behind_the_release_is_taken_back() {
+    fn what_is_given_after_the_release_is_taken_back() {
         let held = given_back(true);
-        assert!(!held.freed(0, Some(false)) && held.straggler(0, true, true));
+        assert!(!held.freed(0, Some(false)) && held.late_reply(0, true, true));
         let held = given_back(true);
-        assert!(held.freed(0, None) && held.straggler(0, true, true));
+        assert!(held.freed(0, None) && held.late_reply(0, true, true));
     }
 
     #[test]
-    fn so_is_what_was_heard_of_before_the_release_that_missed_it() {
+    fn a_late_grant_that_the_release_missed_is_taken_back() {
         let held = given_back(true);
-        assert!(!held.straggler(0, true, true) && held.freed(0, Some(false)));
+        assert!(!held.late_reply(0, true, true) && held.freed(0, Some(false)));
     }
 
     #[test]
-    fn where_the_owner_asked_twice_the_release_may_have_found_the_other() {
+    fn if_the_owner_asked_twice_the_release_may_have_found_the_other() {
         let held = given_back(false);
-        assert!(!held.freed(0, Some(true)) && held.straggler(0, true, true));
+        assert!(!held.freed(0, Some(true)) && held.late_reply(0, true, true));
     }
 
     #[test]
     fn what_is_not_known_is_taken_back_at_once() {
         let held = given_back(true);
-        assert!(held.straggler(0, true, false) && held.parts().nodes[0].doubtful);
+        assert!(held.late_reply(0, true, false) && held.parts().nodes[0].doubtful);
     }
 
     #[test]
     fn what_is_held_stays() {
         let held = given_back(true);
         held.parts().released = false;
-        assert!(!held.straggler(0, true, true) && !held.straggler(0, true, false));
+        assert!(!held.late_reply(0, true, true) && !held.late_reply(0, true, false));
     }
 }

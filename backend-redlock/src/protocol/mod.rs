@@ -1,4 +1,4 @@
-//! What follows from the nodes' answers: votes, tokens, clocks, the expiry at a majority. Nothing here asks a node.
+//! Decisions from the nodes' answers: votes, tokens, clocks, the expiry at a majority. Nothing here does I/O.
 
 pub mod clock;
 pub(crate) mod held;

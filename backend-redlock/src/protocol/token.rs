@@ -1,40 +1,40 @@
-//! The token protocol: nodes store numbers near a proposal; a majority with one number, or a
-//! guarded write-back, makes it the token.
+//! The token protocol. Nodes store numbers near a proposal. If a majority stored the same number, it is the token.
+//! Otherwise a guarded write-back makes the highest number the token.
 
 use super::vote::{Vote, majority};
 
-/// The number that a node stores for a grant: the proposal, drawn to within `bound` of the node's
-/// clock, but never at or below its watermark. All three are in microseconds.
+/// The number that a node stores for a grant: the proposal, moved to within `bound` of the node's clock, but always above
+/// the node's watermark. All are in microseconds.
 ///
-/// Nodes run this rule as Lua, in `acquire.lua`, `acquire_fast.lua` and `batch.lua`; here it is for the model.
+/// Nodes run this rule as Lua, in `acquire.lua`, `acquire_fast.lua` and `batch.lua`. This copy is for the model.
 pub fn stored(proposed: u64, clock: u64, watermark: u64, bound: u64) -> u64 {
     let near = proposed.clamp(clock.saturating_sub(bound), clock.saturating_add(bound));
     near.max(watermark.saturating_add(1))
 }
 
-/// What follows from the numbers of a vote that was won.
+/// The result of the numbers of a vote that was won.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Token {
     /// A majority stored this number: it is the token.
     Agreed(u64),
-    /// `number` must be on a majority first: write it to `nodes`, which are counted and below it.
+    /// A majority must have `number` first: write it to `nodes`, whose votes count and whose numbers are lower.
     WriteBack {
         /// The largest number among the counted votes.
         number: u64,
-        /// Indices of the nodes to write to.
+        /// The nodes to write to.
         nodes: Vec<usize>,
-        /// How many of them must take it.
+        /// How many of them must accept it.
         needed: usize,
     },
-    /// There is no majority of votes: no token.
+    /// Without a majority of votes there is no token.
     None,
 }
 
-/// Decides on the token from the votes counted.
+/// Decides on the token from the counted votes.
 ///
-/// The write-back goes to counted nodes only. By the model this follows from their checking that the
-/// lock is still the asker's ([`takes_write_back`]); it costs nothing, and asks nothing of a node whose
+/// The write-back goes only to nodes whose votes count. The model shows that this is not needed for safety, since each node
+/// checks that the asker still holds the lock ([`takes_write_back`]). It costs nothing, and does not rely on a node whose
 /// clock is off.
 pub fn decide(votes: &[Vote]) -> Token {
     let counted: Vec<(usize, u64)> = votes
@@ -60,8 +60,8 @@ pub fn decide(votes: &[Vote]) -> Token {
     Token::WriteBack { number, nodes, needed: needed - with(number) }
 }
 
-/// Whether a node takes a written-back number: `own` is the number of the asker's record there,
-/// `None` if the lock is not the asker's any more. Nodes run this rule in `write.lua`.
+/// Whether a node accepts a written-back number. `own` is the number of the asker's record there, `None` if the asker no
+/// longer holds the lock. Nodes run this rule in `write.lua`.
 pub fn takes_write_back(own: Option<u64>, number: u64) -> bool {
     own.is_some_and(|own| own < number)
 }

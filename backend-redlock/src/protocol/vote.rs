@@ -1,4 +1,4 @@
-//! Counting votes: an answer as soon as a majority is certain either way.
+//! Counts votes: the result is known as soon as a majority is certain either way.
 
 /// More than half of `nodes`.
 pub const fn majority(nodes: usize) -> usize {
@@ -11,26 +11,25 @@ pub const fn majority(nodes: usize) -> usize {
 pub enum Vote {
     /// It has not answered.
     Open,
-    /// It keeps the lock for us, under this number.
+    /// It keeps the lock for us, with this number.
     Ours(u64),
-    /// Held by another, in quarantine, failed, or without a vote because of its clock.
+    /// Another owner holds the lock, or the node is in quarantine, has failed, or has no vote because of its clock.
     No,
 }
 
-/// What the votes so far say.
+/// The result of the votes so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Tally {
-    /// A majority is ours, whatever the others say.
+    /// A majority is ours, whatever the others answer.
     Won,
-    /// No majority can become ours any more.
+    /// We cannot get a majority any more.
     Failed,
-    /// It depends on nodes that have not answered.
+    /// The result depends on nodes that have not answered.
     Undecided,
 }
 
-/// Counts the votes of *all* nodes, one entry per node: a majority is one of all nodes, not of
-/// those that answered.
+/// Counts the votes of *all* nodes, one entry per node. A majority is one of all nodes, not of those that answered.
 pub fn tally(votes: &[Vote]) -> Tally {
     let ours = votes.iter().filter(|vote| matches!(vote, Vote::Ours(_))).count();
     let open = votes.iter().filter(|vote| matches!(vote, Vote::Open)).count();

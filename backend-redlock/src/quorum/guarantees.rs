@@ -6,17 +6,17 @@ use lock_core::{Assumption, Guarantees, Promise, QuarantineUse};
 use super::{node::Node, options::Options};
 use crate::{
     protocol::vote::majority,
-    tunables::{FAR_POLL, NEAR_POLL, PLACE_LIFE},
+    tunables::{ENTRY_LIFE, FAR_POLL, NEAR_POLL},
 };
 
-/// What the guarantees rest on.
+/// The facts on which the guarantees rest.
 #[derive(Clone, PartialEq)]
 pub(super) struct Basis {
     settings: NodeSettings,
-    /// A node that may remove held locks, and its policy.
+    /// A node whose policy may remove held locks, and the policy.
     evicting: Option<(String, String)>,
-    /// Why the client cannot rely on a setting that it was not told.
-    untold: Option<String>,
+    /// Why the client cannot rely on a setting that its URL does not name.
+    lease_not_in_url: Option<String>,
 }
 
 impl Basis {
@@ -25,13 +25,13 @@ impl Basis {
         Self {
             settings: nodes[0].server.believed(),
             evicting: nodes.iter().find_map(evicting),
-            untold: nodes.iter().find_map(|node| node.server.untold()),
+            lease_not_in_url: nodes.iter().find_map(|node| node.server.untold()),
         }
     }
 }
 
 pub(super) fn of(basis: &Basis, options: &Options, all: &[Node]) -> Guarantees {
-    let Basis { settings, evicting, untold } = basis;
+    let Basis { settings, evicting, lease_not_in_url } = basis;
     let nodes = all.len();
     let show = humantime::format_duration;
     let bound = options.clock_bound;
@@ -50,7 +50,7 @@ pub(super) fn of(basis: &Basis, options: &Options, all: &[Node]) -> Guarantees {
                 "the maxmemory-policy of {node} is {policy}, which may remove held locks; set noeviction"
             ),
         }
-    } else if let Some(why) = untold.clone().filter(|_| settings.quarantine) {
+    } else if let Some(why) = lease_not_in_url.clone().filter(|_| settings.quarantine) {
         Promise::Withheld { why }
     } else if settings.quarantine {
         Promise::Holds {
@@ -109,11 +109,11 @@ pub(super) fn of(basis: &Basis, options: &Options, all: &[Node]) -> Guarantees {
     promised.quarantine = if settings.quarantine { QuarantineUse::On } else { QuarantineUse::Off };
     promised.push = true;
     promised.raise = true;
-    // The nodes' keys end at different instants, and the queue's head may be dead.
+    // The nodes' keys expire at different instants, and the entry at the head of the queue may be dead.
     promised.expiry_slack = options.margin() + NEAR_POLL;
     promised.longest_poll = FAR_POLL;
-    // A dead writer's place is in the way of readers; they ask again some time after its end.
-    promised.dead_place_delay = PLACE_LIFE + FAR_POLL;
+    // A dead writer's entry keeps readers out. They ask again some time after its end.
+    promised.dead_place_delay = ENTRY_LIFE + FAR_POLL;
     promised.token_lead = settings.longest_lease;
     promised.record_version = Some(RECORD_VERSION);
     promised

@@ -1,4 +1,4 @@
-//! The nodes, what this client knows of each, how it asks many at once, and who listens to them.
+//! The nodes: what this client knows of each, how it asks many at once, and their pushes to its waiters.
 
 pub(crate) mod guarantees;
 pub(crate) mod node;

@@ -1,4 +1,4 @@
-//! One node as this client knows it: its clock, and whether it is worth waiting for.
+//! One node as this client knows it: its clock, and whether calls wait for it.
 
 use std::{fmt, sync::MutexGuard, time::Duration};
 
@@ -21,9 +21,9 @@ struct State {
     /// Why no call waits for it now.
     suspected: Option<String>,
     probing: bool,
-    /// The highest clock heard of.
+    /// The highest clock value received from it.
     stamp: u64,
-    /// The narrowest of the last while, and when it was heard.
+    /// The most precise recent reading of its clock, and when it arrived.
     span: Option<(Span, Instant)>,
     run: Option<RunId>,
     /// The address of another node that is the same server.
@@ -37,12 +37,12 @@ pub(crate) struct CallStart {
     stamp: u64,
 }
 
-/// A node's answer to a script of ours: `{word, clock, ...}`.
+/// A node's answer to one of our scripts: `{word, clock, ...}`.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) word: String,
     pub(crate) parts: Vec<Value>,
-    /// What it says of the node's clock; `None` if that went back.
+    /// The reading of the node's clock; `None` if the clock went back.
     pub(crate) span: Option<Span>,
 }
 
@@ -85,22 +85,22 @@ impl Node {
         CallStart { sent: SystemEnv.now(), stamp }
     }
 
-    /// Reads the clock in an answer, and passes the answer on.
+    /// Reads the clock in an answer, and returns the answer.
     pub(crate) fn end_call(&self, start: CallStart, value: Value) -> Result<Answer, Error> {
-        let heard = SystemEnv.now();
+        let received = SystemEnv.now();
         let parts = list(value)?;
         let [word, stamp, ..] = parts.as_slice() else { return Err(not_understood()) };
         let (word, stamp) = (text(word)?.to_owned(), number(stamp)?);
-        let span = Span::new(stamp, micros(start.sent), micros(heard));
+        let span = Span::new(stamp, micros(start.sent), micros(received));
         let back = went_back(start.stamp, stamp);
         let run = self.server.known_run_id();
         let mut state = self.state();
         state.stamp = if back { stamp } else { state.stamp.max(stamp) };
         let keep = |(old, at): &(Span, Instant)| {
-            old.agrees(span) && old.width() < span.width() && heard.since(*at) < SPAN_KEPT
+            old.agrees(span) && old.width() < span.width() && received.since(*at) < SPAN_KEPT
         };
         if !state.span.as_ref().is_some_and(keep) {
-            state.span = Some((span, heard));
+            state.span = Some((span, received));
         }
         if state.run != run {
             state.run = run;
@@ -121,7 +121,7 @@ impl Node {
         self.state().run.clone()
     }
 
-    /// Says that another node is the same server, or that none is.
+    /// Records that another node is the same server, or that none is.
     pub(crate) fn set_twin(&self, twin: Option<String>) {
         self.state().twin = twin;
     }
@@ -141,11 +141,11 @@ impl Node {
         self.state().suspected.clone()
     }
 
-    /// Stops waiting for it; `true` if the caller has to start a probe.
+    /// From now on calls do not wait for it. Returns `true` if the caller must start a probe.
     pub(crate) fn suspect(&self, why: &str) -> bool {
         let mut state = self.state();
         if state.suspected.is_none() {
-            tracing::warn!(node = %self.address, why, "the node is not waited for until it answers a probe");
+            tracing::warn!(node = %self.address, why, "calls do not wait for the node until it answers a probe");
         }
         state.suspected = Some(why.to_owned());
         !std::mem::replace(&mut state.probing, true)
@@ -159,7 +159,7 @@ impl Node {
         }
     }
 
-    /// A probe was answered.
+    /// It has answered a probe.
     pub(crate) fn trust(&self) {
         let mut state = self.state();
         if state.suspected.take().is_some() {

@@ -1,4 +1,4 @@
-//! All nodes together: their common clock, their settings, for which of them a call waits, and background tasks.
+//! All nodes together: their common clock and settings, for which of them a call waits, and background tasks.
 
 use std::{
     fmt,
@@ -108,7 +108,7 @@ impl Quorum {
         clock::median(&self.nodes.iter().map(Node::span).collect::<Vec<_>>())
     }
 
-    /// One call to one node. A node that cannot be reached is probed.
+    /// Sends one call to one node. If the node cannot be reached, a probe starts.
     pub(crate) async fn put(
         self: &Arc<Self>,
         at: usize,
@@ -140,7 +140,7 @@ impl Quorum {
         }
     }
 
-    /// Two addresses of one server would count one vote twice.
+    /// If two addresses were one server, its vote would count twice.
     fn compare_runs(&self) {
         let runs: Vec<_> = self.nodes.iter().map(Node::run).collect();
         for (at, run) in runs.iter().enumerate() {
@@ -163,9 +163,9 @@ impl Quorum {
         }
     }
 
-    /// Runs a task that `close` waits for.
+    /// Runs a background task. `close` waits for it.
     pub(crate) fn spawn_background(&self, work: impl Future<Output = ()> + Send + 'static) {
-        // Without a runtime it is left undone, and the lease is the bound.
+        // Without a runtime the work is not done, and the lease is the bound.
         if tokio::runtime::Handle::try_current().is_ok() {
             self.tasks.spawn(work);
         }
@@ -274,7 +274,7 @@ impl Probe {
             let start = SystemEnv.now();
             let limit = quorum.options.longest_wait();
             if quorum.hello(at).await.is_ok() && SystemEnv.now().since(start) <= limit {
-                // From here on another may probe it.
+                // From here on another probe may start.
                 self.0 = Weak::new();
                 quorum.nodes[at].trust();
                 return;

@@ -23,17 +23,17 @@ impl Options {
         self.node_timeout.unwrap_or(default)
     }
 
-    /// The longest of these.
+    /// The longest such wait.
     pub(crate) fn longest_wait(&self) -> Duration {
         self.node_timeout.unwrap_or(LONGEST_NODE_WAIT)
     }
 
-    /// How long an operator's question waits for a node.
+    /// How long a call of an operator waits for a node.
     pub(crate) fn admin_wait(&self) -> Duration {
         self.longest_wait().max(ADMIN_WAIT)
     }
 
-    /// A lease of which enough is left after the margin for clocks.
+    /// The shortest lease of which enough is left after the margin for clocks.
     pub(crate) fn shortest_lease(&self) -> Duration {
         SHORTEST_LEASE_BOUNDS * self.clock_bound + SHORTEST_LEASE_REST
     }

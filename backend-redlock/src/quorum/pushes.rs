@@ -13,13 +13,13 @@ use backend_redis::node::Listener;
 use lock_core::{Mutex, OwnerId};
 use tokio::sync::mpsc;
 
-/// What an attempt needs to take a place in the nodes' queues.
+/// What an attempt needs to join the nodes' queues.
 #[derive(Clone, Debug)]
 pub(crate) struct QueueEntry {
     pub(crate) channel: String,
-    /// The nodes' clock when the place was first asked for: the same order on all nodes.
+    /// The nodes' clock when the owner first asked for an entry. It gives the same order on all nodes.
     pub(crate) rank: u64,
-    /// The nodes that may have given the place, as all attempts of its owner found.
+    /// The nodes that may have made an entry, as found by all attempts of this owner.
     given: Arc<Mutex<BTreeSet<usize>>>,
 }
 
@@ -45,15 +45,15 @@ pub(crate) struct WakeRegistry {
 struct Registered {
     number: u64,
     entry: QueueEntry,
-    calls: mpsc::UnboundedSender<Called>,
+    calls: mpsc::UnboundedSender<Wake>,
 }
 
-/// How a waiter is woken to look again.
+/// Why a waiter is woken.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Called {
-    /// This node has woken it.
+pub(crate) enum Wake {
+    /// This node has called it.
     By(usize),
-    /// Wake-ups may have been missed.
+    /// Calls may have been missed.
     Missed,
 }
 
@@ -62,7 +62,7 @@ impl WakeRegistry {
         self.waiters.lock()
     }
 
-    /// The entry of a waiter of this process.
+    /// The queue entry of a waiter of this process.
     pub(crate) fn entry(&self, owner: OwnerId) -> Option<QueueEntry> {
         if self.count.load(Ordering::SeqCst) == 0 {
             return None;
@@ -70,13 +70,14 @@ impl WakeRegistry {
         self.waiters().get(&owner).map(|waiter| waiter.entry.clone())
     }
 
-    /// Enters a waiter, before the nodes hear of it. Returns its number, its entry and its wake-ups. A repeat keeps its rank.
+    /// Registers a waiter, before the nodes know of it. Returns its number, its entry and its wake-ups. A repeat keeps its
+    /// rank.
     pub(crate) fn enter(
         &self,
         owner: OwnerId,
         channel: &str,
         rank: u64,
-    ) -> (u64, QueueEntry, mpsc::UnboundedReceiver<Called>) {
+    ) -> (u64, QueueEntry, mpsc::UnboundedReceiver<Wake>) {
         let (calls, called) = mpsc::unbounded_channel();
         let number = self.entered.fetch_add(1, Ordering::Relaxed);
         let mut waiters = self.waiters();
@@ -89,7 +90,7 @@ impl WakeRegistry {
         (number, entry, called)
     }
 
-    /// Forgets a waiter, unless a repeat has taken its place.
+    /// Removes a waiter, unless a repeat has replaced it.
     pub(crate) fn leave(&self, owner: OwnerId, number: u64) {
         let mut waiters = self.waiters();
         if waiters.get(&owner).is_some_and(|waiter| waiter.number == number) {
@@ -112,19 +113,19 @@ impl Listener for NodeListener {
     }
 
     fn hear(&self, _: &[u8], message: &[u8]) {
-        // A message that cannot be read costs a poll.
+        // If a message cannot be read, the cost is one poll.
         if let Ok(text) = std::str::from_utf8(message)
             && let Ok(owner) = OwnerId::from_str(text)
             && let Some(waiter) = self.wake.waiters().get(&owner)
         {
-            waiter.calls.send(Called::By(self.node)).ok();
+            waiter.calls.send(Wake::By(self.node)).ok();
         }
     }
 
     fn missed(&self) {
         for waiter in self.wake.waiters().values() {
             // A waiter that is gone needs no call.
-            waiter.calls.send(Called::Missed).ok();
+            waiter.calls.send(Wake::Missed).ok();
         }
     }
 }

@@ -20,13 +20,13 @@ impl RetainedGrants {
         self.owners().contains(&owner)
     }
 
-    /// Enters an owner until the returned value is dropped; `None` for one that is there.
+    /// Enters an owner until the returned value is dropped. `None` if the owner is there already.
     pub(crate) fn enter(&self, owner: OwnerId) -> Option<Retained> {
         self.owners().insert(owner).then(|| Retained(self.clone(), owner))
     }
 }
 
-/// Forgets an owner, also where its task is dropped with the runtime.
+/// Removes the owner when it is dropped, also if its task is dropped with the runtime.
 pub(crate) struct Retained(RetainedGrants, OwnerId);
 
 impl Drop for Retained {

@@ -1,4 +1,4 @@
-//! One question to several nodes: the answers so far, and those that come after the caller has gone.
+//! One question to several nodes: the answers in time, and those that come after the caller has gone.
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
@@ -7,7 +7,7 @@ use lock_core::{BoxFuture, Error};
 use tokio::time::Sleep;
 
 use super::{node::Answer, nodes::Quorum};
-use crate::{scripts::ScriptCall, tunables::PATIENCE};
+use crate::{scripts::ScriptCall, tunables::SILENCE_FACTOR};
 
 type Asking = FuturesUnordered<BoxFuture<(usize, Result<Answer, Error>)>>;
 
@@ -18,8 +18,8 @@ pub(crate) struct Round {
     alarm: Pin<Box<Sleep>>,
     limit: Duration,
     minority: usize,
-    /// How much longer it waits, once, if more than a minority is silent when the time is over.
-    patience: Duration,
+    /// How much longer the round waits, once, if more than a minority is silent when the time is over.
+    extra_wait: Duration,
 }
 
 impl Round {
@@ -33,7 +33,7 @@ impl Round {
         Self::ask_each(quorum, contacts, |_| Arc::clone(call), limit)
     }
 
-    /// The same with a call for each.
+    /// As [`ask`](Self::ask), with a call for each node.
     pub(crate) fn ask_each(
         quorum: &Arc<Quorum>,
         contacts: &[usize],
@@ -50,12 +50,14 @@ impl Round {
             alarm: Box::pin(tokio::time::sleep(limit)),
             limit,
             minority: quorum.nodes.len() - quorum.majority(),
-            // Before the connections are given up, so that what is taken back goes the same way.
-            patience: (limit * PATIENCE).min(quorum.options.timeout / 2).saturating_sub(limit),
+            // Less than the time limit of the connections, so that a clean-up can use the same connections.
+            extra_wait: (limit * SILENCE_FACTOR)
+                .min(quorum.options.timeout / 2)
+                .saturating_sub(limit),
         }
     }
 
-    /// The next answer; `None` when all have answered or the time is over.
+    /// The next answer. `None` when all nodes have answered or the time is over.
     pub(crate) async fn next(&mut self) -> Option<(usize, Result<Answer, Error>)> {
         loop {
             tokio::select! {
@@ -66,7 +68,7 @@ impl Round {
                     return Some((at, answer));
                 }
                 () = &mut self.alarm => {
-                    let more = std::mem::take(&mut self.patience);
+                    let more = std::mem::take(&mut self.extra_wait);
                     if more.is_zero() || self.pending.len() <= self.minority {
                         return None;
                     }
@@ -81,7 +83,7 @@ impl Round {
         !self.alarm.is_elapsed() && self.pending.contains(&at)
     }
 
-    /// Whether any node may.
+    /// Whether any node may still answer in time.
     pub(crate) fn any_open(&self) -> bool {
         !self.alarm.is_elapsed() && !self.pending.is_empty()
     }
@@ -101,14 +103,14 @@ impl Round {
         if self.pending.is_empty() {
             return;
         }
-        let stragglers = Arc::clone(quorum);
+        let own = Arc::clone(quorum);
         quorum.spawn_background(async move {
             while let Some((at, answer)) = self.next().await {
                 then(at, Some(answer));
             }
             let why = format!("no answer within {}", humantime::format_duration(self.limit));
             for at in &self.pending {
-                stragglers.suspect(*at, &why);
+                own.suspect(*at, &why);
                 then(*at, None);
             }
             while let Some((at, answer)) = self.asking.next().await {

@@ -1,23 +1,23 @@
--- One node's vote on an attempt. Behind the functions of backend-redis, and for a writer behind acquire_fast.lua.
---
+-- One node's vote on an attempt. It follows the functions of backend-redis, and for a writer also acquire_fast.lua.
+-- 
 -- KEYS: 1 epoch record   2 lock   3 queue (sorted set of owners by rank)
---       4 places (hash: owner to "until channel"; `turn` to "owner until")   5 tombstone
+--       4 entries (hash: owner to "until channel"; `turn` to "owner until")   5 tombstone
 -- ARGV: 1 to 4 and the last two as in epoch_arguments.lua of backend-redis
---       5 owner   6 lease ms   7 label   8 floor, of a reader with a 0 in front   9 proposed number
+--       5 owner   6 lease ms   7 label   8 floor, with a 0 in front for a reader   9 proposed number
 --       10 clock bound, µs
---       11 number of the attempt, rising for one owner   12 the clock past which it is late
---       13 which watermark   14 what the client takes this clock to be
---       15 channel, or '' for no place   16 rank of the place
+--       11 number of the attempt, which rises for one owner   12 the clock after which it is late
+--       13 which watermark   14 the client's estimate of this clock
+--       15 channel, or '' for no entry   16 rank of the entry
 -- Answers: {word, clock, ...}; words: ours, busy, late, clock, quarantine, floor, lease, exhausted.
---
--- Of a record that cannot be read, 'busy' names the owner '?'.
--- A lock is "owner number state attempt label", with Redis's own expiry; state 0 held, 1 released and
--- kept for a last while. A tombstone holds the number of the last attempt that is to take nothing.
---
--- A lock that readers share is "READERS number 0 count label", with a line "owner number attempt" for each of them.
--- The first line has the highest of their numbers, how many they are, and the label of the reader that came last; the
--- expiry is that of the latest lease. No pattern runs over all lines, which may be a thousand. The `until` of a
--- reader's place has a 0 in front. Older scripts read the same time, and see another owner's lock.
+-- 
+-- If the record cannot be read, 'busy' gives the owner '?'.
+-- A lock is "owner number state attempt label", with Redis's own expiry. State 0: held. State 1: released and kept for a
+-- last while. A tombstone holds the number of the last attempt that must take nothing.
+-- 
+-- A lock that readers share is "READERS number 0 count label", with a line "owner number attempt" for each of them. The
+-- first line has the highest of their numbers, how many they are, and the label of the reader that came last. The expiry
+-- is that of the latest lease. No pattern runs over all lines, since there may be a thousand. The `until` of a reader's
+-- entry has a 0 in front. Older scripts read the same time, and see another owner's lock.
 local owner, lease, floor, bound = ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[8]), tonumber(ARGV[10])
 local attempt, estimated, reader = tonumber(ARGV[11]), tonumber(ARGV[14]), is_reader(ARGV[8])
 local TURN_US = 100000
@@ -26,9 +26,9 @@ local other = unknown(unpack(redis.call('HMGET', KEYS[1], 'version', 'longest'))
 if other then return other end
 local now = clock()
 local stamp = text(now)
--- The highest clock that this node was asked at.
+-- The highest clock at which this node got a request.
 local seen = tonumber(redis.call('HGET', KEYS[1], 'clock') or 0)
--- A late request, or a clock that is ahead; and a clock that is behind.
+-- A late request or a clock that is ahead; then a clock that is behind.
 -- guard: late_request
 if now > tonumber(ARGV[12]) then
   -- guard: late_notes_clock
@@ -37,7 +37,7 @@ if now > tonumber(ARGV[12]) then
 end
 -- guard: clock_behind
 if now < estimated - bound then return {'clock', stamp} end
--- A waiter keeps its place, and is served, also where memory is short: its time first, see common.lua of
+-- A waiter keeps its entry, and is served, also if memory is short: the expiry is set first, see common.lua of
 -- backend-redis.
 if redis.call('HGET', KEYS[4], owner) then redis.call('PEXPIRE', KEYS[4], TOMB_MS) end
 -- A deadline written by a wrong clock could end a quarantine too early.
@@ -49,10 +49,10 @@ if epoch[1] ~= ARGV[1] or epoch[2] ~= ARGV[2] or tonumber(epoch[3] or 0) > now o
   if math.abs(now - estimated) > bound then return {'clock', stamp} end
 end
 if ahead then
-  -- It was ahead and came back: what it kept may have ended early, as if it were lost.
+  -- The clock was ahead and came back. Records of this node may have expired early, which counts as a loss of data.
   redis.call('HSET', KEYS[1], 'clock', stamp)
   if ARGV[4] == 'on' then
-    -- The longest lease may have been longer, and not be waited out yet.
+    -- The longest lease may have been longer before, and that may not be waited out yet.
     -- guard: waits_out
     local span = math.max(tonumber(ARGV[3]), tonumber(epoch[4] or 0))
     redis.call('HSET', KEYS[1], 'from', text(now + span), 'span', text(span),
@@ -68,9 +68,9 @@ if not mark then
   if refusal[1] == 'quarantine' then table.insert(refusal, 2, stamp) end
   return refusal
 end
--- What is no number, or above all tokens, leaves none.
+-- If the watermark is not a number, or is above all tokens, no token is left to grant.
 mark = math.min(tonumber(redis.call('HGET', KEYS[1], ARGV[13]) or 0) or 9007199254740991, 9007199254740991)
--- Room for the clocks after a loss of data: they may be the bound behind what they were.
+-- After a loss of data the clocks may be behind the old ones by the bound. The margin leaves room for that.
 local highest = now + tonumber(ARGV[3]) - 2 * bound
 -- guard: floor
 if floor > highest then return {'floor', stamp, text(highest)} end
@@ -78,9 +78,9 @@ if floor > highest then return {'floor', stamp, text(highest)} end
 if lease * 1000 > tonumber(ARGV[3]) then return {'lease', stamp} end
 local record = read(KEYS[2])
 local holder, number, state, last, label = string.match(record or '', '^(%x+) (%d+) ([01]) (%d+) ([^\n]*)')
--- Such a record cannot be read: it is nobody's, and holds the lock until it ends.
+-- A record that cannot be read belongs to no owner, and holds the lock until it expires.
 if holder and (#holder ~= 32 or tonumber(number) > 9007199254740991) then holder, number = nil, nil end
--- How many readers share it, and where the asker's line is, if it is one of them.
+-- How many readers share it, and the position of the asker's line if it is one of them.
 local count = holder == READERS and tonumber(last) or 0
 local from, own, to = holder == READERS and string.find(record, '\n' .. owner .. ' ', 1, true), nil, nil
 if from then own, last, to = string.match(record, '^(%d+) (%d+)()', from + 34) end
@@ -88,19 +88,19 @@ local function line(of, by) return '\n' .. owner .. ' ' .. of .. ' ' .. by end
 local function busy()
   local left = record and redis.call('PTTL', KEYS[2]) or 0
   if left == -1 then
-    -- No record of this store stays for ever; whatever this one is, no lease is longer than this.
+    -- No record of this store stays for ever. Whatever this one is, no lease is longer than this.
     left = math.ceil(ARGV[3] / 1000)
     redis.call('PEXPIRE', KEYS[2], left)
   end
-  local place = redis.call('ZRANK', KEYS[3], owner)
-  return {'busy', stamp, holder or record and '?' or '', label or '', left, number or text(mark), place or -1}
+  local entry = redis.call('ZRANK', KEYS[3], owner)
+  return {'busy', stamp, holder or record and '?' or '', label or '', left, number or text(mark), entry or -1}
 end
 local gone = redis.call('GET', KEYS[5])
 -- guard: tombstone
 if gone and tonumber(gone) >= attempt then return busy() end
 -- guard: repeat
 if own or holder == owner and state == '0' then
-  -- A repeat sets the lease anew. It may be a late one: it never shortens.
+  -- A repeat sets the lease anew. It may be a late request, so it never shortens the lease.
   -- guard: repeat_lease
   local left = math.max(lease, redis.call('PTTL', KEYS[2]))
   -- guard: last_attempt
@@ -112,20 +112,20 @@ if own or holder == owner and state == '0' then
 end
 local turn, ends = string.match(redis.call('HGET', KEYS[4], 'turn') or '', '^(%x+) (%d+)$')
 ends = tonumber(ends or 0)
--- For a moment after a release only the head of the queue is served, or the readers at its head.
+-- For a moment after a release the node serves only the head of the queue, or the readers at its head.
 -- guard: readers_turn
 if reader and turn == READERS then turn = owner end
 -- guard: turn
 local others = turn and turn ~= owner and ends > now and ends <= now + TURN_US
--- Whether a writer stands before the asker in the queue, and lives.
+-- Whether a live writer stands before the asker in the queue.
 local function writer_first()
   for _, ahead in ipairs(redis.call('ZRANGE', KEYS[3], 0, -1)) do
-    -- guard: own_place
+    -- guard: own_entry
     if ahead == owner then return false end
-    local place = redis.call('HGET', KEYS[4], ahead) or ''
-    local until_ = tonumber(string.match(place, '^(%d+) ') or 0)
+    local entry = redis.call('HGET', KEYS[4], ahead) or ''
+    local until_ = tonumber(string.match(entry, '^(%d+) ') or 0)
     -- guard: live_writer
-    if until_ > now and until_ <= now + LIFE_US and not is_reader(place) then return true end
+    if until_ > now and until_ <= now + LIFE_US and not is_reader(entry) then return true end
   end
   return false
 end
@@ -144,8 +144,8 @@ if shut or others then
     redis.call('HSET', KEYS[4], owner, (reader and '0' or '') .. text(now + LIFE_US) .. ' ' .. ARGV[15])
     redis.call('PEXPIRE', KEYS[3], TOMB_MS)
     redis.call('PEXPIRE', KEYS[4], TOMB_MS)
-    -- Until then, and a second more, batch.lua looks for places and tombstones.
-    -- guard: place_makes_a_crowd
+    -- Until then, and a second more, batch.lua checks for entries and tombstones.
+    -- guard: entry_makes_a_crowd
     local crowd = now + (TOMB_MS + 1000) * 1000
     if crowd > tonumber(redis.call('HGET', KEYS[1], 'crowd') or 0) then
       redis.call('HSET', KEYS[1], 'crowd', text(crowd))
@@ -153,13 +153,13 @@ if shut or others then
   end
   return busy()
 end
--- The stored token: as `stored` in token.rs, acquire_fast.lua and batch.lua.
+-- The stored token: the same rule as `stored` in token.rs, acquire_fast.lua and batch.lua.
 -- guard: near_the_clock
 number = math.min(math.max(tonumber(ARGV[9]), now - bound), now + bound)
 -- guard: above_the_marks
 number = math.max(number, mark + 1, floor + 1)
 if number > 9007199254740991 then return {'exhausted', stamp} end
--- `top` is the highest of all watermarks: what is above it need not ask for its own.
+-- `top` is the highest of all watermarks. A number above it need not be compared with its own watermark.
 local top = math.max(number, tonumber(redis.call('HGET', KEYS[1], 'top') or 0))
 -- guard: notes_number
 redis.call('HSET', KEYS[1], ARGV[13], text(number), 'top', text(top))

@@ -10,11 +10,11 @@ use super::{ScriptCall, millis, watermark};
 static ACQUIRE: LazyLock<Script> = LazyLock::new(|| {
     Script::in_epoch(include_str!("acquire_fast.lua"), include_str!("acquire.lua"))
 });
-/// For readers: `acquire_fast.lua` takes locks for writers only.
+/// For readers: `acquire_fast.lua` takes locks only for writers.
 static ACQUIRE_SHARED: LazyLock<Script> =
     LazyLock::new(|| Script::in_epoch("", include_str!("acquire.lua")));
 
-/// The arguments, in their order behind the four of `gate`; times are of the nodes' clock, in microseconds.
+/// The arguments, in their order after the four of `gate`. Times are of the nodes' clock, in microseconds.
 pub(crate) struct Acquire<'a> {
     pub(crate) request: &'a Request,
     /// The number proposed as the token.
@@ -22,17 +22,17 @@ pub(crate) struct Acquire<'a> {
     pub(crate) bound: u64,
     /// The number of the attempt.
     pub(crate) number: u64,
-    /// The clock past which the attempt is late.
+    /// The clock after which the attempt is late.
     pub(crate) late: u64,
     pub(crate) clock: u64,
-    /// Channel and rank of the place that is wanted.
-    pub(crate) place: Option<(&'a str, u64)>,
+    /// Channel and rank of the queue entry, if one is wanted.
+    pub(crate) entry: Option<(&'a str, u64)>,
 }
 
 impl Acquire<'_> {
     pub(crate) fn call(self, server: &Server) -> Arc<ScriptCall> {
-        let Self { request, proposed, bound, number, late, clock, place } = self;
-        let (channel, rank) = place.unwrap_or_default();
+        let Self { request, proposed, bound, number, late, clock, entry } = self;
+        let (channel, rank) = entry.unwrap_or_default();
         let (script, zero): (&'static Script, _) = match request.mode {
             Mode::Shared => (&ACQUIRE_SHARED, "0"),
             _ => (&ACQUIRE, ""),

@@ -1,6 +1,6 @@
--- The common case of acquire.lua, in front of it, since to define functions costs more than to take a
--- free lock: this epoch, no quarantine, and no record, queue, turn or tombstone in the way. What is in doubt
--- goes the long way. KEYS and ARGV are those of acquire.lua.
+-- The common case of acquire.lua: same epoch, no quarantine, and no record, queue, turn or tombstone. It comes first, since
+-- defining functions costs more than taking a free lock. Every case in doubt goes the long way. KEYS and ARGV are those of
+-- acquire.lua.
 -- include version.lua
 do
   local e = redis.call('HMGET', KEYS[1], 'run', 'replid', 'longest', 'quarantine', 'from', 'clock',
@@ -25,7 +25,7 @@ do
       and now <= ARGV[12] + 0
       -- guard: short_floor
       and floor < now
-      -- Without a crowd there are neither places nor tombstones: see acquire.lua.
+      -- Without a crowd there are no entries and no tombstones: see acquire.lua.
       -- guard: short_crowd
       and ((e[9] or 0) + 0 <= now or redis.call('EXISTS', KEYS[2], KEYS[3], KEYS[4], KEYS[5]) == 0)
     then

@@ -1,19 +1,18 @@
--- Plain attempts and releases of many tasks of one client: attempts that have the way of
--- acquire_fast.lua, and releases of locks for which nobody waits here. The answer to any other is -1,
--- and the client sends it again in a script of its own.
---
--- What is sent is short, since each argument costs the server as much as what is done with it. While the
--- node has neither places nor tombstones (see `crowd` in acquire.lua), the script does not look for them.
---
+-- Simple attempts and releases of many tasks of one client: attempts that fit acquire_fast.lua, and releases of locks for
+-- which nobody waits here. For any other the answer is -1, and the client sends it again in its own script.
+-- 
+-- The arguments are few, since each costs the server as much as the work for it. While the node has no entries and no
+-- tombstones (see `crowd` in acquire.lua), the script does not check for them.
+-- 
 -- KEYS: 1 epoch record, then the locks of the releases, then those of the attempts
 -- ARGV: 1 to 4 and the last two as in epoch_arguments.lua of backend-redis
---       5 clock bound, µs   6 the clock past which attempts are late   7 what the client takes this
---       clock to be   8 the number of all attempts   9 the proposed number of all: a token is one of its
---       name   10 label of all attempts   11 how many releases   12 lease of all attempts, ms, or '' if
+--       5 clock bound, µs   6 the clock after which attempts are late   7 the client's estimate of this
+--       clock   8 the number of all attempts   9 the proposed number of all: tokens of different names may be
+--       equal   10 label of all attempts   11 how many releases   12 lease of all attempts, ms, or '' if
 --       they differ, then the owner of each release; then owner and watermark of each attempt, and its
 --       lease if they differ
--- Answer: {'batch', clock, {1 or 0 for each release, whether it was held; the number of each attempt}},
---         or in place of the last, where all were held and all have one number, just that
+-- Answer: {'batch', clock, {for each release 1 if it was held, otherwise 0; the number of each attempt}}. If all
+--       releases found their locks held, and all attempts have the same number: {'batch', clock, that number}
 -- include version.lua
 local call, answers, time = redis.call, {}, redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -22,12 +21,12 @@ local e = call('HMGET', KEYS[1], 'run', 'replid', 'longest', 'quarantine', 'from
   'version')
 -- guard: batch_crowd
 local crowded = (e[8] or 0) + 0 > now
--- What a name or an owner has besides its lock, by the layout of `Keys` in backend-redis.
+-- The other keys of a name and of an owner, by the layout of `Keys` in backend-redis.
 local base = string.sub(KEYS[1], 1, -6)
 local function has(word, of) return call('EXISTS', base .. word .. of) == 1 end
 local function name_of(lock) return string.sub(lock, #base + 6) end
 if crowded then
-  -- Once for all of them: mostly the crowd is elsewhere.
+  -- One check for all of them: mostly the crowd is at other names.
   local beside, owner = {}, argument + releases
   for at = 2, #KEYS do beside[#beside + 1] = base .. 'queue:' .. name_of(KEYS[at]) end
   for at = releases + 2, #KEYS do
@@ -84,8 +83,8 @@ if not open then
   return {'batch', stamp, answers}
 end
 
--- The stored token: see acquire.lua. Of one number all attempts have the same text; only what is raised above its
--- watermark has its own.
+-- The stored token: see acquire.lua. All attempts share one number and one text. Only a number raised above its watermark
+-- has a text of its own.
 local proposed, text, marks, top = ARGV[9] + 0, ARGV[9], nil, (e[7] or 0) + 0
 -- guard: batch_proposal
 if proposed < now - bound or proposed > now + bound then
@@ -115,10 +114,10 @@ for at = 1, attempts do
     set[#set + 1] = shown
   end
 end
--- Remembered before the first is taken: should a later step fail, no number comes twice.
+-- Written before the first lock is taken. So if a later step fails, no number is used twice.
 if set[5] then
   set[4] = top == proposed and text or string.format('%.0f', top)
-  -- Refused where memory is short: each goes its own way, and the releases beside them stand.
+  -- Refused if memory is short. Then each attempt is sent in its own script, and the releases stand.
   if type(redis.pcall('HSET', KEYS[1], unpack(set))) ~= 'number' then
     for at = 1, attempts do answers[releases + at] = -1 end
     return {'batch', stamp, answers}
@@ -130,7 +129,7 @@ for at = 1, attempts do
   local own, taken = argument + step * (at - 1), nil
   if numbers[at] then
     local record = ARGV[own] .. (texts[at] == text and tail or ' ' .. texts[at] .. rest)
-    -- It may be held, and two may ask for the same lock.
+    -- The lock may be held, and two attempts of the batch may be for the same lock.
     -- guard: batch_held
     taken = call('SET', KEYS[first + at - 1], record, 'PX', step == 3 and ARGV[own + 2] or lease, 'NX')
     answers[releases + at] = taken and numbers[at] or -1

@@ -1,4 +1,4 @@
-//! The arguments of `batch.lua`: plain attempts and releases of many tasks.
+//! The arguments of `batch.lua`: simple attempts and releases of many tasks.
 
 use std::sync::{Arc, LazyLock};
 
@@ -9,10 +9,10 @@ use super::{ScriptCall, millis, watermark};
 
 static BATCH: LazyLock<Script> = LazyLock::new(|| Script::plain(include_str!("batch.lua")));
 
-/// What all attempts of a batch have in common; times are of the nodes' clock, in microseconds.
+/// The values that all attempts of a batch share. Times are of the nodes' clock, in microseconds.
 pub(crate) struct Batch {
     pub(crate) bound: u64,
-    /// The clock past which the attempts are late.
+    /// The clock after which the attempts are late.
     pub(crate) late: u64,
     pub(crate) clock: u64,
     /// The number of the attempts.

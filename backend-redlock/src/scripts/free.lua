@@ -1,22 +1,22 @@
--- Gives a lock back on one node, or makes sure that an owner has nothing there; then wakes the head
--- of the queue, or the readers that stand there. It grants nothing, so it asks for no epoch. It does all of
--- this also where memory is short, since its first write needs none: see common.lua of backend-redis.
---
+-- Releases a lock on one node, or makes sure that an owner has nothing there. Then it wakes the head of the queue, or
+-- the readers at the head. It grants nothing, so it does not check the epoch. It works also if memory is short, since its
+-- first write needs none: see common.lua of backend-redis.
+-- 
 -- KEYS: those of acquire.lua
--- ARGV: 1 owner, or '' to free the lock of any holder, also where it cannot be read   2 ms to keep it, or ''
---       3 the last attempt whose record is meant, or '' for any
---       4 the last attempt that is to take nothing any more, or '' to leave no tombstone
---       5 1 to give its place up, too   6 how long a tombstone stays, ms
+-- ARGV: 1 owner, or '' to free the lock of any holder, even if it cannot be read   2 ms to keep it, or ''
+--       3 the last attempt whose record may be freed, or '' for any
+--       4 the last attempt that must take nothing from now on, or '' to leave no tombstone
+--       5 1 to remove its entry, too   6 how long a tombstone stays, ms
 -- Answer: {'freed', clock, 1 if it was held}, or that of unknown.lua of backend-redis
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local record, mine = redis.pcall('GET', KEYS[2]), false
 if type(record) == 'table' then
-  -- A key of another type is a record that cannot be read, and no owner's.
+  -- A key of another type is a record that cannot be read, and belongs to no owner.
   if not string.find(record.err, 'WRONGTYPE', 1, true) then return record end
   record = ''
 end
--- The common case: it is held, nothing else is asked for, and no owner waits.
+-- The common case: the lock is held, nothing else is asked for, and nobody waits.
 if ARGV[2] == '' and ARGV[3] == '' and ARGV[4] == '' and ARGV[5] == '' and ARGV[1] ~= '' then
   if record
     -- guard: short_owner
@@ -32,7 +32,7 @@ if ARGV[2] == '' and ARGV[3] == '' and ARGV[4] == '' and ARGV[5] == '' and ARGV[
 end
 -- include unknown.lua
 local refusal = unknown(unpack(redis.call('HMGET', KEYS[1], 'version', 'longest')))
--- With records of another version an owner only gives its own back.
+-- If the records have another version, an owner may only release its own lock.
 if refusal and ARGV[1] == '' then return refusal end
 -- As in acquire.lua, and in limits.lua of backend-redis.
 local TURN_US, LIFE_US, MOST_READERS = 100000, 3000000, 1000
@@ -44,7 +44,7 @@ if ARGV[5] == '1' and redis.call('ZREM', KEYS[3], ARGV[1]) == 1 then
   writer_left = not string.find(redis.call('HGET', KEYS[4], ARGV[1]) or '', '^0%d')
   redis.call('HDEL', KEYS[4], ARGV[1])
   local whose = string.sub(redis.call('HGET', KEYS[4], 'turn') or '', 1, 32)
-  -- Where it was the turn of readers, others may stand there now.
+  -- If it was the turn of readers, others may be at the head now.
   -- guard: turn_left
   if whose == ARGV[1] or whose == READERS then
     redis.call('HDEL', KEYS[4], 'turn')
@@ -53,7 +53,7 @@ if ARGV[5] == '1' and redis.call('ZREM', KEYS[3], ARGV[1]) == 1 then
   end
 end
 if ARGV[1] == '' then
-  -- Of another type, a queue or its places would fail every attempt.
+  -- A queue or entries of another type would make every attempt fail.
   for at, answer in pairs({[3] = redis.pcall('ZCARD', KEYS[3]), [4] = redis.pcall('HGET', KEYS[4], '')}) do
     if type(answer) == 'table' and string.find(answer.err, 'WRONGTYPE', 1, true) then
       mine = redis.call('DEL', KEYS[at]) == 1
@@ -67,7 +67,7 @@ if record then
   mine = ARGV[1] == '' or owner == ARGV[1]
   local count, from, to = last, nil, nil
   if ARGV[1] ~= '' and owner == READERS then
-    -- One of those that share it: see acquire.lua.
+    -- One of the readers that share it: see acquire.lua.
     from = string.find(record, '\n' .. ARGV[1] .. ' ', 1, true)
     if from then last, to = string.match(record, '^%d+ (%d+)()', from + 34) end
     -- guard: reader_frees
@@ -75,8 +75,8 @@ if record then
   end
   -- guard: later_attempt
   if ARGV[3] ~= '' and mine and tonumber(last) > tonumber(ARGV[3]) then mine = false end
-  -- A lock that was released and is kept stays until its time or force ends it, also where the release that
-  -- keeps it is repeated late.
+  -- A lock that was released and is kept stays until it expires or is freed by force, even if the release that keeps it is
+  -- repeated late.
   -- guard: kept
   if mine and ARGV[1] ~= '' and state == '1' then mine = false end
   was_full = mine and from and tonumber(count) >= MOST_READERS
@@ -111,8 +111,8 @@ if ARGV[4] ~= '' then
     end
   end
 end
--- Beside readers only readers get in: where a writer before them gave up, or the most shared it. All that were called
--- before need no second call.
+-- Beside readers only readers get in: if a writer before them gave up, or if the number of readers was at its limit. All
+-- readers that were called before need no second call.
 local shared = record and string.sub(record, 1, 32) == READERS
 local called = not record and (mine or head_left)
 -- guard: call_beside
@@ -123,15 +123,15 @@ if not refusal and called and redis.call('EXISTS', KEYS[3]) == 1 then
   while true do
     local head = redis.call('ZRANGE', KEYS[3], readers, readers)[1]
     if not head then break end
-    local place = redis.call('HGET', KEYS[4], head) or ''
-    local ends, channel = string.match(place, '^(%d+) (.*)$')
+    local entry = redis.call('HGET', KEYS[4], head) or ''
+    local ends, channel = string.match(entry, '^(%d+) (.*)$')
     ends = tonumber(ends or 0)
-    -- Beyond a life ahead: the clock went back, and the place may be long dead.
-    -- guard: live_place
+    -- An end more than one life ahead: the clock went back, and the entry may be long dead.
+    -- guard: live_entry
     if ends > now and ends <= now + LIFE_US then
-      -- A reader's: others may get in with it.
+      -- A reader's entry: other readers may get in with it.
       -- guard: call_readers
-      local reader = string.find(place, '^0%d')
+      local reader = string.find(entry, '^0%d')
       -- guard: call_writer
       if not reader and (shared or readers > 0) then break end
       redis.call('HSET', KEYS[4], 'turn', (reader and READERS or head) .. ' ' .. text(now + TURN_US))

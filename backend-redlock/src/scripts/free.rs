@@ -1,4 +1,4 @@
-//! The arguments of `free.lua`: gives a lock back on one node.
+//! The arguments of `free.lua`: releases a lock on one node.
 
 use std::{
     sync::{Arc, LazyLock},
@@ -16,30 +16,30 @@ static FREE: LazyLock<Script> = LazyLock::new(|| Script::plain(include_str!("fre
 /// Higher than the number of any attempt.
 pub(crate) const EVERY_ATTEMPT: u64 = 9_007_199_254_740_991;
 
-/// What a release does besides; by default nothing.
+/// What a release does besides. The default is nothing.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Free {
-    /// For how long the lock stays taken, with no holder.
+    /// How long the lock stays taken, without a holder.
     pub(crate) keep: Option<Duration>,
-    /// The last attempt whose record is freed; no record is older than attempt 0. `None`: any.
+    /// The last attempt whose record may be freed; no record is older than attempt 0. `None`: any.
     pub(crate) up_to: Option<u64>,
-    /// The last attempt that takes nothing any more. `None`: no tombstone is left.
+    /// The last attempt that must take nothing from now on. `None`: no tombstone is left.
     pub(crate) tombstone: Option<u64>,
-    /// Whether the owner's place goes, too.
-    pub(crate) leave_place: bool,
+    /// Whether the owner's queue entry is removed, too.
+    pub(crate) leave_queue: bool,
 }
 
 impl Free {
     /// Frees what the owner has.
     pub(crate) fn call(self, server: &Server, name: &LockName, owner: OwnerId) -> Arc<ScriptCall> {
-        let Self { keep, up_to, tombstone, leave_place } = self;
+        let Self { keep, up_to, tombstone, leave_queue } = self;
         let number = |number: Option<u64>| number.map(|number| number.to_string());
         let arguments = vec![
             owner.to_string(),
             keep.map(millis).unwrap_or_default(),
             number(up_to).unwrap_or_default(),
             number(tombstone).unwrap_or_default(),
-            if leave_place { "1".to_owned() } else { String::new() },
+            if leave_queue { "1".to_owned() } else { String::new() },
             millis(TOMBSTONE_LIFE),
         ];
         ScriptCall::plain(&FREE, server.keys(name, owner), arguments)

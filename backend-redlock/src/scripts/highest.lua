@@ -8,7 +8,7 @@ local time, marks = redis.call('TIME'), {'top'}
 for at = 0, 1023 do marks[#marks + 1] = 'mark' .. at end
 local highest = 0
 for _, mark in ipairs(redis.call('HMGET', KEYS[1], unpack(marks))) do
-  -- One that is no number leaves no token to be granted.
+  -- A watermark that is not a number leaves no token to grant.
   if mark then highest = math.max(highest, tonumber(mark) or 9007199254740991) end
 end
 return {'highest', string.format('%.0f', time[1] * 1000000 + time[2]),

@@ -1,4 +1,4 @@
-//! The Lua scripts that nodes run, one file each; beside them the code that puts their arguments in order.
+//! The Lua scripts that nodes run, one file each. Beside each stands the Rust file that writes its arguments.
 //!
 //! The header of each script declares its keys and arguments.
 
@@ -18,7 +18,7 @@ use lock_core::LockName;
 
 use crate::tunables::WATERMARKS;
 
-static LOOK: LazyLock<Script> = LazyLock::new(|| Script::plain(include_str!("look.lua")));
+static INSPECT: LazyLock<Script> = LazyLock::new(|| Script::plain(include_str!("inspect.lua")));
 static HIGHEST: LazyLock<Script> = LazyLock::new(|| Script::plain(include_str!("highest.lua")));
 static HELLO: LazyLock<Script> = LazyLock::new(|| Script::plain(include_str!("hello.lua")));
 
@@ -60,11 +60,11 @@ pub(crate) fn highest(server: &Server) -> Arc<ScriptCall> {
     ScriptCall::plain(&HIGHEST, [server.epoch_key()], Vec::new())
 }
 
-/// Asks what a node knows of some names.
-pub(crate) fn look(server: &Server, names: &[LockName]) -> Arc<ScriptCall> {
+/// Reads the state of some names on a node.
+pub(crate) fn inspect(server: &Server, names: &[LockName]) -> Arc<ScriptCall> {
     let locks = names.iter().flat_map(|name| server.lock_and_queue(name));
     let keys: Vec<_> = [server.epoch_key()].into_iter().chain(locks).collect();
-    ScriptCall::plain(&LOOK, keys, Vec::new())
+    ScriptCall::plain(&INSPECT, keys, Vec::new())
 }
 
 /// Milliseconds, rounded up.
@@ -72,7 +72,7 @@ fn millis(span: Duration) -> String {
     lock_core::whole_millis(span).to_string()
 }
 
-/// Which of a node's watermarks is that of a name; the same for all clients (FNV-1a).
+/// The watermark that a name uses on a node. It is the same for all clients (FNV-1a).
 pub(crate) fn watermark(name: &LockName) -> String {
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     let hash = name.as_str().bytes().fold(0xcbf2_9ce4_8422_2325, step);

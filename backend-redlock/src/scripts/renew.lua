@@ -1,9 +1,8 @@
--- Renews grants on one node. It grants nothing, so it does not check the epoch. It sets no lease above the node's
--- longest lease, which may have been lowered since the grant.
--- KEYS: 1 epoch record, then the locks. ARGV: 1 the clock past which it is ahead, then owner and lease
--- ms of each.
--- Answer: {'renewed', clock, answers, the longest lease in µs or 0}: 1 renewed, 2 somebody else's, 0 gone. Or that of
--- unknown.lua of backend-redis.
+-- Renews grants on one node. It grants nothing, so it does not check the epoch. It sets no lease above the node's longest
+-- lease, which may have been lowered since the grant.
+-- KEYS: 1 epoch record, then the locks. ARGV: 1 the clock after which this clock is ahead, then owner and lease ms of each.
+-- Answer: {'renewed', clock, answers, the longest lease in µs or 0}; answers: 1 renewed, 2 somebody else's, 0 gone. Or
+-- that of unknown.lua of backend-redis.
 -- include unknown.lua
 local time, answers = redis.call('TIME'), {}
 local now = time[1] * 1000000 + time[2]
@@ -20,7 +19,7 @@ for at = 2, #KEYS do
   -- guard: renew_gone
   local answer = 0
   if type(record) == 'table' then
-    -- A key of another type is somebody else's, and no reason to fail the others.
+    -- A key of another type is somebody else's. The other renewals must not fail because of it.
     if not string.find(record.err, 'WRONGTYPE', 1, true) then return record end
     answer = 2
   -- Each reader has its own line in the record: see acquire.lua.
@@ -37,7 +36,7 @@ for at = 2, #KEYS do
 end
 -- Last, since it may need memory: see common.lua of backend-redis.
 if now > tonumber(ARGV[1]) and now > tonumber(redis.call('HGET', KEYS[1], 'clock') or now) then
-  -- Remembered for when it has come back: see acquire.lua.
+  -- Written for the time when the clock has come back: see acquire.lua.
   -- guard: renew_notes_clock
   redis.pcall('HSET', KEYS[1], 'clock', stamp)
 end

@@ -9,7 +9,7 @@ use super::{ScriptCall, millis};
 
 static RENEW: LazyLock<Script> = LazyLock::new(|| Script::plain(include_str!("renew.lua")));
 
-/// `late`: the clock past which a node's clock is ahead.
+/// `late` is the clock after which a node's clock is ahead.
 pub(crate) fn renew(server: &Server, late: u64, grants: &[&Grant]) -> Arc<ScriptCall> {
     let (mut keys, mut arguments) = (vec![server.epoch_key()], vec![late.to_string()]);
     for grant in grants {

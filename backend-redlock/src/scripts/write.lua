@@ -1,9 +1,9 @@
--- Raises the number of a lock on one node, while it is still the asker's, and only upwards: the rule is that of
+-- Raises the number of a lock on one node, while the asker still holds it there, and never lowers it. The rule is that of
 -- `takes_write_back` in token.rs.
 -- KEYS: 1 epoch record   2 lock.
 -- ARGV: 1 owner   2 number   3 which watermark   4 how far it may lead the clock, µs, or ''
--- Answer: {'written', clock, 1} if the lock is the asker's and has at least this number now, with 0 if
--- not; {'floor', clock, the highest allowed}; or that of unknown.lua of backend-redis
+-- Answer: {'written', clock, 1} if the asker holds the lock and the lock has at least this number now, otherwise
+-- {'written', clock, 0}; {'floor', clock, the highest allowed}; or that of unknown.lua of backend-redis
 -- include unknown.lua
 local refusal = unknown(unpack(redis.call('HMGET', KEYS[1], 'version', 'longest')))
 if refusal then return refusal end
@@ -32,7 +32,7 @@ if owner ~= ARGV[1] or state ~= '0' then return {'written', stamp, 0} end
 -- guard: write_rises
 if number > tonumber(own) then
   local left = math.max(1, redis.call('PTTL', KEYS[2]))
-  -- Its time first, which needs no memory: see common.lua of backend-redis.
+  -- The expiry is set first, since that needs no memory: see common.lua of backend-redis.
   redis.call('PEXPIRE', KEYS[2], left)
   redis.call('SET', KEYS[2], table.concat({whose, first, state, rest}, ' '), 'PX', left)
   if number > tonumber(redis.call('HGET', KEYS[1], ARGV[3]) or 0) then

@@ -12,7 +12,7 @@ use super::{ScriptCall, watermark};
 
 static WRITE: LazyLock<Script> = LazyLock::new(|| Script::plain(include_str!("write.lua")));
 
-/// `lead`: how far the number may lead the node's clock; `None` where it is one that a node gave.
+/// `lead` is how far the number may lead the node's clock; `None` if a node gave the number.
 pub(crate) fn write(
     server: &Server,
     name: &LockName,

@@ -1,4 +1,4 @@
-//! One attempt: votes, the token, and what becomes of nodes that answer late.
+//! One attempt: the votes, the token, and the clean-up of nodes that answer late.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,7 +7,7 @@ use lock_core::{
 };
 
 use super::{
-    free::{leave_places, undo},
+    free::{leave_queues, undo},
     vote_record::{NodeReply, Verdict, VoteRecord},
 };
 use crate::{
@@ -28,13 +28,13 @@ pub(crate) struct Try<'a> {
     pub(crate) number: u64,
     pub(crate) sent: Instant,
     pub(crate) limit: Duration,
-    /// It takes a place in the queues if the lock is held.
-    pub(crate) placed: bool,
-    /// It is the first try of its owner.
+    /// Whether it joins the queues if the lock is held.
+    pub(crate) queued: bool,
+    /// Whether it is the first try of its owner.
     pub(crate) first: bool,
 }
 
-/// Makes one attempt, with a place in the queues if `entry` is given; `first`: the owner has made none before.
+/// Makes one attempt. If `entry` is given, it may join the queues. `first`: the owner has made no attempt before.
 pub(crate) async fn attempt(
     quorum: &Arc<Quorum>,
     request: &Request,
@@ -59,7 +59,7 @@ pub(crate) async fn attempt(
                 tracing::debug!(name = request.name.as_str(), tried, %error, "asked again");
             }
         }
-        // The first to come back finds all votes free, and nodes that answer faster.
+        // The pause is random: the first client to come back finds all votes free, and nodes that answer faster.
         let most = SPLIT_PAUSE * (1 << (tried - 1).min(SPLIT_DOUBLINGS));
         let pause = Duration::from_micros(SystemEnv.random() as u64 % most.as_micros() as u64);
         tokio::time::sleep(pause).await;
@@ -79,7 +79,7 @@ async fn try_once(
     let clock = quorum.clock().ok_or_else(unknown)?;
     let sent = SystemEnv.now();
     let attempt =
-        Try { request, number: micros(sent), sent, limit, placed: entry.is_some(), first };
+        Try { request, number: micros(sent), sent, limit, queued: entry.is_some(), first };
     let contacts = quorum.contacts();
     let call = vote_call(quorum, &attempt, clock, entry);
     let mut round = Round::ask(quorum, &contacts, &call, limit);
@@ -90,7 +90,7 @@ async fn try_once(
             Tally::Failed if record.is_clear() => break None,
             Tally::Failed => {}
             Tally::Won => {
-                // A repeat is to find the token that was agreed on before, if there is one.
+                // A repeat must find the token that was agreed on before, if there was one.
                 let token = token::decide(&votes);
                 let agreed = matches!(token, Token::Agreed(_));
                 if agreed || !record.repeated() || !round.any_open() {
@@ -100,7 +100,7 @@ async fn try_once(
             Tally::Undecided => {}
         }
         match round.next().await {
-            Some((at, answer)) => record.hear(at, answer),
+            Some((at, answer)) => record.add(at, answer),
             None => {
                 let why = format!("no answer within {}", humantime::format_duration(limit));
                 for at in round.silent() {
@@ -111,7 +111,7 @@ async fn try_once(
     };
     if let Some(entry) = entry {
         let asked = contacts.iter().copied();
-        entry.may_be_given_by(asked.filter(|at| record.may_have_placed(*at)));
+        entry.may_be_given_by(asked.filter(|at| record.may_have_queued(*at)));
     }
     let token = match &decided {
         Some(Token::Agreed(number)) => Some(*number),
@@ -124,10 +124,10 @@ async fn try_once(
     };
     if let Some(token) = token.and_then(FencingToken::new) {
         if let Some(entry) = entry {
-            // Where the lock was not given, the place would stand in the way of the next.
+            // If the owner did not get the lock there, its entry would block the next waiter.
             let mut given = entry.given();
             given.retain(|at| !record.gave(*at) && !round.is_open(*at));
-            leave_places(quorum, request, given);
+            leave_queues(quorum, request, given);
         }
         return Ok(Ok(won(quorum, &attempt, &record, round, &contacts, token)));
     }
@@ -154,13 +154,13 @@ fn vote_call(
         number: attempt.number,
         late: quorum.late(clock, attempt.limit),
         clock,
-        place: entry.map(|entry| (entry.channel.as_str(), entry.rank)),
+        entry: entry.map(|entry| (entry.channel.as_str(), entry.rank)),
     };
     acquire.call(&quorum.nodes[0].server)
 }
 
-/// Writes the largest number back, only to nodes whose vote was counted; each takes it only while
-/// the lock is still ours there.
+/// Writes the largest number back, only to nodes whose vote was counted. A node accepts it only while it keeps the lock for
+/// us.
 async fn write_back(
     quorum: &Arc<Quorum>,
     attempt: &Try<'_>,
@@ -183,8 +183,8 @@ async fn write_back(
                 Some(_) => {}
                 None => break,
             },
-            // Calls that are not polled could hold the connection's queue up for all.
-            Some((at, answer)) = asked.next(), if asked.any_open() => record.hear(at, answer),
+            // A call that is not polled could hold up the connection's queue for all.
+            Some((at, answer)) = asked.next(), if asked.any_open() => record.add(at, answer),
         }
     }
     round.finish(quorum, |_, _| {});
@@ -202,22 +202,22 @@ fn won(
     let (doubtful, asked) = (|at| record.doubtful(at), |at: usize| contacts.contains(&at));
     let (held, grant) = make_grant(quorum, attempt, &record.votes(), doubtful, asked, token);
     let (own, request) = (Arc::clone(quorum), attempt.request.clone());
-    let Try { number, placed, .. } = *attempt;
+    let Try { number, queued, .. } = *attempt;
     round.finish(quorum, move |at, answer| {
         let given = matches!(&answer, Some(Ok(answer)) if answer.word == "ours");
         let known = matches!(&answer, Some(Ok(_)))
             || matches!(&answer, Some(Err(error)) if !error.is_ambiguous());
-        if held.straggler(at, given || !known, known) {
+        if held.late_reply(at, given || !known, known) {
             undo(&own, at, &request, number, !known);
-        } else if placed && !given {
-            leave_places(&own, &request, [at]);
+        } else if queued && !given {
+            leave_queues(&own, &request, [at]);
         }
     });
     grant
 }
 
-/// A grant, and what the client remembers of it: for each node, whether it may have given the lock without an answer, and
-/// whether it was asked.
+/// Makes a grant, with what the client remembers of it: for each node, whether it may have given the lock without an
+/// answer, and whether it was asked.
 pub(crate) fn make_grant(
     quorum: &Quorum,
     attempt: &Try<'_>,
@@ -250,7 +250,7 @@ fn failed(quorum: &Arc<Quorum>, attempt: &Try<'_>, record: &VoteRecord<'_>, roun
         let doubtful = match answer {
             Some(Ok(answer)) if answer.word == "ours" => false,
             Some(Err(error)) if error.is_ambiguous() => true,
-            // At once: on the connection that may yet carry the attempt.
+            // At once, on the connection that may still carry the attempt.
             None => true,
             Some(_) => return,
         };

@@ -36,14 +36,14 @@ pub(crate) struct Record {
 #[derive(Default)]
 struct Seen {
     records: Vec<Record>,
-    places: u64,
+    waiting: u64,
 }
 
-/// Asks all nodes for which calls wait, and passes their answers to `hear`. A majority must answer.
+/// Asks all nodes for which calls wait, and passes their answers to `add`. A majority must answer.
 async fn ask_majority(
     quorum: &Arc<Quorum>,
     call: &Arc<ScriptCall>,
-    mut hear: impl FnMut(Answer) -> Result<(), Error>,
+    mut add: impl FnMut(Answer) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let limit = quorum.options.admin_wait();
     let mut round = Round::ask(quorum, &quorum.contacts(), call, limit);
@@ -52,7 +52,7 @@ async fn ask_majority(
         match answer {
             Ok(answer) => {
                 answered += 1;
-                hear(answer)?;
+                add(answer)?;
             }
             Err(error) => failure = Some(error),
         }
@@ -61,12 +61,12 @@ async fn ask_majority(
     if answered < quorum.majority() { Err(quorum.too_few(answered, failure)) } else { Ok(()) }
 }
 
-async fn look(quorum: &Arc<Quorum>, names: &[LockName]) -> Result<Vec<Seen>, Error> {
+async fn read_states(quorum: &Arc<Quorum>, names: &[LockName]) -> Result<Vec<Seen>, Error> {
     let mut seen: Vec<Seen> = names.iter().map(|_| Seen::default()).collect();
-    let call = scripts::look(&quorum.nodes[0].server, names);
+    let call = scripts::inspect(&quorum.nodes[0].server, names);
     ask_majority(quorum, &call, |answer| {
         let states = list(answer.part(2)?.clone())?;
-        seen.iter_mut().zip(states).try_for_each(|(seen, state)| seen.hear(state))
+        seen.iter_mut().zip(states).try_for_each(|(seen, state)| seen.add(state))
     })
     .await?;
     Ok(seen)
@@ -76,12 +76,12 @@ pub(crate) async fn inspect(
     quorum: &Arc<Quorum>,
     name: &LockName,
 ) -> Result<Option<LockState>, Error> {
-    let seen = look(quorum, std::slice::from_ref(name)).await?.pop().unwrap_or_default();
+    let seen = read_states(quorum, std::slice::from_ref(name)).await?.pop().unwrap_or_default();
     Ok(seen.state(name, quorum.nodes.len()))
 }
 
-/// Lists all held names in one part. A held name is on a majority of the nodes, so at least one node of any other majority
-/// has it.
+/// Lists all held names in one page. A held name is on a majority of the nodes, and every other majority shares a node with
+/// that one.
 pub(crate) async fn list_held(quorum: &Arc<Quorum>) -> Result<Page, Error> {
     let nodes = quorum.nodes.len();
     let needed = nodes - quorum.majority() + 1;
@@ -103,7 +103,7 @@ pub(crate) async fn list_held(quorum: &Arc<Quorum>) -> Result<Page, Error> {
     let names: Vec<_> = names.into_iter().collect();
     let mut locks = Vec::new();
     for part in names.chunks(NAMES_PER_CALL) {
-        let states = part.iter().zip(look(quorum, part).await?);
+        let states = part.iter().zip(read_states(quorum, part).await?);
         locks.extend(states.filter_map(|(name, seen)| seen.state(name, nodes)));
     }
     locks.retain(|state| state.holder.is_some());
@@ -122,7 +122,7 @@ async fn names_on(node: &Node) -> Result<BTreeSet<LockName>, Error> {
     }
 }
 
-/// Sets up every node: a node that is left out would disagree with the others.
+/// Sets up every node. A node that was left out would disagree with the others.
 pub(crate) async fn init(quorum: &Quorum, init: &Init) -> Result<StoreSettings, Error> {
     init.refuse_restored("a restore restarts a node, which starts its quarantine")?;
     if let Some(longest) = init.longest_lease {
@@ -212,10 +212,10 @@ pub(crate) async fn raise(
 }
 
 impl Seen {
-    fn hear(&mut self, state: Value) -> Result<(), Error> {
+    fn add(&mut self, state: Value) -> Result<(), Error> {
         let parts = list(state)?;
-        let [record, left, places] = parts.as_slice() else { return Err(not_understood()) };
-        self.places = self.places.max(number(places)?);
+        let [record, left, waiting] = parts.as_slice() else { return Err(not_understood()) };
+        self.waiting = self.waiting.max(number(waiting)?);
         if let Value::BulkString(record) = record {
             let left = Duration::from_millis(number(left)?);
             self.records.push(read_record(record, left).unwrap_or_else(|| Record {
@@ -228,7 +228,7 @@ impl Seen {
         Ok(())
     }
 
-    /// What a majority of `nodes` has; `None` if no owner holds the name or waits for it.
+    /// What a majority of `nodes` has. `None` if no owner holds the name or waits for it.
     fn state(&self, name: &LockName, nodes: usize) -> Option<LockState> {
         let mut holders: BTreeMap<OwnerId, Vec<&Record>> = BTreeMap::new();
         for record in &self.records {
@@ -253,11 +253,11 @@ impl Seen {
             let token = FencingToken::new(token)?;
             let kept = records.iter().filter(|record| record.kept).count() >= majority(nodes);
             let state = LockState::new(name.clone(), Some(holder), token).with_kept(kept);
-            return Some(state.with_readers(readers(&records, nodes)).with_waiting(self.places));
+            return Some(state.with_readers(readers(&records, nodes)).with_waiting(self.waiting));
         }
-        (self.places > 0).then(|| {
+        (self.waiting > 0).then(|| {
             let token = FencingToken::new(highest).unwrap_or(FencingToken::ZERO);
-            LockState::new(name.clone(), None, token).with_waiting(self.places)
+            LockState::new(name.clone(), None, token).with_waiting(self.waiting)
         })
     }
 }
@@ -272,7 +272,7 @@ fn readers(records: &[&Record], nodes: usize) -> Option<u64> {
     Some(counts.values().filter(|count| **count >= majority(nodes)).count() as u64)
 }
 
-/// `owner number state attempt label`, and where readers share it a line `owner number attempt` for each of them.
+/// Reads `owner number state attempt label`, and if readers share it a line `owner number attempt` for each of them.
 pub(crate) fn read_record(record: &[u8], left: Duration) -> Option<Record> {
     let mut lines = std::str::from_utf8(record).ok()?.split('\n');
     let mut parts = lines.next()?.splitn(5, ' ');
@@ -282,7 +282,7 @@ pub(crate) fn read_record(record: &[u8], left: Duration) -> Option<Record> {
     let label = OwnerLabel::new(parts.nth(1)?).ok()?;
     let reader = |line: &str| line.split(' ').next()?.parse().ok();
     let readers: BTreeSet<OwnerId> = lines.map(reader).collect::<Option<_>>()?;
-    // Lines of readers are in a record of theirs, and only there.
+    // Only a record of readers has further lines.
     (readers.is_empty() != (owner == OwnerId::READERS)).then_some(())?;
     let readers = (!readers.is_empty()).then_some(readers);
     Some(Record { holder: Holder::new(owner, label, left), token, kept, readers })

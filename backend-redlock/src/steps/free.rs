@@ -8,10 +8,10 @@ use crate::{
     protocol::held::Held,
     quorum::nodes::Quorum,
     scripts::{ScriptCall, free::Free},
-    tunables::{FREE_PAUSES, PLACE_LIFE},
+    tunables::{ENTRY_LIFE, FREE_PAUSES},
 };
 
-/// Repeats a call on one node until it is answered, or `limit` is over and with it the lease.
+/// Repeats a call on one node until it is answered, or until `limit` is over and the lease with it.
 pub(crate) fn free_in_background(
     quorum: &Arc<Quorum>,
     at: usize,
@@ -32,8 +32,8 @@ pub(crate) fn free_in_background(
     });
 }
 
-/// Takes back what one node gave to an attempt. Later attempts of the same owner keep theirs. `doubtful`: the attempt may still
-/// arrive, and must then take nothing.
+/// Takes back what one node gave to an attempt. Later attempts of the same owner keep their locks. `doubtful`: the attempt
+/// may still arrive, and must then take nothing.
 pub(crate) fn undo(
     quorum: &Arc<Quorum>,
     at: usize,
@@ -47,7 +47,8 @@ pub(crate) fn undo(
     free_in_background(quorum, at, call, request.lease);
 }
 
-/// Frees what nodes gave to the attempt of a grant, or may still give. What a later attempt of the same owner was given stays.
+/// Frees what nodes gave, or may still give, to the attempt of a grant. If a later attempt of the same owner got something,
+/// that stays.
 pub(crate) fn take_back(quorum: &Arc<Quorum>, grant: &Grant) {
     let number = Some(Held::of(grant).map_or(0, |held| held.attempt));
     let free = Free { up_to: number, tombstone: number, ..Free::default() };
@@ -57,7 +58,7 @@ pub(crate) fn take_back(quorum: &Arc<Quorum>, grant: &Grant) {
     }
 }
 
-/// Notes the answer of a node to the release of a grant, whether it held the lock, or that no answer will come.
+/// Notes a node's answer to the release of a grant (whether it held the lock), or that no answer will come.
 pub(crate) fn freed(
     quorum: &Arc<Quorum>,
     at: usize,
@@ -71,16 +72,16 @@ pub(crate) fn freed(
     }
 }
 
-/// Gives up the places of an owner that no longer waits. If the owner takes a place again, a node may be without it until
-/// the owner's next attempt.
-pub(crate) fn leave_places(
+/// Removes the queue entries of an owner that no longer waits. If the owner joins again, it may have no entry on a node
+/// until its next attempt.
+pub(crate) fn leave_queues(
     quorum: &Arc<Quorum>,
     request: &Request,
     nodes: impl IntoIterator<Item = usize>,
 ) {
     for at in nodes {
-        let free = Free { up_to: Some(0), leave_place: true, ..Free::default() };
+        let free = Free { up_to: Some(0), leave_queue: true, ..Free::default() };
         let call = free.call(&quorum.nodes[0].server, &request.name, request.owner);
-        free_in_background(quorum, at, call, PLACE_LIFE);
+        free_in_background(quorum, at, call, ENTRY_LIFE);
     }
 }

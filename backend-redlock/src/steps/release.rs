@@ -1,4 +1,4 @@
-//! Release: on all nodes, also on those that never answered.
+//! Release, on all nodes, also on those that never answered the attempt.
 
 use std::{sync::Arc, time::Duration};
 
@@ -52,13 +52,13 @@ impl ReleaseCount {
     }
 }
 
-/// Whether a node held the lock; `None` if it does not say.
+/// Whether a node held the lock. `None` if it does not say.
 pub(crate) fn was_held(answer: Result<Answer, Error>) -> Option<bool> {
     Some(answer.and_then(|answer| answer.number(2)).ok()? == 1)
 }
 
-/// Whether a node refuses this client, for example because its records have another version. Do not ask such a node again: it
-/// might free what somebody else took meanwhile.
+/// Whether a node refuses this client, for example because its records have another version. The client does not ask such a
+/// node again: that might free what another owner took meanwhile.
 fn is_refused(answer: &Result<Answer, Error>) -> bool {
     matches!(answer, Err(error) if error.kind() == ErrorKind::Config)
 }
@@ -74,10 +74,10 @@ pub(crate) async fn release(
     let call = free.call(server, &grant.name, grant.owner);
     let limit = quorum.options.wait(grant.lease);
     let doubtful = |at: usize| held.as_ref().is_some_and(|held| held.parts().nodes[at].doubtful);
-    // Where the attempt may yet arrive, the release leaves a tombstone, and takes along a place that a lost
-    // attempt may have taken.
+    // If the attempt may still arrive, the release leaves a tombstone, and removes an entry that a lost attempt may have
+    // made.
     let with_tombstone = held.as_ref().map(|held| {
-        let free = Free { tombstone: Some(held.attempt), leave_place: true, ..free };
+        let free = Free { tombstone: Some(held.attempt), leave_queue: true, ..free };
         free.call(server, &grant.name, grant.owner)
     });
     let calls = |at: usize| match &with_tombstone {
@@ -85,7 +85,7 @@ pub(crate) async fn release(
         _ => &call,
     };
     let contacts = quorum.contacts();
-    // A node that the attempt never asked has nothing to give back.
+    // A node that the attempt never asked has nothing to release.
     let asked = |at: usize| held.as_ref().is_none_or(|held| held.parts().nodes[at].asked);
     let again = {
         let held = held.clone();
@@ -122,12 +122,12 @@ pub(crate) async fn release(
     outcome.ok_or_else(|| count.too_few(quorum))
 }
 
-/// Makes sure that an owner has nothing on a majority of the nodes, and never will. On the other nodes it does so in the
+/// Makes sure that an owner has nothing on a majority of the nodes, and never will. On the other nodes this happens in the
 /// background, as soon as they answer.
 pub(crate) async fn abandon(quorum: &Arc<Quorum>, request: &Request) -> Result<(), Error> {
-    // What a lost grant has left goes later.
+    // What is left of a lost grant is freed later.
     let up_to = quorum.retained.has(request.owner).then_some(0);
-    let free = Free { up_to, tombstone: Some(EVERY_ATTEMPT), leave_place: true, keep: None };
+    let free = Free { up_to, tombstone: Some(EVERY_ATTEMPT), leave_queue: true, keep: None };
     let call = free.call(&quorum.nodes[0].server, &request.name, request.owner);
     on_a_majority(quorum, &call, request.lease).await.map(drop)
 }
@@ -142,7 +142,7 @@ pub(crate) async fn force_release(
     Ok(if freed > 0 { ReleaseOutcome::Released } else { ReleaseOutcome::NotHeld })
 }
 
-/// Runs a call that frees something on all nodes. Of the majority that answered first, returns how many had something.
+/// Sends a call that frees something to all nodes. Returns how many of the first majority had something.
 async fn on_a_majority(
     quorum: &Arc<Quorum>,
     call: &Arc<ScriptCall>,

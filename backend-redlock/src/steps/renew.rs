@@ -34,7 +34,7 @@ struct Answers {
 }
 
 impl Answers {
-    fn hear(&mut self, at: usize, answer: Answer, grants: usize) -> Result<(), Error> {
+    fn add(&mut self, at: usize, answer: Answer, grants: usize) -> Result<(), Error> {
         let words: Vec<RenewReply> =
             list(answer.part(2)?.clone())?.iter().map(word_of).collect::<Result<_, _>>()?;
         if words.len() == grants {
@@ -106,7 +106,7 @@ pub(crate) async fn renew_batch(
         }
         match round.next().await {
             Some((at, Ok(answer))) => {
-                failure = answers.hear(at, answer, grants.len()).err().or(failure);
+                failure = answers.add(at, answer, grants.len()).err().or(failure);
             }
             Some((_, Err(error))) => failure = Some(error),
             None => break in_line,
@@ -165,15 +165,16 @@ fn apply(
 
 /// Frees what nodes have of a grant that a majority has lost, but not before `until`.
 ///
-/// The holder learns of the loss at once, but may be in the middle of its work. Until then the nodes that still have the grant
-/// keep others out. If they freed it earlier, they and the nodes that never had it would be a majority for another holder.
+/// The holder learns of the loss at once, but may be in the middle of its work. Until then the nodes that still have the
+/// grant keep others out. If they freed it earlier, they and the nodes that never had it would be a majority for another
+/// holder.
 fn retain(quorum: &Arc<Quorum>, grant: &Grant, until: Instant) {
     let Some(retained) = quorum.retained.enter(grant.owner) else { return };
     let call = Free::default().call(&quorum.nodes[0].server, &grant.name, grant.owner);
     let (own, lease) = (Arc::clone(quorum), grant.lease);
     quorum.spawn_background(async move {
         tokio::select! {
-            // The nodes' leases are the bound.
+            // Then the nodes' leases are the bound.
             () = own.closed() => {}
             () = SystemEnv.sleep_until(until) => {
                 for at in 0..own.nodes.len() {
@@ -185,7 +186,7 @@ fn retain(quorum: &Arc<Quorum>, grant: &Grant, until: Instant) {
     });
 }
 
-/// Notes until when each node keeps the lock; the end for a majority, if that is later than before.
+/// Notes until when each node keeps the lock. Returns the end for a majority, if that is later than before.
 fn improve(
     parts: &mut Parts,
     words: &[Option<RenewReply>],
@@ -198,7 +199,7 @@ fn improve(
     let before = end(&parts.nodes);
     for (part, (word, line)) in parts.nodes.iter_mut().zip(words.iter().zip(in_line)) {
         match word {
-            // Not longer than the lease of this renewal, which a later one may set anew.
+            // At most the lease of this renewal. A later renewal may set it anew.
             Some(RenewReply::Renewed) if *line => part.until = Some(sent + lease),
             Some(RenewReply::Taken | RenewReply::Gone) => part.until = None,
             _ => {}

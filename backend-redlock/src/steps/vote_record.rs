@@ -11,14 +11,14 @@ use crate::{
         vote::{Vote, majority},
     },
     quorum::node::{Answer, Node},
-    tunables::{FAR_PLACE, FAR_POLL, NEAR_POLL, POLL_STEP, POLL_STEPS, UNHELD_POLL_MICROS},
+    tunables::{FAR_POLL, FAR_POSITION, NEAR_POLL, POLL_STEP, POLL_STEPS, UNHELD_POLL_MICROS},
 };
 
 #[derive(Debug)]
 pub(crate) enum NodeReply {
     /// It may still answer.
     Pending,
-    /// It was not asked, or did not answer in time; with the reason.
+    /// It was not asked, or did not answer in time. The text is the reason.
     Silent(String),
     Failed(Error),
     Answer(Answer),
@@ -39,7 +39,7 @@ pub(crate) enum Verdict {
     Split(Busy),
     Quarantined(Quarantined),
     Error(Error),
-    /// No majority could vote, but only because too little was known of the clocks. The answers have told more about them.
+    /// No majority could vote, but only because too little was known of the clocks. The answers have added to that.
     Clocks(Error),
 }
 
@@ -53,7 +53,7 @@ impl<'a> VoteRecord<'a> {
         Self { nodes, bound, replies }
     }
 
-    pub(crate) fn hear(&mut self, at: usize, answer: Result<Answer, Error>) {
+    pub(crate) fn add(&mut self, at: usize, answer: Result<Answer, Error>) {
         self.replies[at] = match answer {
             Ok(answer) => NodeReply::Answer(answer),
             Err(error) => NodeReply::Failed(error),
@@ -100,13 +100,13 @@ impl<'a> VoteRecord<'a> {
         self.replies[at].answer().is_some_and(|answer| answer.word == "ours")
     }
 
-    /// Whether the node may have given the lock without our knowing.
+    /// Whether the node may have given the lock without our knowledge.
     pub(crate) fn doubtful(&self, at: usize) -> bool {
         matches!(&self.replies[at], NodeReply::Failed(error) if error.is_ambiguous())
     }
 
-    /// Whether the node, which was asked with a place, may have given that.
-    pub(crate) fn may_have_placed(&self, at: usize) -> bool {
+    /// Whether the node, which was asked with an entry, may have made one.
+    pub(crate) fn may_have_queued(&self, at: usize) -> bool {
         match &self.replies[at] {
             NodeReply::Pending | NodeReply::Silent(_) => true,
             NodeReply::Failed(error) => error.is_ambiguous(),
@@ -130,7 +130,7 @@ impl<'a> VoteRecord<'a> {
         if held_back > 0 && ours + busy + held_back >= needed {
             return Verdict::Quarantined(self.quarantined(needed - ours - busy));
         }
-        if busy > 0 && busy + self.not_heard() >= needed && self.holder().is_some() {
+        if busy > 0 && busy + self.not_answered() >= needed && self.holder().is_some() {
             return Verdict::Busy(self.busy());
         }
         self.refused(needed)
@@ -160,12 +160,12 @@ impl<'a> VoteRecord<'a> {
         busy.filter_map(|answer| answer.text(2).ok().filter(|owner| !owner.is_empty()))
     }
 
-    fn not_heard(&self) -> usize {
+    fn not_answered(&self) -> usize {
         self.replies.iter().filter(|reply| reply.answer().is_none()).count()
     }
 
-    /// The owner that most nodes name, if they may be a majority together with the nodes that have not answered; and the number
-    /// that most of them have.
+    /// The owner that most nodes name, if they may be a majority together with the nodes that have not answered; and the
+    /// number that most of them have for it.
     fn holder(&self) -> Option<(Holder, u64)> {
         let mut named: BTreeMap<&str, Vec<&Answer>> = BTreeMap::new();
         for answer in self.replies.iter().filter_map(NodeReply::answer).filter(|a| a.word == "busy")
@@ -177,7 +177,7 @@ impl<'a> VoteRecord<'a> {
             }
         }
         let (owner, answers) = named.into_iter().max_by_key(|(_, answers)| answers.len())?;
-        if answers.len() + self.not_heard() < majority(self.nodes.len()) {
+        if answers.len() + self.not_answered() < majority(self.nodes.len()) {
             return None;
         }
         let mut numbers: BTreeMap<u64, usize> = BTreeMap::new();
@@ -196,7 +196,7 @@ impl<'a> VoteRecord<'a> {
         // A waiter further back asks later, so that not all ask at once when a lease ends.
         let before_us = busy().filter_map(position).min();
         let step = POLL_STEP * before_us.unwrap_or(0).min(POLL_STEPS) as u32;
-        let far = before_us.is_none_or(|count| count >= FAR_PLACE);
+        let far = before_us.is_none_or(|count| count >= FAR_POSITION);
         let longest = if far { FAR_POLL } else { NEAR_POLL };
         let (holder, number) = match self.holder() {
             Some((holder, number)) => (Some(holder), number),
@@ -229,7 +229,7 @@ impl<'a> VoteRecord<'a> {
         Quarantined::new(Duration::from_micros(remaining), why)
     }
 
-    /// No majority, although no client holds the lock.
+    /// There is no majority, although no client holds the lock.
     fn refused(&self, needed: usize) -> Verdict {
         let in_line = self.in_line();
         let (mut reasons, mut kind, mut clocks) = (Vec::new(), None, 0);
@@ -271,7 +271,7 @@ impl<'a> VoteRecord<'a> {
         let bound = humantime::format_duration(self.bound);
         Some(match reply {
             NodeReply::Pending => (None, "did not answer in time".into()),
-            NodeReply::Silent(why) => (None, format!("is not waited for ({why})")),
+            NodeReply::Silent(why) => (None, format!("is suspected ({why})")),
             NodeReply::Failed(error) => {
                 (Some(error.kind()).filter(|_| !error.is_retryable()), format!("failed ({error})"))
             }
@@ -313,7 +313,7 @@ impl<'a> VoteRecord<'a> {
 
 fn position(answer: &Answer) -> Option<u64> {
     match answer.part(6).ok()? {
-        backend_redis::node::Value::Int(place) => u64::try_from(*place).ok(),
+        backend_redis::node::Value::Int(rank) => u64::try_from(*rank).ok(),
         _ => None,
     }
 }

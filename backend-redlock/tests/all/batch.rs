@@ -1,52 +1,18 @@
-//! Attempts and releases that go together in one script per node keep every promise that each keeps
-//! alone.
+//! Attempts and releases that share one script per node keep every promise that each keeps alone.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use conformance_tests::kit::{Counters, Data, Mode, Server as _};
-use futures_util::{
-    future::{join, join_all},
-    poll,
-};
+use conformance_tests::kit::{Counters, Mode};
+use futures_util::{future::join, poll};
 use lock_core::{
-    Attempt, Backend, ClientOptions, Enqueued, Env as _, Error, Grant, LockClient, OwnerLabel,
-    ReleaseOptions, ReleaseOutcome, Request, Signal, SystemEnv,
+    Backend, Enqueued, Env as _, Error, Grant, ReleaseOptions, ReleaseOutcome, Request, Signal,
+    SystemEnv,
 };
 
 use crate::support::{
-    LEASE, Nodes, PATIENT, SOON, busy, connect, eventually, granted, name, place, request,
+    LEASE, MANY, Nodes, PATIENT, SOON, attempts, busy, calls, enqueued, eventually, granted,
+    grants, many_requests, releases, request, shared_cases,
 };
-
-const MANY: usize = 40;
-
-/// At once: the first goes alone, and the others wait for its answer together.
-async fn attempts(store: &dyn Backend, requests: &[Request]) -> Vec<Result<Attempt, Error>> {
-    join_all(requests.iter().map(|request| store.try_acquire(request))).await
-}
-
-async fn releases(store: &dyn Backend, grants: &[Grant]) -> Vec<ReleaseOutcome> {
-    let released = grants.iter().map(|grant| store.release(grant, ReleaseOptions::default()));
-    join_all(released).await.into_iter().map(|released| released.unwrap().outcome).collect()
-}
-
-fn requests(prefix: &str) -> Vec<Request> {
-    (0..MANY).map(|number| request(&format!("{prefix} {number}"), LEASE)).collect()
-}
-
-fn grants(answers: Vec<Result<Attempt, Error>>) -> Vec<Grant> {
-    answers.into_iter().filter_map(|answer| answer.unwrap().granted()).collect()
-}
-
-/// How many scripts the nodes ran.
-async fn calls(nodes: &Nodes) -> u64 {
-    let mut sum = 0;
-    for node in &nodes.servers {
-        let stats = node.cli(&["INFO", "commandstats"]).await.unwrap();
-        let calls = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
-        sum += calls.map_or(0, |calls| calls.split(',').next().unwrap().parse::<u64>().unwrap());
-    }
-    sum
-}
 
 /// How many records of a prefix all nodes keep together.
 async fn kept(nodes: &Nodes, prefix: &str) -> usize {
@@ -59,60 +25,26 @@ async fn kept(nodes: &Nodes, prefix: &str) -> usize {
 }
 
 #[tokio::test]
-async fn many_take_and_give_back_in_few_scripts() {
+async fn many_acquire_and_release_in_few_scripts() {
     let nodes = Nodes::start(3).await;
+    let scripts = async || {
+        let mut sum = 0;
+        for node in &nodes.servers {
+            sum += calls(node, "evalsha").await;
+        }
+        sum
+    };
     let store = nodes.direct().await;
-    // All scripts are known from here on.
-    let warm = grants(attempts(&*store, &requests("warm")).await);
-    releases(&*store, &warm).await;
-    let before = calls(&nodes).await;
-    let asked = requests("job");
-    let held = grants(attempts(&*store, &asked).await);
-    assert_eq!(held.len(), MANY);
-    let tried = calls(&nodes).await - before;
-    assert!(tried <= 3 * 6, "{tried} scripts for {MANY} attempts");
-    for (grant, request) in held.iter().zip(&asked) {
-        let state = store.inspect(&grant.name).await.unwrap().unwrap();
-        let holder = state.holder.unwrap();
-        assert_eq!((&grant.name, holder.owner), (&request.name, request.owner));
-        assert_eq!((state.token, holder.label.as_str()), (grant.token, "test"));
-        assert!(holder.remaining > LEASE / 2);
-    }
-    let before = calls(&nodes).await;
-    assert_eq!(releases(&*store, &held).await, [ReleaseOutcome::Released; MANY]);
-    let freed = calls(&nodes).await - before;
-    assert!(freed <= 3 * 6, "{freed} scripts for {MANY} releases");
-    eventually("all to be free", || async { (kept(&nodes, "job").await == 0).then_some(()) }).await;
-    assert_eq!(releases(&*store, &held).await, [ReleaseOutcome::NotHeld; MANY]);
-    // Tokens go on from there, also for who comes alone.
-    for grant in &held {
-        let next = granted(&*store, &request(grant.name.as_str(), LEASE)).await;
-        assert!(next.token > grant.token);
-    }
+    shared_cases::many_acquire_and_release_in_few_scripts(&*store, scripts, 3 * 6).await;
 }
 
 #[tokio::test]
-async fn of_many_who_ask_for_one_name_one_gets_it() {
-    let nodes = Nodes::start(3).await;
-    let store = nodes.direct().await;
-    let mut last = None;
-    for _ in 0..5 {
-        let asked: Vec<_> = (0..MANY).map(|_| request("a", LEASE)).collect();
-        let held = grants(attempts(&*store, &asked).await);
-        let [grant] = held.as_slice() else { panic!("{held:?}") };
-        assert!(Some(grant.token) > last);
-        last = Some(grant.token);
-        assert_eq!(releases(&*store, &held).await, [ReleaseOutcome::Released]);
-    }
-}
-
-#[tokio::test]
-async fn a_release_in_a_batch_wakes_whoever_waits() {
+async fn a_release_in_a_batch_calls_the_waiter() {
     let nodes = Nodes::start(3).await;
     let (store, other) = (nodes.direct().await, nodes.direct().await);
-    let held = grants(attempts(&*store, &requests("job")).await);
+    let held = grants(attempts(&*store, &many_requests("job", LEASE)).await);
     let next = request(held.last().unwrap().name.as_str(), LEASE);
-    let (mut turn, _) = place(&*other, &next).await;
+    let (mut turn, _) = enqueued(&*other, &next).await;
     assert_eq!(releases(&*store, &held).await, [ReleaseOutcome::Released; MANY]);
     let signal = tokio::time::timeout(SOON, turn.next()).await.unwrap();
     assert!(matches!(signal, Signal::Recheck), "{signal:?}");
@@ -123,35 +55,13 @@ async fn a_release_in_a_batch_wakes_whoever_waits() {
 }
 
 #[tokio::test]
-async fn a_batch_grants_nothing_in_quarantine_nor_to_who_was_given_up() {
-    let mut nodes = Nodes::start(3).await;
-    let store = nodes.direct().await;
-    let asked = requests("job");
-    let gone = asked.last().unwrap();
-    store.abandon(gone).await.unwrap();
-    let held = grants(attempts(&*store, &asked).await);
-    assert_eq!(held.len(), MANY - 1);
-    assert!(held.iter().all(|grant| grant.owner != gone.owner));
-    for server in &mut nodes.servers[..2] {
-        server.restart(Data::Lose).await.unwrap();
-    }
-    let other = nodes.direct().await;
-    for answer in attempts(&*other, &requests("other")).await {
-        assert!(matches!(answer, Ok(Attempt::Quarantined(_))), "{answer:?}");
-    }
-    // What the third node gave is taken back.
-    eventually("nothing to be left", || async { (kept(&nodes, "other").await == 0).then_some(()) })
-        .await;
-}
-
-#[tokio::test]
 async fn a_batch_goes_on_without_a_minority_and_leaves_nothing_there() {
     let nodes = Nodes::start(3).await;
     let store = nodes.proxied("timeout=1s&node_timeout=300ms&clock_bound=400ms").await;
-    let warm = grants(attempts(&*store, &requests("warm")).await);
+    let warm = grants(attempts(&*store, &many_requests("warm", LEASE)).await);
     releases(&*store, &warm).await;
     nodes.proxies[0].set(Mode::HalfCut).await.unwrap();
-    let held = grants(attempts(&*store, &requests("job")).await);
+    let held = grants(attempts(&*store, &many_requests("job", LEASE)).await);
     assert_eq!(held.len(), MANY);
     assert_eq!(releases(&*store, &held).await, [ReleaseOutcome::Released; MANY]);
     let lost = |counters: &Counters| counters.to_client.swallowed > 0;
@@ -167,12 +77,12 @@ async fn a_batch_goes_on_without_a_minority_and_leaves_nothing_there() {
 async fn a_batch_whose_replies_are_lost_leaves_nothing() {
     let nodes = Nodes::start(3).await;
     let store = nodes.proxied("timeout=1s&node_timeout=300ms&clock_bound=400ms").await;
-    let warm = grants(attempts(&*store, &requests("warm")).await);
+    let warm = grants(attempts(&*store, &many_requests("warm", LEASE)).await);
     releases(&*store, &warm).await;
     for proxy in &nodes.proxies[..2] {
         proxy.set(Mode::HalfCut).await.unwrap();
     }
-    let asked = requests("job");
+    let asked = many_requests("job", LEASE);
     for answer in attempts(&*store, &asked).await {
         assert!(answer.as_ref().is_err_and(Error::is_retryable), "{answer:?}");
     }
@@ -185,15 +95,15 @@ async fn a_batch_whose_replies_are_lost_leaves_nothing() {
     assert!(SystemEnv.now() < asked[0].sent + LEASE, "the leases ended it");
 }
 
-/// A batch ends when its last attempt is certain; what a node says before that counts for those that
-/// were certain earlier, too.
+/// A batch ends when its last attempt is certain. Earlier replies of a node also count for the attempts that were certain
+/// before.
 #[tokio::test]
 async fn a_node_that_grants_what_has_failed_already_gives_it_back() {
     let nodes = Nodes::start(3).await;
     let store = nodes.proxied(PATIENT).await;
-    let warm = grants(attempts(&*store, &requests("warm")).await);
+    let warm = grants(attempts(&*store, &many_requests("warm", LEASE)).await);
     releases(&*store, &warm).await;
-    // One lock fails by the first two nodes; another needs the third, which is late.
+    // The first two nodes refuse one lock. Another lock needs the third node, which is late.
     let record = format!("{:032x} 7 0 1 foreign", 1);
     for (server, name) in [(0, "failing"), (1, "failing"), (0, "waiting")] {
         let key = format!("leasehold-redlock:{{0}}:lock:{name}");
@@ -206,14 +116,14 @@ async fn a_node_that_grants_what_has_failed_already_gives_it_back() {
         ["alone", "failing", "waiting"].map(|name| request(name, LEASE));
     let mut first = store.try_acquire(&alone);
     assert!(poll!(&mut first).is_pending());
-    // Whoever asked for it has gone, and does not ask again.
+    // The caller has gone, and does not ask again.
     let mut given_up = store.try_acquire(&failing);
     assert!(poll!(&mut given_up).is_pending());
     drop(given_up);
     let (first, waiting) = join(first, store.try_acquire(&waiting)).await;
     assert!(first.unwrap().granted().is_some());
     assert!(waiting.unwrap().granted().is_some(), "the third node's vote did not count");
-    // Two of them keep what was there before.
+    // Two nodes keep the record that was there before.
     let left = || async { (nodes.keeping(&failing.name).await == 2).then_some(()) };
     eventually("the third to give it back", left).await;
     assert!(SystemEnv.now() < start + LEASE, "the lease ended it");
@@ -236,7 +146,7 @@ async fn hand_on(
 }
 
 #[tokio::test]
-async fn a_carried_attempt_takes_over_but_does_not_pass_another_process_s_place() {
+async fn a_carried_attempt_takes_over_but_does_not_pass_another_processs_entry() {
     let nodes = Nodes::start(3).await;
     let (store, other) = (nodes.direct().await, nodes.direct().await);
     let first = granted(&*store, &request("a", LEASE)).await;
@@ -245,7 +155,7 @@ async fn a_carried_attempt_takes_over_but_does_not_pass_another_process_s_place(
     let second = second.expect("nobody else waits");
     assert!(second.token > first.token);
     let theirs = request("a", LEASE);
-    let (mut turn, _) = place(&*other, &theirs).await;
+    let (mut turn, _) = enqueued(&*other, &theirs).await;
     let own = request("a", LEASE);
     let (outcome, third) = hand_on(&*store, &second, &own).await.unwrap();
     assert_eq!(outcome, ReleaseOutcome::Released);
@@ -283,8 +193,8 @@ async fn a_carried_attempt_whose_reply_is_lost_leaves_nothing() {
     assert!(later.token > grant.token);
 }
 
-/// The release has failed, and the attempt that it carried has not. The caller repeats both with the same
-/// owner, while what the first try was given is still on its way back.
+/// The release has failed, but the attempt that it carried has not. The caller repeats both with the same owner, while the
+/// clean-up of the first try is still on its way.
 #[tokio::test]
 async fn what_is_taken_back_of_a_carried_attempt_leaves_its_repeat_alone() {
     let nodes = Nodes::start(3).await;
@@ -292,7 +202,7 @@ async fn what_is_taken_back_of_a_carried_attempt_leaves_its_repeat_alone() {
     let warm = granted(&*store, &request("job", LEASE)).await;
     let (_, grant) = hand_on(&*store, &warm, &request("job", LEASE)).await.unwrap();
     let (grant, next) = (grant.unwrap(), request("job", LEASE));
-    // One node frees it, one has forgotten it, and nothing is heard of the third.
+    // One node frees the lock, one has forgotten it, and the third does not answer.
     nodes.servers[1].cli(&["DEL", "leasehold-redlock:{0}:lock:job"]).await.unwrap();
     let late = Duration::from_millis(300);
     for proxy in &nodes.proxies[..2] {
@@ -331,52 +241,8 @@ async fn a_batch_grants_leases_of_different_lengths() {
     assert_eq!(releases(&*store, &held).await, [ReleaseOutcome::Released; MANY]);
 }
 
-/// Two clients with names of their own may share one store.
 #[tokio::test]
 async fn each_client_of_a_shared_store_keeps_its_label() {
     let nodes = Nodes::start(3).await;
-    let store = connect(&nodes.url(PATIENT)).await;
-    let client = |label: &str| {
-        let label = OwnerLabel::new(label).unwrap();
-        let options = ClientOptions::new().with_label(label);
-        LockClient::with_options(store.clone(), options).unwrap()
-    };
-    let (one, two) = (client("one"), client("two"));
-    let both = (0..MANY).map(|number| {
-        let client = if number % 2 == 0 { &one } else { &two };
-        client.lock(name(&format!("job {number}"))).lease(LEASE).acquire()
-    });
-    let guards: Vec<_> = join_all(both).await.into_iter().map(Result::unwrap).collect();
-    for (number, guard) in guards.into_iter().enumerate() {
-        let state = store.inspect(guard.name()).await.unwrap().unwrap();
-        let label = state.holder.unwrap().label;
-        assert_eq!(label.as_str(), if number % 2 == 0 { "one" } else { "two" });
-        guard.release().await.unwrap();
-    }
-    let again = one.lock(name("job 0")).lease(LEASE).acquire();
-    drop(tokio::time::timeout(SOON, again).await.unwrap().unwrap());
-}
-
-#[tokio::test]
-async fn ten_thousand_calls_to_nodes_that_hang_end_in_the_time_of_one() {
-    const LIMIT: Duration = Duration::from_secs(3);
-    let nodes = Nodes::start(3).await;
-    let options = "timeout=3s&node_timeout=300ms&clock_bound=400ms";
-    let store = connect(&nodes.url(options)).await;
-    // All scripts are known from here on.
-    let warm = grants(attempts(&*store, &requests("warm")).await);
-    releases(&*store, &warm).await;
-    let asked: Vec<_> = (0..10_000).map(|at| request(&format!("job {at}"), LEASE)).collect();
-    nodes.servers.iter().for_each(|server| server.pause().unwrap());
-    let began = Instant::now();
-    let answers = attempts(&*store, &asked).await;
-    let took = began.elapsed();
-    nodes.servers.iter().for_each(|server| server.resume().unwrap());
-    // Fifty rounds of two batches, which wait for half the limit each, would be 75 s.
-    assert!(took < 5 * LIMIT, "{took:?}");
-    let not_sent = |answer: &Result<Attempt, Error>| {
-        answer.as_ref().is_err_and(|error| error.to_string().contains("not sent within 3s"))
-    };
-    let unsent = answers.iter().filter(|answer| not_sent(answer)).count();
-    assert!(answers.iter().all(Result::is_err) && unsent > 8_000, "{unsent} were not sent");
+    shared_cases::each_client_of_a_shared_store_keeps_its_label(&nodes.direct().await).await;
 }

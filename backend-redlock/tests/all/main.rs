@@ -4,7 +4,7 @@
 mod batch;
 mod broken;
 mod faults;
-mod memory;
+mod out_of_memory;
 mod quorum;
 mod readers;
 mod support;

@@ -1,4 +1,4 @@
-//! What is particular to a quorum: who may be a node, permissions; and changed settings.
+//! What only a quorum has: which nodes are allowed, permissions, and changed settings.
 
 #[path = "../../../backend-redis/tests/all/support/changes.rs"]
 mod changes;
@@ -9,13 +9,13 @@ use backend_redis::RedisBuilder;
 use backend_redlock::RedlockBuilder;
 use conformance_tests::kit::{ClientCertificates, Mode, Proxy, Redis, RedisOptions, Server as _};
 use lock_core::{
-    Attempt, Env as _, ErrorKind, FencingToken, Holder, ReleaseOptions, ReleaseOutcome, Renewal,
-    SystemEnv,
+    Attempt, Env as _, ErrorKind, Holder, ReleaseOptions, ReleaseOutcome, Renewal, SystemEnv,
 };
 
 use crate::support::{
-    LEASE, Nodes, PATIENT, SOON, busy, connect, eventually, first_use, granted, name, place,
+    LEASE, Nodes, PATIENT, busy, connect, documented_acl, eventually, first_use, granted, name,
     request,
+    shared_cases::{assert_permitted_no_more, use_every_operation},
 };
 
 #[tokio::test]
@@ -29,7 +29,7 @@ async fn the_same_server_under_two_names_is_refused() {
     assert!(told.contains("localhost") && told.contains("independent"), "{told}");
 }
 
-/// A lock may go from it at any time, and then another has a majority.
+/// The node may lose a lock at any time, and then another client gets a majority.
 #[tokio::test]
 async fn exclusion_is_not_promised_over_a_node_that_may_evict() {
     let nodes = Nodes::start(3).await;
@@ -43,47 +43,21 @@ async fn exclusion_is_not_promised_over_a_node_that_may_evict() {
     }
 }
 
-/// The user of the crates' documentation, as it stands there.
-fn documented_acl() -> String {
-    let source = include_str!("../../../backend-redis/src/lib.rs");
-    let lines = source.lines().skip_while(|line| !line.starts_with("//! user NAME"));
-    let lines = lines.take_while(|line| !line.starts_with("//! ```"));
-    let base: Vec<_> = lines.map(|line| line.trim_start_matches("//!").trim()).collect();
-    let own = include_str!("../../src/lib.rs").split('`').find(|part| part.starts_with("+zadd"));
-    format!("{} {}", base.join(" "), own.unwrap())
-        .replace("NAME", "app")
-        .replace("PASSWORD", "hunter2")
-        .replace("PREFIX", "leasehold-redlock")
-}
-
 #[tokio::test]
-async fn the_documented_permissions_are_enough_and_no_other_key_is_touched() {
-    let nodes = Nodes::bare(vec![RedisOptions::new().line(documented_acl()); 3]).await;
+async fn the_documented_permissions_are_enough_and_no_more() {
+    let redis = include_str!("../../../backend-redis/src/lib.rs");
+    let acl = documented_acl(redis, "# Permissions", "leasehold-redlock");
+    let own = include_str!("../../src/lib.rs").split('`').find(|part| part.starts_with("+zadd"));
+    let acl = format!("{acl} {}", own.unwrap());
+    let nodes = Nodes::bare(vec![RedisOptions::new().line(acl); 3]).await;
     let hosts: Vec<_> =
         nodes.servers.iter().map(|each| format!("app:hunter2@{}", each.address())).collect();
     let url = format!("redlock://{}?{PATIENT}", hosts.join(","));
     let store = connect(&url).await;
     assert!(!format!("{store:?}").contains("hunter2"));
-    first_use(&*store).await;
-    let grant = granted(&*store, &request("a", LEASE)).await;
-    let asked = request("a", LEASE);
-    let (mut turn, _) = place(&*store, &asked).await;
-    let answer = store.renew(&[&grant], SystemEnv.now()).await.pop();
-    assert!(matches!(answer, Some(Renewal::Renewed { .. })), "{answer:?}");
-    store.raise(&grant, FencingToken::new(grant.token.get() + 10).unwrap()).await.unwrap();
-    assert_eq!(store.inspect(&grant.name).await.unwrap().unwrap().waiting, Some(1));
-    assert_eq!(store.list(None).await.unwrap().locks.len(), 1);
-    store.clock_difference_micros().await.unwrap().unwrap();
-    store.release(&grant, ReleaseOptions::default()).await.unwrap();
-    tokio::time::timeout(SOON, turn.next()).await.unwrap();
-    granted(&*store, &asked).await;
-    assert_eq!(store.force_release(&asked.name).await.unwrap(), ReleaseOutcome::Released);
-    store.abandon(&asked).await.unwrap();
+    use_every_operation(&*store, None).await;
     for server in &nodes.servers {
-        assert_eq!(server.cli(&["ACL", "LOG"]).await.unwrap(), "", "something was refused");
-        // The test would pass with a user who may do anything.
-        let refused = server.cli(&["ACL", "DRYRUN", "app", "GET", "elsewhere"]).await.unwrap();
-        assert!(refused.contains("no permissions") || refused.contains("NOPERM"), "{refused}");
+        assert_permitted_no_more(server).await;
     }
 }
 
@@ -114,22 +88,11 @@ async fn each_node_may_have_tls_and_a_user_of_its_own() {
         RedisBuilder::tcp("127.0.0.1", nodes.servers[2].address().port()),
     ];
     let patient = std::time::Duration::from_secs(2);
-    let [trusted, second, third] = builders.clone();
     let builder = RedlockBuilder::new(builders).timeout(2 * patient).node_timeout(patient);
     let store = builder.build().await.unwrap();
     first_use(&*store).await;
     granted(&*store, &request("a", LEASE)).await;
     assert!(!format!("{store:?}").contains("hunter2"));
-
-    // A node with a certificate of another authority has no part in it, and nothing is said to it.
-    let other = Redis::start(RedisOptions::new().tls(ClientCertificates::NotAsked)).await.unwrap();
-    let strange = trusted.roots(read(&other.certificates().unwrap().ca));
-    assert_eq!(tls.cli(&["CONFIG", "RESETSTAT"]).await.unwrap(), "OK");
-    let builder = RedlockBuilder::new([strange, second, third]).timeout(2 * patient);
-    let store = builder.node_timeout(patient).build().await.unwrap();
-    granted(&*store, &request("b", LEASE)).await;
-    let stats = tls.cli(&["INFO", "commandstats"]).await.unwrap();
-    assert!(!stats.contains("cmdstat_hello"), "{stats}");
 }
 
 #[tokio::test]
@@ -159,7 +122,7 @@ async fn memory_is_that_of_live_names() {
     assert_eq!(nodes.keeping(&name("job 1")).await, 0);
 }
 
-/// Which watermark is a name's: part of the protocol between clients.
+/// The watermark of a name: part of the protocol between clients.
 pub(super) fn watermark(name: &str) -> String {
     let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -168,12 +131,12 @@ pub(super) fn watermark(name: &str) -> String {
 }
 
 #[tokio::test]
-async fn different_numbers_are_made_one_before_anybody_gets_the_grant() {
+async fn different_numbers_become_one_before_the_grant_is_returned() {
     let nodes = Nodes::start(3).await;
     let store = nodes.direct().await;
     let first = granted(&*store, &request("a", LEASE)).await;
     store.release(&first, ReleaseOptions::default()).await.unwrap();
-    // As if others' grants had reached the nodes in different orders.
+    // As if grants of other clients had reached the nodes in different orders.
     let mut highest = 0;
     for (server, ahead) in nodes.servers.iter().zip([10_000_000, 20_000_000, 5_000_000]) {
         let mark = first.token.get() + ahead;
@@ -208,11 +171,11 @@ async fn no_change_of_a_setting_and_no_loss_of_data_admit_two_holders() {
 }
 
 #[tokio::test]
-async fn tokens_that_are_used_up_are_told_and_set_back() {
+async fn used_up_tokens_are_reported_and_set_back() {
     changes::try_used_up_tokens(3, "leasehold-redlock:{0}:epoch", quorum).await;
 }
 
-/// Each node has the setting for itself, and `init` reaches one after the other.
+/// Each node has its own setting, and `init` reaches one node after the other.
 #[tokio::test]
 async fn a_longest_lease_that_was_lowered_on_one_node_binds_renewals() {
     let nodes = Nodes::start(3).await;
@@ -220,7 +183,7 @@ async fn a_longest_lease_that_was_lowered_on_one_node_binds_renewals() {
     let grant = granted(&*store, &request("a", LEASE)).await;
     let key = "leasehold-redlock:{0}:epoch";
     nodes.servers[0].cli(&["HSET", key, "longest", "4000000"]).await.unwrap();
-    // Until its answer is among those that are waited for.
+    // Until its answer is among those that the call waits for.
     eventually("a shorter renewal", || async {
         match store.renew(&[&grant], SystemEnv.now()).await.remove(0) {
             Renewal::Renewed { lease, .. } if lease == LEASE => None,
@@ -241,7 +204,7 @@ fn unreadable(holder: Option<Holder>) {
 }
 
 #[tokio::test]
-async fn a_record_that_cannot_be_read_holds_its_lock_and_hides_no_other() {
+async fn an_unreadable_record_holds_its_lock_and_hides_no_other() {
     let nodes = Nodes::start(3).await;
     let store = nodes.direct().await;
     let good = granted(&*store, &request("good", LEASE)).await;
@@ -290,7 +253,7 @@ async fn a_record_that_cannot_be_read_holds_its_lock_and_hides_no_other() {
     }
 }
 
-/// The nodes say that the lock is not the asker's any more.
+/// The nodes answer that the asker no longer holds the lock.
 #[tokio::test]
 async fn a_number_that_is_not_taken_is_no_token() {
     let nodes = Nodes::start(3).await;
@@ -313,7 +276,7 @@ async fn a_number_that_is_not_taken_is_no_token() {
 #[tokio::test]
 async fn a_repeat_finds_the_token_that_was_agreed_on() {
     let nodes = Nodes::start(3).await;
-    // Wide, so that a late reply still tells enough of its node's clock.
+    // A wide bound, so that a late reply still says enough about its node's clock.
     let store = nodes.proxied("timeout=5s&node_timeout=3s&clock_bound=3s").await;
     let asked = request("a", LEASE);
     for (server, number) in nodes.servers.iter().zip([900, 800, 800]) {

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use lock_core::{
-    Env as _, LockClient, Mode, OwnerId, ReleaseOptions, ReleaseOutcome, Renewal, Request, Signal,
+    Env as _, LockClient, Mode, OwnerId, ReleaseOptions, ReleaseOutcome, Renewal, Request,
     SystemEnv,
 };
 
 use crate::{
     quorum::watermark,
-    support::{LEASE, Nodes, SOON, busy, eventually, granted, name, place, renewed, request},
+    support::{LEASE, Nodes, busy, enqueued, eventually, granted, name, renewed, request},
 };
 
 const LOCK: &str = "leasehold-redlock:{0}:lock:a";
@@ -18,7 +18,7 @@ fn reader() -> Request {
     request("a", LEASE).with_mode(Mode::Shared)
 }
 
-/// Makes these the readers on each node, by one record for each.
+/// Makes these owners the readers on each node.
 async fn shared_by(nodes: &Nodes, readers: [&[OwnerId]; 3]) {
     for (server, readers) in nodes.servers.iter().zip(readers) {
         let lines: String = readers.iter().map(|owner| format!("\n{owner} 7 1")).collect();
@@ -31,7 +31,7 @@ fn owners<const N: usize>() -> [OwnerId; N] {
     std::array::from_fn(|_| OwnerId::from_bits(SystemEnv.random()))
 }
 
-/// On how many nodes a record has this text.
+/// On how many nodes the record contains this text.
 async fn with_text(nodes: &Nodes, text: &str) -> usize {
     let mut count = 0;
     for server in &nodes.servers {
@@ -44,7 +44,7 @@ async fn with_text(nodes: &Nodes, text: &str) -> usize {
 async fn a_readers_number_is_made_one_and_the_next_writers_is_above_all() {
     let nodes = Nodes::start(3).await;
     let store = nodes.direct().await;
-    // As if others' grants had reached the nodes in different orders.
+    // As if grants of other clients had reached the nodes in different orders.
     for (server, ahead) in nodes.servers.iter().zip([10_000_000, 20_000_000, 5_000_000]) {
         let mark = (SystemEnv.wall_micros() + ahead).to_string();
         let epoch = "leasehold-redlock:{0}:epoch";
@@ -64,7 +64,7 @@ async fn a_readers_number_is_made_one_and_the_next_writers_is_above_all() {
     assert!(writer.token > one.token.max(two.token));
 }
 
-/// The third node lets a reader in, and the others have a writer.
+/// The third node accepts a reader, and the other two have a writer.
 #[tokio::test]
 async fn a_reader_that_fails_leaves_those_that_are_inside() {
     let nodes = Nodes::start(3).await;
@@ -80,7 +80,7 @@ async fn a_reader_that_fails_leaves_those_that_are_inside() {
     let third = async || nodes.servers[2].cli(&["GET", LOCK]).await.unwrap();
     eventually("what it was given to be taken back", || async {
         let record = third().await;
-        // The first line tells that it was there.
+        // The first line shows that it was there.
         let was_there = record.split(' ').nth(1) != Some("7");
         (was_there && !record.contains(&asked.owner.to_string())).then_some(())
     })
@@ -98,7 +98,7 @@ async fn readers_are_those_that_a_majority_has() {
     assert_eq!((state.readers, state.holder.unwrap().owner), (Some(3), OwnerId::READERS));
     shared_by(&nodes, [&[one, two], &[one], &[three]]).await;
     assert_eq!(store.inspect(&name("a")).await.unwrap().unwrap().readers, Some(1));
-    // Nobody has it, though every node has somebody.
+    // No owner has the lock, although every node has a reader.
     shared_by(&nodes, [&[one], &[two], &[three]]).await;
     assert!(store.inspect(&name("a")).await.unwrap().is_none());
     assert!(store.list(None).await.unwrap().locks.is_empty());
@@ -124,71 +124,13 @@ async fn a_reader_is_lost_with_a_majority_and_the_others_stay() {
     assert_eq!(released.outcome, ReleaseOutcome::Released);
 }
 
-#[tokio::test]
-async fn a_release_calls_the_readers_before_the_first_writer() {
-    let nodes = Nodes::start(3).await;
-    let store = nodes.direct().await;
-    let held = granted(&*store, &request("a", LEASE)).await;
-    let mut waiting = Vec::new();
-    for asked in [reader(), reader(), request("a", LEASE), reader()] {
-        let (turn, _) = place(&*store, &asked).await;
-        waiting.push((asked, turn));
-    }
-    // Otherwise their order rests on what the client knew of the nodes' clock each time.
-    let owner = |(asked, _): &(Request, _)| asked.owner.to_string();
-    let [one, two, three, four] = [0, 1, 2, 3].map(|at| owner(&waiting[at]));
-    let ranks = ["1", &one, "2", &two, "3", &three, "4", &four];
-    for server in &nodes.servers {
-        let key = "leasehold-redlock:{0}:queue:a";
-        server.cli(&[&["ZADD", key][..], &ranks].concat()).await.unwrap();
-    }
-    for (asked, _) in &waiting {
-        // Its place is heard of.
-        busy(&*store, asked).await;
-    }
-    let [first, second, writer, last] = &mut waiting[..] else { unreachable!() };
-    store.release(&held, ReleaseOptions::default()).await.unwrap();
-    let mut inside = Vec::new();
-    for (asked, turn) in [first, second] {
-        let called = tokio::time::timeout(SOON, turn.next()).await.unwrap();
-        assert!(matches!(called, Signal::Recheck), "{called:?}");
-        inside.push(granted(&*store, asked).await);
-    }
-    for (asked, _) in [&writer, &last] {
-        busy(&*store, asked).await;
-    }
-    for grant in inside {
-        store.release(&grant, ReleaseOptions::default()).await.unwrap();
-    }
-    for (asked, turn) in [writer, last] {
-        let called = tokio::time::timeout(SOON, turn.next()).await.unwrap();
-        assert!(matches!(called, Signal::Recheck), "{called:?}");
-        let grant = granted(&*store, asked).await;
-        store.release(&grant, ReleaseOptions::default()).await.unwrap();
-    }
-}
-
-#[tokio::test]
-async fn a_writer_that_gives_up_calls_the_readers_behind_it() {
-    let nodes = Nodes::start(3).await;
-    let store = nodes.direct().await;
-    granted(&*store, &reader()).await;
-    let (writer, _) = place(&*store, &request("a", LEASE)).await;
-    let asked = reader();
-    let (mut turn, _) = place(&*store, &asked).await;
-    writer.leave().await.unwrap();
-    let called = tokio::time::timeout(SOON, turn.next()).await.unwrap();
-    assert!(matches!(called, Signal::Recheck), "{called:?}");
-    granted(&*store, &asked).await;
-}
-
-/// The writer's place is not heard of any more, and nobody takes it away.
+/// The writer sends no more heartbeats, and nothing removes its entry.
 #[tokio::test]
 async fn a_writer_that_died_while_it_waited_delays_readers_for_as_long_as_promised() {
     let nodes = Nodes::start(3).await;
     let store = nodes.direct().await;
     let inside = granted(&*store, &reader()).await;
-    let (dead, _) = place(&*store, &request("a", LEASE)).await;
+    let (dead, _) = enqueued(&*store, &request("a", LEASE)).await;
     drop(dead);
     busy(&*store, &reader()).await;
     let promised = store.guarantees();
@@ -197,5 +139,5 @@ async fn a_writer_that_died_while_it_waited_delays_readers_for_as_long_as_promis
     let client = LockClient::new(nodes.direct().await);
     let guard = client.lock(&inside.name).shared().wait(limit).acquire().await.unwrap();
     guard.release().await.unwrap();
-    renewed(&*store, &inside).await;
+    renewed(&*store, &[&inside]).await;
 }

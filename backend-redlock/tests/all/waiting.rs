@@ -1,4 +1,4 @@
-//! Places in the nodes' queues: who is called, and that none is left where nobody waits.
+//! Entries in the nodes' queues: which waiter is called, and that no entry is left without a waiter.
 
 use std::time::Duration;
 
@@ -7,22 +7,22 @@ use futures_util::FutureExt as _;
 use lock_core::{Enqueued, Env as _, ReleaseOptions, Signal, SystemEnv};
 
 use crate::support::{
-    LEASE, Nodes, PATIENT, SOON, busy, connect, eventually, granted, place, request,
+    LEASE, Nodes, PATIENT, SOON, busy, connect, enqueued, eventually, granted, request,
 };
 
 #[tokio::test]
-async fn a_release_calls_one_place_and_no_other() {
+async fn a_release_calls_one_waiter_and_no_other() {
     let nodes = Nodes::start(3).await;
     let store = connect(&nodes.url(PATIENT)).await;
     let others = [connect(&nodes.url(PATIENT)).await, connect(&nodes.url(PATIENT)).await];
     let grant = granted(&*store, &request("a", LEASE)).await;
     let (first, second) = (request("a", LEASE), request("a", LEASE));
-    let (one, _) = place(&*others[0], &first).await;
-    let (two, _) = place(&*others[1], &second).await;
+    let (one, _) = enqueued(&*others[0], &first).await;
+    let (two, _) = enqueued(&*others[1], &second).await;
     let mut waiting = [(&others[0], first, one), (&others[1], second, two)];
     store.release(&grant, ReleaseOptions::default()).await.unwrap();
-    // No poll is behind a turn: only a push ends this. Whose it is rests on what two clients know
-    // of the nodes' clock.
+    // The waiter does not poll here, so only a push ends this. Which of the two is first depends on what the two clients
+    // know of the nodes' clock.
     let [(_, _, one), (_, _, two)] = &mut waiting;
     let (called, at) = tokio::time::timeout(SOON, async {
         tokio::select! {
@@ -43,38 +43,38 @@ async fn a_release_calls_one_place_and_no_other() {
     assert_eq!(busy(&*store, &request("a", LEASE)).await.holder.unwrap().owner, asked.owner);
 }
 
-/// Whether so many wait for "a" on a node.
+/// Whether this many wait for "a" on a node.
 async fn places(node: &Redis, count: &str) -> Option<()> {
     let places = node.cli(&["ZCARD", "leasehold-redlock:{0}:queue:a"]).await.unwrap();
     (places == count).then_some(())
 }
 
-/// A node that is down when the lock is won after all keeps the place that was taken before.
+/// A node that is down when the lock is won keeps the entry that was made before.
 #[tokio::test]
-async fn a_place_on_a_node_that_is_not_asked_any_more_is_given_up() {
+async fn an_entry_on_a_suspected_node_is_removed() {
     let nodes = Nodes::start(3).await;
     let (store, direct) = (nodes.proxied(PATIENT).await, nodes.direct().await);
     let held = granted(&*direct, &request("a", LEASE)).await;
     let wanted = request("a", LEASE);
-    let (_turn, _) = place(&*store, &wanted).await;
+    let (_turn, _) = enqueued(&*store, &wanted).await;
     eventually("a place on the third node", || places(&nodes.servers[2], "1")).await;
     nodes.proxies[2].set(Mode::Cut).await.unwrap();
     busy(&*store, &wanted).await;
-    // On the nodes that the waiter still reaches: on the third nobody calls it.
+    // On the nodes that the waiter still reaches. The third node cannot call it.
     direct.release(&held, ReleaseOptions::default()).await.unwrap();
     eventually("the lock", || async { store.try_acquire(&wanted).await.unwrap().granted() }).await;
     nodes.proxies[2].set(Mode::Pass).await.unwrap();
     eventually("the place to be given up", || places(&nodes.servers[2], "0")).await;
 }
 
-/// It answers when the other two have given the lock.
+/// The node answers after the other two have given the lock.
 #[tokio::test]
-async fn a_place_on_a_straggler_is_given_up() {
+async fn an_entry_on_a_late_node_is_removed() {
     let nodes = Nodes::start(3).await;
     let (store, direct) = (nodes.proxied(PATIENT).await, nodes.direct().await);
     granted(&*direct, &request("a", LEASE)).await;
     let wanted = request("a", LEASE);
-    let (_turn, _) = place(&*store, &wanted).await;
+    let (_turn, _) = enqueued(&*store, &wanted).await;
     eventually("a place on the third node", || places(&nodes.servers[2], "1")).await;
     let late = Duration::from_millis(500);
     let mode = Mode::Delay { to_server: late, to_client: Duration::ZERO };
@@ -86,9 +86,9 @@ async fn a_place_on_a_straggler_is_given_up() {
     eventually("the place to be given up", || places(&nodes.servers[2], "0")).await;
 }
 
-/// Only one of three nodes can give a place, and whoever asked does not wait in it.
+/// Only one of three nodes can make an entry, and the caller does not wait.
 #[tokio::test]
-async fn a_place_of_an_attempt_that_comes_to_nothing_is_given_up() {
+async fn an_entry_of_a_failed_attempt_is_removed() {
     let mut nodes = Nodes::start(3).await;
     let held = granted(&*nodes.direct().await, &request("a", LEASE)).await;
     for server in &mut nodes.servers[1..] {

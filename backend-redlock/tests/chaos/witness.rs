@@ -1,4 +1,4 @@
-//! What was done to the nodes and what they did, for when a history turns out to be wrong.
+//! Records faults and the nodes' writes, to explain a history that turns out to be wrong.
 
 use std::{
     collections::VecDeque,
@@ -17,12 +17,12 @@ use tokio::{
     task::JoinSet,
 };
 
-/// What is kept; older things are dropped.
+/// How much is kept. Older records are dropped.
 const MOST: usize = 100_000;
 
 type Events = Arc<Mutex<VecDeque<(Instant, String)>>>;
 
-/// Keeps faults and the nodes' writes with the instant at which they were heard of.
+/// Keeps faults and the nodes' writes, with the instant at which each was noticed.
 #[derive(Default)]
 pub(crate) struct Witness {
     events: Events,
@@ -43,8 +43,8 @@ impl Witness {
         keep(&self.events, text.into());
     }
 
-    /// Hears of every write of a node's scripts, with the node's own clock. While the node is paused
-    /// nothing is heard; after a restart it is heard again.
+    /// Watches every write of a node's scripts, with the node's own clock. While the node is paused nothing arrives; after
+    /// a restart the watch begins again.
     pub(crate) fn watch(&mut self, at: usize, address: SocketAddr) {
         let (events, batched) = (Arc::clone(&self.events), Arc::clone(&self.batched));
         self.watching.spawn(async move {
@@ -56,12 +56,12 @@ impl Witness {
         });
     }
 
-    /// How many attempts batches have made on nodes, in vain or not.
+    /// How many attempts of batches reached nodes, successful or not.
     pub(crate) fn batched(&self) -> u64 {
         self.batched.load(Ordering::Relaxed)
     }
 
-    /// What happened from `from` to `until`, a line each.
+    /// What happened from `from` to `until`, one line each.
     pub(crate) fn between(&self, from: Instant, until: Instant) -> String {
         let events = self.events.lock().unwrap();
         let there = events.iter().filter(|(at, _)| (from..=until).contains(at));

@@ -1,4 +1,4 @@
-//! What fewer than a majority say decides nothing, and what a majority has lost is lost.
+//! The answers of less than a majority decide nothing. What a majority has lost is lost.
 
 use lock_core::{Backend as _, Env as _, Grant, ReleaseOptions, Renewal, SystemEnv};
 
@@ -24,7 +24,7 @@ async fn one_node_of_three_loses_nothing() {
     let asked = request("a", LEASE);
     let grant = granted_by_all(&nodes, &store, &asked).await;
     forgotten(&nodes, &[0], &asked.name).await;
-    // It is heard first.
+    // Its answer arrives first.
     late(&nodes, 1).await;
     late(&nodes, 2).await;
     let answer = renewed(&store, &grant).await;

@@ -1,7 +1,6 @@
-//! Cases of the client that need its inside, on real servers or on answers that are made up. A part of the crate's
-//! unit tests.
+//! Tests of the client's inside, on real servers or on made-up answers. They are part of the crate's unit tests.
 
-mod behind;
+mod background;
 mod majority;
 mod votes;
 
@@ -19,9 +18,9 @@ use crate::{RedlockBuilder, backend::Redlock, batch, protocol::held::Held, quoru
 #[path = "../all/support/mod.rs"]
 mod support;
 
-/// Wide, so that a machine that is busy does not look like clocks that are off.
+/// Wide, so that a busy machine does not look like wrong clocks.
 const BOUND: Duration = Duration::from_secs(3);
-/// Longer than it takes when nothing is late, and shorter than any call waits.
+/// Longer than a call takes if nothing is late, and shorter than any call waits.
 const LATE: Duration = Duration::from_millis(500);
 
 fn described(addresses: &[SocketAddr]) -> RedlockBuilder {
@@ -45,14 +44,14 @@ async fn client(builder: RedlockBuilder) -> Redlock {
     Redlock::new(quorum)
 }
 
-/// A client of these nodes that gives up soon, since one of them will be silent.
+/// A client with a short time limit, since one of its nodes will not answer.
 async fn quick(nodes: &Nodes, timeout: Duration) -> Redlock {
     let store = client(described(&proxied(nodes)).timeout(timeout).node_timeout(LATE)).await;
     warmed(nodes, &store).await;
     store
 }
 
-/// From here on all nodes know the scripts, so that a call is one request.
+/// From here on all nodes know the scripts, so a call is one request.
 async fn warmed(nodes: &Nodes, store: &Redlock) {
     let free = async |name: &LockName| {
         let none = || async { (nodes.keeping(name).await == 0).then_some(()) };
@@ -70,7 +69,7 @@ async fn warmed(nodes: &Nodes, store: &Redlock) {
     free(&grant.name).await;
 }
 
-/// Three nodes that grant at once, and a client with a proxy between it and each.
+/// Three nodes that grant at once, and a client with a proxy before each.
 async fn three() -> (Nodes, Redlock) {
     let nodes = Nodes::start(3).await;
     let store = client(described(&proxied(&nodes))).await;
@@ -115,7 +114,7 @@ async fn cut(nodes: &Nodes, which: &[usize]) {
     }
 }
 
-/// No call waits for this node, and nothing probes it.
+/// No call waits for this node, and no probe asks it.
 fn passed_over(store: &Redlock, at: usize) {
     assert!(store.quorum.nodes[at].suspect("the case says so"));
 }
@@ -143,7 +142,7 @@ async fn granted_by_all(nodes: &Nodes, store: &Redlock, request: &Request) -> Gr
     grant
 }
 
-/// Waits for all tasks in the background.
+/// Waits for all background tasks.
 async fn settled(store: &Redlock) {
     store.quorum.close(SOON).await;
 }

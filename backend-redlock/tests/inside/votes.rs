@@ -25,7 +25,7 @@ fn text(text: impl ToString) -> Value {
     Value::BulkString(text.to_string().into_bytes())
 }
 
-/// An answer to an attempt, by a clock that is so far ahead of this process's.
+/// An answer to an attempt, with a clock that is this far ahead of this process's clock.
 fn said(word: &str, stamp: u64) -> Value {
     let rest = match word {
         "ours" => vec![text(7), Value::Int(0)],
@@ -34,14 +34,14 @@ fn said(word: &str, stamp: u64) -> Value {
     Value::Array([text(word), text(stamp)].into_iter().chain(rest).collect())
 }
 
-/// The first refuses; the other two give, and the last of them has a clock that is ahead.
+/// The first node refuses. The other two give, and the last of them has a clock that is ahead.
 fn counted(quorum: &Quorum, ahead: u64) -> Tally {
     let mut record = VoteRecord::new(&quorum.nodes, BOUND, &[0, 1, 2]);
     for (at, word) in ["busy", "ours", "ours"].into_iter().enumerate() {
         let node = &quorum.nodes[at];
         let start = node.start_call();
         let stamp = micros(SystemEnv.now()) + if at == 2 { ahead } else { 0 };
-        record.hear(at, node.end_call(start, said(word, stamp)));
+        record.add(at, node.end_call(start, said(word, stamp)));
     }
     tally(&record.votes())
 }
@@ -79,7 +79,7 @@ async fn one_server_has_one_vote_in_a_batch() {
     assert!(gathered(&store, &request("a", LEASE)).await.is_none());
 }
 
-/// Nodes of which the second has a clock of its own.
+/// Nodes of which the second has its own clock.
 async fn clocked() -> (Nodes, Clock, Redlock) {
     let clock = Clock::new().await.unwrap();
     let mut options = vec![RedisOptions::new(); 3];
@@ -91,7 +91,7 @@ async fn clocked() -> (Nodes, Clock, Redlock) {
     (nodes, clock, store)
 }
 
-/// So far that it has no vote, and not so far that the node itself takes the call for a late request.
+/// Far enough to lose its vote, but not so far that the node itself takes the call for a late request.
 const OFF: f64 = 4.0;
 
 #[tokio::test]
@@ -99,7 +99,7 @@ async fn a_vote_by_a_clock_that_is_off_does_not_count_in_a_batch() {
     let (nodes, clock, store) = clocked().await;
     taken(&nodes, &[0], &name("a")).await;
     clock.step(OFF).unwrap();
-    // The next is near both clocks, so that they agree on a number.
+    // The next proposal is near both clocks, so that they agree on a number.
     let clock = store.quorum.clock().unwrap();
     store.quorum.propose(clock + 29 * SECOND / 10);
     assert!(gathered(&store, &request("a", LEASE)).await.is_none());
@@ -125,10 +125,10 @@ async fn nodes_with_different_settings_are_refused() {
 }
 
 #[tokio::test]
-async fn a_holder_believes_for_twice_the_bound_less() {
+async fn validity_is_shorter_by_twice_the_bound() {
     let quorum = unasked();
     let (asked, sent) = (request("a", LEASE), SystemEnv.now());
-    let own = Try { request: &asked, number: 1, sent, limit: BOUND, placed: false, first: true };
+    let own = Try { request: &asked, number: 1, sent, limit: BOUND, queued: false, first: true };
     let votes = [Vote::Ours(7), Vote::Ours(7), Vote::No];
     let token = FencingToken::new(7).unwrap();
     let (_, grant) = make_grant(&quorum, &own, &votes, |_| false, |_| true, token);

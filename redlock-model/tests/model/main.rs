@@ -1,30 +1,28 @@
-//! Every order of messages of two attempts (three, with readers) on three nodes, driven by the decisions of
+//! Every order of messages of two attempts (three, with readers) on three nodes. The decisions are those of
 //! `backend-redlock`.
 //!
-//! A lost or late message is one that is never, or later, delivered: no step is forced, and a request
-//! may be read after its attempt is over. A release is the same as believing no more and the records
-//! ending one by one. Time is an order: an attempt's lease is its period 0, that of its renewal period
-//! 1, and a record ends after the last period that was set there. A node in quarantine waits for every
-//! period that was asked for before its crash. Nothing is capped: each search ends when it has seen all
-//! states, or the violation that it is to find. Nodes are alike, so states that differ only by their
-//! order are one.
+//! A lost message is one that is never delivered, and a late one is delivered later. No step is forced, and a request may
+//! be read after its attempt is over. A release is the same as the end of validity, with the records ending one by one.
+//! Time is only an order: the lease of an attempt is its period 0, that of its renewal is period 1, and a record ends after
+//! the last period that was set there. A node in quarantine waits for every period that was asked for before its crash.
+//! Nothing has a limit: each search ends when it has seen all states, or the violation that it should find. Nodes are
+//! alike, so states that differ only in the order of nodes are one state.
 //!
-//! For each guard a test takes it away and sees the search find the violation; but for one. That a
-//! write-back goes *only to counted nodes* turns out to follow from *only while still ours*: a node
-//! that takes it has the lock and remembers the number, whether or not its vote was heard. The search
-//! shows that, too. It is kept since it costs nothing.
+//! For each guard, a test removes it and the search must find the violation. There is one exception. That a write-back goes
+//! *only to counted nodes* follows from *only while the lock is still ours*: a node that accepts it has the lock and stores
+//! the number, whether or not its vote arrived. The search shows that, too. The rule stays, since it costs nothing.
 //!
-//! That a renewal gives no node the lock again is not what exclusion rests on either, as far as one
-//! renewal tells (see `a_renewal_that_takes_free_nodes_again_breaks_nothing`); it is so since a late
-//! renewal would leave a lock behind that nobody holds.
+//! That a renewal never gives the lock to a node again is not needed for exclusion either, as far as one renewal shows
+//! (`a_renewal_that_takes_free_nodes_again_breaks_nothing`). The reason for the rule is that a late renewal would leave a
+//! lock behind that no owner holds.
 //!
-//! Readers share a lock by a record of their own on each node, with a number of its own, which raises the
-//! watermark as a writer's does. Two readers may come to the same token, by a write-back; a reader's is never that of a
-//! writer. The scripts keep the records of readers in one, which ends with the last: here they may end one by one.
+//! Readers share a lock. Each has its own record on each node, with its own number, which raises the watermark as a
+//! writer's does. Two readers may get the same token by a write-back. A reader and a writer never have the same token. The
+//! scripts keep the records of all readers in one key, which ends with the last of them; here they may end one by one.
 //!
-//! Not shown: more nodes or attempts, two renewals, repeats by the same owner, a clock that goes ahead
-//! and comes back; of three attempts a crash, a jump or a renewal. Two crashes take a minute, and two readers beside a
-//! writer some minutes, with `--ignored`; nothing is found.
+//! Not shown: more nodes or attempts, two renewals, repeats by the same owner, a clock that goes ahead and comes back; with
+//! three attempts, a crash, a jump or a renewal. With `--ignored` the tests also search two crashes, which takes a minute,
+//! and two readers beside a writer, which takes some minutes. They find nothing.
 
 mod node;
 mod quorum;
@@ -71,7 +69,7 @@ fn search(model: Quorum) -> (Vec<&'static str>, usize) {
     (found, checker.unique_state_count())
 }
 
-/// Nothing is found, in at least so many states.
+/// The search finds nothing, in at least this many states.
 fn safe(model: Quorum, at_least: usize) {
     let (found, states) = search(model);
     assert!(found.is_empty(), "{found:?}");
@@ -121,7 +119,7 @@ fn written_back_over_another_owner_a_token_repeats() {
 }
 
 #[test]
-fn written_back_to_nodes_not_counted_nothing_breaks_while_they_check_whose_lock_it_is() {
+fn writing_back_to_uncounted_nodes_breaks_nothing() {
     safe(
         Quorum { guards: Guards { counted_only: false, ..ALL }, time: Time::Any, ..PLAIN },
         40_000,
@@ -159,7 +157,7 @@ fn one_holds_and_tokens_rise_with_a_renewal() {
     safe(Quorum { renewals: 1, ..PLAIN }, 10_000);
 }
 
-/// What these need is one number to propose.
+/// These need only one number to propose.
 const RENEWED: Quorum = Quorum { proposals: 1, renewals: 1, ..PLAIN };
 
 #[test]
@@ -180,7 +178,7 @@ fn given_back_as_soon_as_a_majority_has_lost_it_two_hold() {
 }
 
 #[test]
-fn believed_until_the_largest_expiry_two_hold() {
+fn with_validity_until_the_largest_expiry_two_hold() {
     let guards = Guards { majority_th: false, ..ALL };
     breaks(Quorum { guards, ..RENEWED }, "one holder, or readers");
 }

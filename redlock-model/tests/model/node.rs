@@ -7,8 +7,8 @@ use backend_redlock::protocol::{
 
 use crate::quorum::Guards;
 
-/// A lock as a node keeps it for one owner, at least until this period of that owner's is over. Readers share a
-/// lock: each has a record of its own.
+/// A lock as a node keeps it for one owner, at least until this period of that owner is over. If readers share a lock, each
+/// has a record of its own.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Record {
     pub(crate) owner: usize,
@@ -19,10 +19,10 @@ pub(crate) struct Record {
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Node {
-    /// One of a writer, or those of readers, by their owners.
+    /// One record of a writer, or those of readers, by their owners.
     pub(crate) records: Vec<Record>,
     pub(crate) watermark: u64,
-    /// How many periods of each attempt must be over before it votes.
+    /// How many periods of each attempt must be over before the node votes.
     pub(crate) quarantine: Option<Vec<u8>>,
     /// Its clock is ahead of the others: records end early.
     pub(crate) ahead: bool,
@@ -47,7 +47,7 @@ impl Node {
         self.records.retain(|record| record.owner != owner);
     }
 
-    /// What is kept for an owner ends.
+    /// The record of an owner ends.
     pub(crate) fn end(&mut self, guards: &Guards, owner: usize) {
         if guards.apart {
             self.free(owner);
@@ -56,7 +56,7 @@ impl Node {
         }
     }
 
-    /// Whether what is kept here for others keeps this one out.
+    /// Whether records of other owners keep this one out.
     fn busy(&self, guards: &Guards, shared: bool) -> bool {
         let kept = |record: &Record| {
             (!shared && guards.writers_wait) || (!record.shared && guards.readers_wait)
@@ -75,7 +75,7 @@ impl Node {
             return Vote::No;
         } else {
             let clock = if guards.clock_floor { self.clock } else { 0 };
-            // A reader beside others has a number of its own, above theirs.
+            // A reader beside others gets its own number, above theirs.
             let number = stored(proposed, proposed.max(clock), self.watermark, 0);
             self.keep(Record { owner: me, shared, number, period: 0 });
             if !shared || guards.readers_mark {
@@ -83,7 +83,7 @@ impl Node {
             }
             number
         };
-        // What the asker makes of the node's clock.
+        // The asker's view of the node's clock.
         if self.ahead && guards.clock_votes { Vote::No } else { Vote::Ours(number) }
     }
 
@@ -101,7 +101,7 @@ impl Node {
         true
     }
 
-    /// Reads a renewal: whether the lock is there.
+    /// Reads a renewal. Returns whether the lock is there.
     pub(crate) fn renew(&mut self, guards: &Guards, me: usize, shared: bool) -> bool {
         if self.records.is_empty() && !guards.reacquires_nothing {
             self.keep(Record { owner: me, shared, number: self.watermark, period: 1 });

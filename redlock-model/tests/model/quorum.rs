@@ -23,11 +23,11 @@ pub(crate) struct Guards {
     pub(crate) quarantine: bool,
     pub(crate) clock_floor: bool,
     pub(crate) clock_votes: bool,
-    /// What is left of a lost grant stays while its holder may believe in it.
+    /// What is left of a lost grant stays while its holder may rely on it.
     pub(crate) rest_kept: bool,
     /// Validity is the majority-th largest of the nodes' expiries, not the largest.
     pub(crate) majority_th: bool,
-    /// A renewal gives no node the lock again.
+    /// A renewal never gives the lock to a node again.
     pub(crate) reacquires_nothing: bool,
     /// A node with any record refuses writers.
     pub(crate) writers_wait: bool,
@@ -35,16 +35,16 @@ pub(crate) struct Guards {
     pub(crate) readers_wait: bool,
     /// A reader's number raises the watermark, as a writer's does.
     pub(crate) readers_mark: bool,
-    /// Each reader's record ends by itself.
+    /// Each reader's record ends on its own.
     pub(crate) apart: bool,
 }
 
 /// When a record may expire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Time {
-    /// At any instant: only tokens are judged, for exclusion then rests on nothing.
+    /// At any instant. Then only tokens are checked, since exclusion cannot hold.
     Any,
-    /// Once the lease is over that was last set there.
+    /// When the last lease set there is over.
     Lease,
 }
 
@@ -52,21 +52,21 @@ pub(crate) struct Quorum {
     pub(crate) guards: Guards,
     pub(crate) time: Time,
     pub(crate) tries: usize,
-    /// How many of them, the first ones, are readers.
+    /// How many of them, from the first on, are readers.
     pub(crate) readers: usize,
-    /// The numbers that an attempt may propose are those from 1 to this one.
+    /// An attempt may propose numbers from 1 to this one.
     pub(crate) proposals: u64,
     pub(crate) crashes: u8,
-    /// How many clocks may jump ahead for good.
+    /// How many clocks may jump ahead and stay there.
     pub(crate) jumps: u8,
-    /// How many renewals there are; each holder sends one at most.
+    /// How many renewals there are. Each holder sends at most one.
     pub(crate) renewals: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Begin(usize, u64),
-    /// The request is read; the reply is heard in time, or not.
+    /// The request is read; the reply arrives in time, or not.
     Ask(usize, usize, bool),
     Write(usize, usize, bool),
     Renew(usize),
@@ -74,7 +74,7 @@ pub(crate) enum Step {
     Free(usize, usize),
     /// A period of an attempt is over.
     Spend(usize),
-    /// What a node keeps for an owner ends.
+    /// The record of an owner on a node ends.
     Expire(usize, usize),
     Crash(usize),
     Jump(usize),
@@ -112,7 +112,7 @@ impl Quorum {
         }
     }
 
-    /// What a holder makes of a node's answer to its renewal.
+    /// The holder reads a node's answer to its renewal.
     fn renewed(&self, own: &mut Try, at: usize, there: bool, in_line: bool) {
         let part = &mut own.parts[at];
         if !there {
@@ -169,7 +169,7 @@ impl Model for Quorum {
                 steps.push(Step::Renew(me));
             }
             for (at, part) in own.parts.iter().enumerate() {
-                // Whether the reply is heard matters only to who waits for it.
+                // Whether the reply arrives matters only to a client that waits for it.
                 if part.asked {
                     steps.push(Step::Ask(me, at, false));
                     if own.phase == Phase::Asking {
@@ -193,8 +193,8 @@ impl Model for Quorum {
                 }
             }
         }
-        // A record stays for its lease, and a node in quarantine until every lease is over that was
-        // asked for before its crash.
+        // A record stays for its lease. A node stays in quarantine until every lease is over that was asked for before its
+        // crash.
         for (at, node) in state.nodes.iter().enumerate() {
             for record in &node.records {
                 if self.time == Time::Any
@@ -321,7 +321,7 @@ impl Model for Quorum {
                 let rises = |own: &Try| {
                     own.token().is_none_or(|token| token > own.above && token >= own.at_least)
                 };
-                // Readers may have the same token, but none that a writer has.
+                // Two readers may have the same token, but a reader and a writer may not.
                 let apart = |own: &Try| {
                     let token = own.token();
                     let same = |other: &&Try| token.is_some() && other.token() == token;

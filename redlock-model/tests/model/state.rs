@@ -1,25 +1,25 @@
-//! A state of the model: the nodes, the attempts, and what lies between them.
+//! A state of the model: the nodes, the attempts, and the messages between them.
 
 use backend_redlock::protocol::vote::Vote;
 
 use crate::{node::Node, quorum::NODES};
 
-/// What is under way between one attempt and one node, and what the attempt knows of the node.
+/// The messages between one attempt and one node, and what the attempt knows of the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Part {
-    /// A request that was not read yet; it may be read after the attempt is over.
+    /// A request that the node has not read yet. It may read it after the attempt is over.
     pub(crate) asked: bool,
     pub(crate) vote: Vote,
-    /// The number of a write-back not read yet, or 0.
+    /// The number of a write-back that was not read yet, or 0.
     pub(crate) written: u64,
     pub(crate) taken: bool,
-    /// A renewal not read yet.
+    /// A renewal that was not read yet.
     pub(crate) renewing: bool,
-    /// A renewal found nothing there.
+    /// A renewal found no lock there.
     pub(crate) gone: bool,
-    /// The last period for which the node keeps the lock, as far as counted answers tell.
+    /// The last period for which the node keeps the lock, as far as counted answers show.
     pub(crate) keeps: Option<u8>,
-    /// What is left there is to be given back.
+    /// What is left there must be released.
     pub(crate) freeing: bool,
 }
 
@@ -43,7 +43,7 @@ pub(crate) enum Phase {
         needed: usize,
     },
     Holding(u64),
-    /// Over, with the token it had.
+    /// Over, with the token that it had.
     Over(Option<u64>),
 }
 
@@ -52,15 +52,15 @@ pub(crate) struct Try {
     pub(crate) shared: bool,
     pub(crate) phase: Phase,
     pub(crate) proposed: u64,
-    /// How many periods are over: 0 is the lease of the request, 1 that of the renewal.
+    /// How many periods are over: period 0 is the lease of the request, period 1 that of the renewal.
     pub(crate) ended: u8,
-    /// The period at whose end it believes no more.
+    /// The period at whose end its validity ends.
     pub(crate) until: u8,
     pub(crate) renewed: bool,
     pub(crate) lost: bool,
-    /// The largest token granted before it began to those that it excludes: its own must be above.
+    /// The largest token granted, before it began, to owners that it excludes. Its own token must be above.
     pub(crate) above: u64,
-    /// The largest token granted before it began to a reader, if it is a reader: its own may be equal.
+    /// The largest token granted to a reader before it began, if it is a reader. Its own token may be equal.
     pub(crate) at_least: u64,
     pub(crate) parts: [Part; NODES],
 }
@@ -74,7 +74,7 @@ impl Try {
         self.parts.iter().map(|part| part.vote).collect()
     }
 
-    /// How many periods must be over until no lease of it is left that was asked for before now.
+    /// How many periods must be over until every lease that it asked for before now has ended.
     pub(crate) fn owed(&self) -> u8 {
         u8::from(self.phase != Phase::Idle) + u8::from(self.renewed)
     }
@@ -97,7 +97,7 @@ pub(crate) struct State {
     pub(crate) renewals: u8,
 }
 
-/// The nodes are alike: states that differ by their order only are one.
+/// The nodes are alike: states that differ only in their order are one state.
 pub(crate) fn canonical(state: &mut State) {
     let column = |at: usize| {
         let parts: Vec<_> = state.tries.iter().map(|own| own.parts[at]).collect();
@@ -113,7 +113,7 @@ pub(crate) fn canonical(state: &mut State) {
     }
 }
 
-/// What makes no difference any more is forgotten.
+/// Removes what makes no difference any more.
 pub(crate) fn forget(own: &mut Try) {
     if own.phase == Phase::Over(None) {
         (own.above, own.at_least) = (0, 0);

@@ -7,7 +7,7 @@ use conformance_tests::broken::{
 
 use super::server::{Attempt, Server, Way, above, far_ahead};
 
-/// An attempt of which something is changed must come to nothing.
+/// An attempt in which one thing is changed must be refused.
 async fn refused(server: &mut Server, way: Way, change: impl FnOnce(&mut Attempt)) -> Verdict {
     let mut attempt = server.attempt("b").await;
     change(&mut attempt);
@@ -17,7 +17,7 @@ async fn refused(server: &mut Server, way: Way, change: impl FnOnce(&mut Attempt
     }
 }
 
-/// With nothing changed it is granted: what is refused is refused for the change.
+/// The same attempt without the change is granted. So the refusal comes from the change.
 async fn granted(server: &mut Server, way: Way) -> Result<u64, String> {
     let attempt = server.attempt("a").await;
     let granted = server.ask(way, &attempt).await;
@@ -47,8 +47,8 @@ pub(super) async fn a_quarantine(server: &mut Server, way: Way) -> Verdict {
     refused(server, way, |_| {}).await
 }
 
-/// Who was told of another server long ago leaves the record alone, and asks again.
-pub(super) async fn a_client_that_was_told_long_ago(server: &mut Server) -> Verdict {
+/// A client whose handshake was with another server leaves the record alone, and asks again.
+pub(super) async fn a_client_with_an_old_handshake(server: &mut Server) -> Verdict {
     let right = server.identity[0].clone();
     server.identity[0] = "f".repeat(40);
     let attempt = server.attempt("b").await;
@@ -60,8 +60,8 @@ pub(super) async fn a_client_that_was_told_long_ago(server: &mut Server) -> Verd
     }
 }
 
-/// The server was a replica for a moment, and neither its record nor its client has heard of it.
-pub(super) async fn a_failover_unheard_of(server: &mut Server, way: Way) -> Verdict {
+/// The server was a replica for a moment. Neither its record nor its client knows it.
+pub(super) async fn a_failover_that_went_unnoticed(server: &mut Server, way: Way) -> Verdict {
     server.replicated = true;
     granted(server, way).await?;
     server.forget().await;
@@ -131,7 +131,7 @@ pub(super) async fn tokens_that_are_set_back(server: &mut Server) -> Verdict {
     waits(server.set_up("2", "", "").await, LONGEST)
 }
 
-/// Another client has lowered it.
+/// Another client has lowered the longest lease.
 pub(super) async fn a_repeat_above_the_longest_lease(server: &mut Server) -> Verdict {
     server.taken("a").await?;
     server.note("longest", &(LONGEST / 2).to_string()).await;
@@ -171,7 +171,7 @@ pub(super) async fn an_abandoned_owner(server: &mut Server, way: Way) -> Verdict
     refused(server, way, |_| {}).await
 }
 
-/// The clock went back after a grant: tokens do not.
+/// The clock went back after a grant. Tokens do not go back.
 pub(super) async fn a_clock_that_went_back(server: &mut Server, first: Way, then: Way) -> Verdict {
     let before = granted(server, first).await?;
     server.forget().await;
@@ -225,7 +225,7 @@ pub(super) fn stays(record: &str, whose: &str) -> Verdict {
 
 pub(super) async fn a_release_by_another(server: &mut Server) -> Verdict {
     server.taken("a").await?;
-    // So that it goes the long way.
+    // So that the release goes the long way.
     server.queue("c").await;
     server.free("b", "").await;
     stays(&server.record().await, "a")
@@ -310,7 +310,7 @@ pub(super) async fn the_token_after_a_raise(server: &mut Server) -> Verdict {
     above(server.taken("a").await?, raised)
 }
 
-/// The server refuses all that needs memory, and a lock is given back.
+/// A lock is released while the server refuses every write that needs memory.
 pub(super) async fn without_memory(server: &mut Server) -> Verdict {
     server.place("b").await;
     let next = server.attempt("c").await;

@@ -20,24 +20,24 @@ pub(super) const VARIANTS: &[Broken<OneRedis>] = &[
         case: |setup| Box::pin(another_version(setup)),
     },
     Broken {
-        what: "L3: a place is heard of also on a full server",
+        what: "L3: a heartbeat counts also on a full server",
         changes: &[LeaveOut("heartbeat_memory")],
         case: |setup| Box::pin(a_full_server(setup)),
     },
     Broken {
-        what: "L3: the queue lives as long as its places are heard of",
+        what: "L3: the queue lives as long as its entries get heartbeats",
         changes: &[LeaveOut("heartbeat_queue_life")],
         case: |setup| Box::pin(a_queue_that_is_about_to_end(setup)),
     },
     Broken {
-        what: "L3: a place that is heard of lives on",
-        changes: &[Replace("heartbeat_life", "if call('HEXISTS', places, owner) == 0 then")],
-        case: |setup| Box::pin(a_place_older_than_its_life(setup)),
+        what: "L3: an entry with heartbeats lives on",
+        changes: &[Replace("heartbeat_life", "if call('HEXISTS', entries, owner) == 0 then")],
+        case: |setup| Box::pin(an_entry_older_than_its_life(setup)),
     },
     Broken {
-        what: "L3: a place that is gone is not made again by a heartbeat",
+        what: "L3: a heartbeat does not make an entry again",
         changes: &[LeaveOut("heartbeat_gone")],
-        case: |setup| Box::pin(a_place_that_is_gone(setup)),
+        case: |setup| Box::pin(an_entry_that_is_gone(setup)),
     },
 ];
 
@@ -55,7 +55,7 @@ impl Waiting {
         let waiter = request("a", LONG);
         match store.enqueue(&waiter).await.map_err(words)? {
             Enqueued::Waiting(turn, _) => Ok(Self { store, held, waiter, _turn: turn }),
-            other => Err(format!("no place: {other:?}")),
+            other => Err(format!("no queue entry: {other:?}")),
         }
     }
 
@@ -72,7 +72,7 @@ impl Waiting {
         let state = self.store.inspect(&name("a")).await.map_err(words)?;
         match state.and_then(|state| state.holder) {
             Some(holder) if holder.owner == self.waiter.owner => Ok(()),
-            other => Err(format!("the place was passed over: {other:?}")),
+            other => Err(format!("the entry was passed over: {other:?}")),
         }
     }
 }
@@ -107,7 +107,7 @@ async fn a_queue_that_is_about_to_end(setup: &mut OneRedis) -> Verdict {
     }
 }
 
-async fn a_place_older_than_its_life(setup: &mut OneRedis) -> Verdict {
+async fn an_entry_older_than_its_life(setup: &mut OneRedis) -> Verdict {
     let mut waiting = Waiting::start(setup).await?;
     let part = Duration::from_millis(1_800).as_secs_f64();
     setup.clock().step(part).map_err(words)?;
@@ -116,13 +116,13 @@ async fn a_place_older_than_its_life(setup: &mut OneRedis) -> Verdict {
     waiting.is_served().await
 }
 
-async fn a_place_that_is_gone(setup: &mut OneRedis) -> Verdict {
+async fn an_entry_that_is_gone(setup: &mut OneRedis) -> Verdict {
     let waiting = Waiting::start(setup).await?;
     waiting.store.abandon(&waiting.waiter).await.map_err(words)?;
     waiting.store.try_acquire(&waiting.waiter).await.map_err(words)?;
     let left = setup.server().cli(&["EXISTS", "leasehold:{0}:places:a"]).await.map_err(words)?;
     match left.as_str() {
         "0" => Ok(()),
-        _ => Err("the place of an abandoned owner is there again".to_owned()),
+        _ => Err("the entry of an abandoned owner is there again".to_owned()),
     }
 }

@@ -1,5 +1,5 @@
-//! The guards in the scripts, each left out once: on its way to a real server the text loses the guard, and the case
-//! meant for it has to fail. The same case lets the text pass as it is.
+//! Removes each guard from the scripts once. A proxy changes the text on its way to a real server, and the case for that
+//! guard must fail. The same case must pass with the unchanged text.
 
 mod cases;
 mod heartbeats;

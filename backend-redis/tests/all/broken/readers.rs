@@ -18,7 +18,7 @@ use super::store::OneRedis;
 
 pub(super) const VARIANTS: &[Broken<OneRedis>] = &[
     Broken {
-        what: "S1: who is not among the readers does not hold",
+        what: "S1: an owner that is not a reader does not hold the lock",
         changes: &[Replace("member", "return true")],
         case: |setup| Box::pin(a_writer_beside_a_reader(setup)),
     },
@@ -29,7 +29,7 @@ pub(super) const VARIANTS: &[Broken<OneRedis>] = &[
     },
     Broken {
         what: "L3: no reader joins past a writer",
-        changes: &[Replace("join_place", "crowded = false")],
+        changes: &[Replace("join_entry", "crowded = false")],
         case: |setup| Box::pin(a_reader_past_a_writer(setup)),
     },
     Broken {
@@ -43,12 +43,12 @@ pub(super) const VARIANTS: &[Broken<OneRedis>] = &[
         case: |setup| Box::pin(a_reader_with_a_floor(setup)),
     },
     Broken {
-        what: "S5: who left is no reader any more",
+        what: "S5: a reader that left is no longer a reader",
         changes: &[LeaveOut("leave")],
         case: |setup| Box::pin(a_renewal_of_a_reader_that_left(setup)),
     },
     Broken {
-        what: "S4: only who is among the readers renews",
+        what: "S4: only a reader renews",
         changes: &[Replace("renew_reader", "other = false")],
         case: |setup| Box::pin(a_renewal_of_a_reader_that_left(setup)),
     },
@@ -58,7 +58,7 @@ fn reader(lease: Duration) -> Request {
     request("a", lease).with_mode(Mode::Shared)
 }
 
-/// The readers inside, by what the store tells.
+/// The number of readers that the store reports.
 async fn inside(store: &dyn Backend) -> Result<Option<u64>, String> {
     let state = store.inspect(&name("a")).await.map_err(words)?;
     let shared = |state: &lock_core::LockState| {

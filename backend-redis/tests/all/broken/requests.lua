@@ -1,9 +1,9 @@
--- Attempts and releases on one server, by `acquire`, `release` and `batch`; `long_acquire` and `long_release` are the
--- long ways alone.
+-- Attempts and releases on one server, by `acquire`, `release` and `batch`. `long_acquire` and `long_release` are only the
+-- long ways.
 local LONGEST, LIFE_US = 30000000, 3000000
 local function lease() return one_in(12) and 40000 or pick(1000, 1500, 20000, 30000) end
 local function floor() return pick(0, 0, 0, NOW - 5, NOW, NOW + 5, NOW + LONGEST, NOW + LONGEST + 1) end
--- A reader's has a 0 in front.
+-- A reader's floor has a 0 in front.
 local function of_either(number) return (one_in(5) and '0' or '') .. text(number) end
 -- The watermark is above the token of every record.
 local MARK = 0
@@ -21,7 +21,7 @@ local function epoch()
   end
 end
 
--- The places of a name are those of its queue; one of them may be gone.
+-- The entries of a name are those of its queue. One of them may be missing.
 local function queue(name, most)
   local owners, count = {}, random(0, most)
   for at = 1, 14 do owners[at] = OWNERS[at] end
@@ -64,7 +64,7 @@ local LATE = text(one_in(20) and NOW - 1 or pick(NOW, NOW + 30000000))
 local MARGIN = pick('', '', '0', '3000000')
 local PACKED = RUN .. ' ' .. REPLID .. ' ' .. text(LONGEST) .. ' on' .. (MARGIN ~= '' and ' ' .. MARGIN or '')
 
--- An answer, however it is told.
+-- An answer in one form, whichever way gave it.
 local function of_acquire(answer)
   return type(answer) == 'string' and {'granted', answer} or answer
 end
@@ -77,7 +77,7 @@ local function of_release(answer)
   return {1, {'granted', answer}}
 end
 
--- The short ways answer plainly.
+-- The short ways answer with one text or number.
 local function plainly(answer) return type(answer) ~= 'table' and 'short' or 'long' end
 
 local function attempt()
@@ -100,7 +100,7 @@ local function one_attempt()
   return plainly(short), differs(words, {of_acquire(short), of_acquire(long)})
 end
 
--- Mostly by the holder.
+-- Mostly the holder.
 local function releaser(name)
   local held = redis.call('GET', worlds[1].base .. 'lock:' .. name)
   -- No client draws the owner that stands for readers.
@@ -130,7 +130,7 @@ local function one_release()
   return plainly(short), differs(words, {of_release(short), of_release(long)})
 end
 
--- The jobs of a batch, each by itself.
+-- One job of a batch, alone.
 local function single(each, job)
   local name, owner, lease, label = unpack(job)
   if lease then return of_acquire(ask(acquire, each, name, owner, {PACKED, LATE, owner, lease, label})) end
@@ -154,8 +154,8 @@ end
 
 local function told(answer) return type(answer) == 'table' and answer[1] or answer end
 
--- The batch, and by itself what is not plain in it, against all of them one by one. Only tokens may differ, since
--- the batch mints them in another order.
+-- The batch, with the jobs that are not simple sent alone afterwards, compared with all jobs one by one. Only tokens may
+-- differ, since the batch makes them in another order.
 local function one_batch()
   local NAMES, how, odd = {'a', 'b', 'c', 'd', 'e', 'f'}, 'long', ''
   local releases, attempts, jobs, batch_label = {}, {}, {}, label()
@@ -172,7 +172,7 @@ local function one_batch()
   end
   local before, answers, tokens = data(worlds[1]), {{}, {}}, {}
   local answered = #jobs > 0 and together(worlds[1], releases, attempts, batch_label)
-  -- What is not plain goes by itself, after the rest.
+  -- Jobs that are not simple are sent alone, after the rest.
   for _, plain in ipairs({true, false}) do
     for at, job in ipairs(jobs) do
       if (answered[at] ~= -1) == plain then
@@ -182,10 +182,10 @@ local function one_batch()
         else
           how, answer = 'short', job[3] and {'granted', text(answer)} or answer
         end
-        -- A repeat is told of what was granted before.
+        -- A repeat is answered with the earlier grant.
         if told(answer) == 'granted' and not string.find(before, ' ' .. answer[2] .. ' ', 1, true) then
           local token, highest = tonumber(answer[2]), tonumber(redis.call('HGET', worlds[1].base .. 'epoch', 'mark') or 0)
-          -- Readers that got in together have one.
+          -- Readers that got in together have the same token.
           local shared = string.find(redis.call('GET', worlds[1].base .. 'lock:' .. job[1]) or '', '\n', 1, true)
           local again = tokens[token] and not shared
           if token <= MARK or token > highest or again then odd = 'a token that is not new: ' .. answer[2] end

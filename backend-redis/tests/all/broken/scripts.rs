@@ -1,5 +1,5 @@
-//! Guards that show best in the scripts themselves: the client, or another way, mostly makes up for them. Those of
-//! the short ways and of batches are with `short_ways`.
+//! Guards that are best tested on the scripts themselves, since the client or another way mostly makes up for them. Guards
+//! of the short ways and of batches are in `short_ways`.
 
 use conformance_tests::{
     broken::Broken,
@@ -9,7 +9,7 @@ use conformance_tests::{
 use super::{
     cases::{
         a_changed_longest_lease, a_clean_up_by_another, a_clean_up_of_what_is_kept,
-        a_client_that_was_told_long_ago, a_clock_that_went_back, a_failover_unheard_of,
+        a_client_with_an_old_handshake, a_clock_that_went_back, a_failover_that_went_unnoticed,
         a_floor_far_ahead, a_held_lock, a_late_request, a_lease_above_the_longest,
         a_longer_longest_lease, a_lower_token, a_quarantine, a_quarantine_that_is_turned_on,
         a_raise_by_another, a_raise_far_ahead, a_raise_of_what_is_kept, a_release_by_another,
@@ -31,19 +31,24 @@ pub(super) const VARIANTS: &[Broken<Server>] = &[
         case: |server| Box::pin(a_late_request(server, Way::Long)),
     },
     Broken {
-        what: "S6: a release takes no late request along",
+        what: "S6: a release carries no late request",
         changes: &[LeaveOut("next_late")],
         case: |server| Box::pin(a_late_request(server, Way::Next)),
     },
     Broken {
-        what: "S6: the long way looks for a tombstone",
+        what: "S6: the long way checks for a tombstone",
         changes: &[LeaveOut("tombstone")],
         case: |server| Box::pin(an_abandoned_owner(server, Way::Long)),
     },
     Broken {
-        what: "S6: a release looks for the tombstone of the next",
+        what: "S6: a release checks for the tombstone of the next request",
         changes: &[Replace("next_tombstone", "if next_ ~= '' then")],
         case: |server| Box::pin(an_abandoned_owner(server, Way::Next)),
+    },
+    Broken {
+        what: "S6: an abandoned owner leaves a tombstone",
+        changes: &[LeaveOut("abandon_tombstone")],
+        case: |server| Box::pin(an_abandoned_owner(server, Way::Short)),
     },
     Broken {
         what: "S6: a repeat is the same grant",
@@ -51,7 +56,7 @@ pub(super) const VARIANTS: &[Broken<Server>] = &[
         case: |server| Box::pin(a_repeat(server)),
     },
     Broken {
-        what: "S1: a client that finds another run begins a quarantine",
+        what: "S1: another run id starts a quarantine",
         changes: &[Replace("new_epoch", "from = 0")],
         case: |server| Box::pin(another_run(server, Way::Long)),
     },
@@ -71,17 +76,17 @@ pub(super) const VARIANTS: &[Broken<Server>] = &[
         case: |server| Box::pin(other_settings(server, Way::Long)),
     },
     Broken {
-        what: "S1: the long way leaves records of another version alone",
+        what: "S1: the long way refuses records of another version",
         changes: &[LeaveOut("version")],
         case: |server| Box::pin(another_version(server, Way::Long)),
     },
     Broken {
-        what: "S1: a repeat leaves records of another version alone",
+        what: "S1: a repeat refuses records of another version",
         changes: &[LeaveOut("repeat_version")],
         case: |server| Box::pin(a_repeat_in_another_version(server)),
     },
     Broken {
-        what: "S1: a repeated release lengthens no record of another version",
+        what: "S1: a repeated release prolongs no record of another version",
         changes: &[LeaveOut("next_version")],
         case: |server| Box::pin(another_version(server, Way::Again)),
     },
@@ -96,92 +101,97 @@ pub(super) const VARIANTS: &[Broken<Server>] = &[
         case: |server| Box::pin(an_init_in_another_version(server)),
     },
     Broken {
-        what: "S1: a changed longest lease is waited out",
+        what: "S1: a changed longest lease starts a wait",
         changes: &[Replace("init_longest", "elseif false then")],
         case: |server| Box::pin(a_changed_longest_lease(server)),
     },
     Broken {
-        what: "S1: where the old longest lease was longer, that is waited out",
+        what: "S1: if the old longest lease was longer, the wait is as long",
         changes: &[Replace("init_old_longest", "span = 0")],
         case: |server| Box::pin(a_changed_longest_lease(server)),
     },
     Broken {
-        what: "S1: where the new one is longer, that is",
+        what: "S1: if the new longest lease is longer, the wait is as long",
         changes: &[Replace("init_old_longest", "lease = tonumber(old_longest)")],
         case: |server| Box::pin(a_longer_longest_lease(server)),
     },
     Broken {
-        what: "S1: a quarantine that is turned on is a whole one",
+        what: "S1: turning the quarantine on starts a whole wait",
         changes: &[Replace("init_quarantine", "elseif false then")],
         case: |server| Box::pin(a_quarantine_that_is_turned_on(server)),
     },
     Broken {
-        what: "S1: tokens that are set back wait for a quarantine",
+        what: "S1: setting tokens back starts a quarantine",
         changes: &[Replace("init_tokens", "if false then")],
         case: |server| Box::pin(tokens_that_are_set_back(server)),
     },
     Broken {
-        what: "S1: a repeat keeps the longest lease of now",
+        what: "S1: a repeat keeps to the present longest lease",
         changes: &[LeaveOut("repeat_lease")],
         case: |server| Box::pin(a_repeat_above_the_longest_lease(server)),
     },
     Broken {
-        what: "S1: a renewal keeps the longest lease of now",
+        what: "S1: a renewal keeps to the present longest lease",
         changes: &[LeaveOut("renew_longest")],
         case: |server| Box::pin(a_renewal_above_the_longest_lease(server)),
     },
     Broken {
-        what: "S1: a client that was told long ago writes no record",
+        what: "S1: a client with an old handshake writes no record",
         changes: &[LeaveOut("stale")],
-        case: |server| Box::pin(a_client_that_was_told_long_ago(server)),
+        case: |server| Box::pin(a_client_with_an_old_handshake(server)),
     },
     Broken {
-        what: "S1: where a replica may be promoted, the long way asks who the server is",
+        what: "S1: if a replica may be promoted, the long way checks the server's identity",
         changes: &[LeaveOut("failover")],
-        case: |server| Box::pin(a_failover_unheard_of(server, Way::Long)),
+        case: |server| Box::pin(a_failover_that_went_unnoticed(server, Way::Long)),
     },
     Broken {
-        what: "S1: the long way keeps the longest lease",
+        what: "S1: the long way refuses a lease above the longest",
         changes: &[LeaveOut("lease")],
         case: |server| Box::pin(a_lease_above_the_longest(server, Way::Long)),
     },
     Broken {
-        what: "S1: a release keeps the longest lease for the next",
+        what: "S1: a release refuses a next request above the longest lease",
         changes: &[LeaveOut("next_lease")],
         case: |server| Box::pin(a_lease_above_the_longest(server, Way::Next)),
     },
     Broken {
-        what: "L2: a handover needs no memory",
+        what: "L2: a handoff needs no memory",
         changes: &[Replace(
             "handover_memory",
-            "if redis.call('HSET', KEYS[4], next_, place) == 1 then",
+            "if redis.call('HSET', KEYS[4], next_, entry) == 1 then",
         )],
         case: |server| Box::pin(without_memory(server)),
     },
     Broken {
-        what: "S2: the long way keeps the limit of a floor",
+        what: "S2: the long way refuses a floor far ahead",
         changes: &[LeaveOut("floor")],
         case: |server| Box::pin(a_floor_far_ahead(server, Way::Long)),
     },
     Broken {
-        what: "S2: a release keeps the limit of a floor for the next",
+        what: "S2: a release refuses a next request with a floor far ahead",
         changes: &[LeaveOut("next_floor")],
         case: |server| Box::pin(a_floor_far_ahead(server, Way::Next)),
     },
     Broken {
-        what: "S2: a raise keeps the same limit",
+        what: "S2: a raise far ahead is refused",
         changes: &[LeaveOut("raise_limit")],
         case: |server| Box::pin(a_raise_far_ahead(server)),
     },
     Broken {
-        what: "S1: the long way takes only what is free",
+        what: "S1: the long way takes only a free lock",
         changes: &[Replace("held", "local record = false")],
         case: |server| Box::pin(a_held_lock(server, Way::Long)),
     },
     Broken {
-        what: "S2: the long way remembers its token",
+        what: "S2: the long way writes its token to the watermark",
         changes: &[LeaveOut("mark")],
         case: |server| Box::pin(a_clock_that_went_back(server, Way::Long, Way::Short)),
+    },
+    Broken {
+        what: "S2: the long way goes above the watermark",
+        changes: &[Replace("mint", "local token = math.max(now, floor + 1)")],
+        case: |server| Box::pin(a_clock_that_went_back(server, Way::Short, Way::Long)),
     },
     Broken {
         what: "S2: the long way goes above the floor",
@@ -189,8 +199,8 @@ pub(super) const VARIANTS: &[Broken<Server>] = &[
         case: |server| Box::pin(a_token_above_the_floor(server, Way::Long)),
     },
     Broken {
-        what: "S2: a handover goes above the floor of the place",
-        changes: &[Replace("place_floor", "local token = mint(now, mark, 0)")],
+        what: "S2: a handoff goes above the floor of the entry",
+        changes: &[Replace("entry_floor", "local token = mint(now, mark, 0)")],
         case: |server| Box::pin(a_token_above_the_floor(server, Way::Next)),
     },
     Broken {
@@ -219,12 +229,12 @@ pub(super) const VARIANTS: &[Broken<Server>] = &[
         case: |server| Box::pin(a_release_by_another(server)),
     },
     Broken {
-        what: "S4: a clean-up frees only its owner's",
+        what: "S4: a clean-up frees only its owner's lock",
         changes: &[LeaveOut("abandon_owner")],
         case: |server| Box::pin(a_clean_up_by_another(server)),
     },
     Broken {
-        what: "S4: a clean-up leaves what is kept",
+        what: "S4: a clean-up leaves a lock that is kept",
         changes: &[LeaveOut("abandon_kept")],
         case: |server| Box::pin(a_clean_up_of_what_is_kept(server)),
     },
@@ -234,22 +244,22 @@ pub(super) const VARIANTS: &[Broken<Server>] = &[
         case: |server| Box::pin(a_raise_by_another(server)),
     },
     Broken {
-        what: "S5: what is gone is not renewed",
+        what: "S5: a lock that is gone is not renewed",
         changes: &[Replace("renew_gone", "local answer = 1")],
         case: |server| Box::pin(a_renewal_of_what_is_gone(server)),
     },
     Broken {
-        what: "S5: what was released and is kept is not renewed",
+        what: "S5: a lock that was released and is kept is not renewed",
         changes: &[Replace("renew_kept", "elseif state then")],
         case: |server| Box::pin(a_renewal_of_what_is_kept(server)),
     },
     Broken {
-        what: "S5: what was released and is kept is not raised",
+        what: "S5: a lock that was released and is kept is not raised",
         changes: &[LeaveOut("raise_kept")],
         case: |server| Box::pin(a_raise_of_what_is_kept(server)),
     },
     Broken {
-        what: "S5: what was released and is kept is not held again by a repeat",
+        what: "S5: a repeat does not hold a lock again that was released and is kept",
         changes: &[Replace("repeat_kept", "else")],
         case: |server| Box::pin(a_repeat_after_a_release_that_keeps(server)),
     },

@@ -1,4 +1,4 @@
-//! Redis as its scripts are sent to it.
+//! One Redis server, called through its scripts.
 
 use std::{
     ops::{Deref, DerefMut},
@@ -33,16 +33,16 @@ static RAISE: LazyLock<String> = script!("raise");
 static INIT: LazyLock<String> = script!("init");
 static RENEW: LazyLock<String> = script!("renew");
 
-/// The ways on which the server may give a lock.
+/// The ways in which the server may give a lock.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
     /// The short way of `acquire.lua`.
     Short,
-    /// The long way, since a queue was in the way.
+    /// The long way, since there is a queue.
     Long,
-    /// Behind the release of the same process, with a queue in the way.
+    /// After the release of the same process, with a queue.
     Next,
-    /// Behind a release that is repeated: the first try has given it the lock.
+    /// After a repeated release: the first try has already given the lock to this request.
     Again,
 }
 
@@ -52,15 +52,15 @@ pub(super) struct Attempt {
     pub(super) owner: &'static str,
     pub(super) lease: u64,
     pub(super) floor: u64,
-    /// From when on it is late.
+    /// The time after which it is late.
     pub(super) late: u64,
 }
 
 pub(super) struct Server {
     raw: Raw,
-    /// Whether a replica may be promoted, so that nobody's word is taken for who the server is.
+    /// Whether a replica may be promoted, so that the script checks the server's identity again.
     pub(super) replicated: bool,
-    /// Whether it has no memory left when a release comes.
+    /// Whether the server has no memory left when a release arrives.
     pub(super) short_of_memory: bool,
 }
 
@@ -91,19 +91,19 @@ impl Setup for Server {
 }
 
 impl Server {
-    /// An attempt that nothing can be said against.
+    /// An attempt without any reason to be refused.
     pub(super) async fn attempt(&mut self, owner: &'static str) -> Attempt {
         let late = self.now().await + 60 * SECOND;
         Attempt { owner, lease: 20_000, floor: 0, late }
     }
 
-    /// Enters an owner whose place is no more.
+    /// Puts an owner into the queue whose entry is gone.
     pub(super) async fn queue(&mut self, letter: &str) {
         let queue = self.key("queue", "a");
         self.say(&["RPUSH", &queue, &owner(letter)]).await;
     }
 
-    /// Enters an owner that waits.
+    /// Puts an owner with an entry into the queue.
     pub(super) async fn place(&mut self, letter: &str) {
         let until = self.now().await + 2 * SECOND;
         let places = self.key("places", "a");
@@ -112,7 +112,7 @@ impl Server {
         self.queue(letter).await;
     }
 
-    /// The token, if it is granted, and what is said otherwise.
+    /// The token if it is granted, otherwise the answer.
     pub(super) async fn ask(&mut self, way: Way, attempt: &Attempt) -> Result<u64, String> {
         if way != Way::Short {
             self.queue("f").await;
@@ -158,7 +158,7 @@ impl Server {
         self.ask(Way::Short, &attempt).await
     }
 
-    /// Gives back; with `keep`, for a last while of so many ms.
+    /// Releases; with `keep`, the lock is kept for that many ms.
     pub(super) async fn free(&mut self, letter: &str, keep: &str) -> bool {
         let keys = self.keys(letter);
         let late = (self.now().await + 60 * SECOND).to_string();
@@ -169,12 +169,12 @@ impl Server {
         text(&self.eval(&RELEASE, &keys, &arguments).await) == "1"
     }
 
-    /// Makes sure that an owner has nothing.
+    /// Abandons an owner.
     pub(super) async fn abandon(&mut self, letter: &str) {
         self.plain(&ABANDON, letter, &[]).await;
     }
 
-    /// Raises a token; says what became of it.
+    /// Raises a token, and returns the answer.
     pub(super) async fn raise(&mut self, letter: &str, token: u64) -> String {
         let answer = self.plain(&RAISE, letter, &[&token.to_string()]).await;
         text(&parts(answer)[0])
@@ -189,12 +189,12 @@ impl Server {
         self.eval(script, &keys, &arguments).await
     }
 
-    /// Changes the longest lease; says in how long it grants again.
+    /// Changes the longest lease. Returns in how many µs grants begin again.
     pub(super) async fn set_longest(&mut self, micros: u64) -> u64 {
         self.set_up("0", &micros.to_string(), "").await
     }
 
-    /// The same for all that `init.lua` sets; `u64::MAX` where it is refused.
+    /// The same for everything that `init.lua` sets. `u64::MAX` if it is refused.
     pub(super) async fn set_up(&mut self, how: &str, longest: &str, quarantine: &str) -> u64 {
         let mut arguments = self.in_epoch();
         arguments.extend([how, longest, quarantine].map(str::to_owned));
@@ -217,17 +217,17 @@ impl Server {
     }
 }
 
-/// What a script that may grant says.
+/// The answer of a script that may grant.
 fn told(answer: Value) -> Result<u64, String> {
     match answer {
-        // Who has the lock now, if it is more than a number.
+        // The holder now, if it is more than a number.
         Value::BulkString(_) => text(&answer).parse().map_err(|_| text(&answer)),
         // A release that granted nothing.
         Value::Int(number) if number < 2 => Err(number.to_string()),
         Value::Int(number) => Ok(number as u64),
         Value::Array(mut said) => match &said[0] {
             Value::BulkString(word) if word == b"granted" => Ok(text(&said[1]).parse().unwrap()),
-            // Of a release, and what is said to the next besides.
+            // The answer to a release, followed by the answer to its next request.
             Value::Int(_) if said.len() > 1 => told(said.remove(1)),
             Value::Int(_) => told(said.remove(0)),
             word => Err(text(word)),

@@ -1,5 +1,5 @@
-//! The short ways of acquire.lua and release.lua, and batch.lua, do what the long ways do. Each short way is broken
-//! once, and must then be found out.
+//! The short ways of acquire.lua and release.lua, and batch.lua, do the same as the long ways. Each short way is broken
+//! once, and the comparison must find it.
 
 use conformance_tests::{
     broken::Worlds,
@@ -11,7 +11,7 @@ use super::{
     text::whole,
 };
 
-/// The part of a script behind its short ways.
+/// The part of a script after its short ways.
 fn long_way(script: &str) -> &str {
     &script[script.find("-- The long way.\n").expect("no long way")..]
 }
@@ -46,6 +46,7 @@ pub(super) const VARIANTS: &[Change<'static>] = &[
     LeaveOut("short_lease"),
     LeaveOut("short_mark"),
     Replace("short_free", "if redis.call('EXISTS', KEYS[2], KEYS[3]) == 0 then"),
+    Replace("short_free", "if redis.call('EXISTS', KEYS[2], KEYS[5]) == 0 then"),
     Replace("short_free", "if redis.call('EXISTS', KEYS[3], KEYS[5]) == 0 then"),
     LeaveOut("short_release_owner"),
     Replace("short_release", "if #ARGV == 3 and type(record) ~= 'table' then"),
@@ -56,9 +57,9 @@ pub(super) const VARIANTS: &[Change<'static>] = &[
     LeaveOut("handover_floor"),
     LeaveOut("handover_tombstone"),
     Replace("handover_queue_life", "if false then"),
-    LeaveOut("handover_place_leaves"),
-    LeaveOut("handover_dead_place"),
-    LeaveOut("handover_future_place"),
+    LeaveOut("handover_entry_leaves"),
+    LeaveOut("handover_dead_entry"),
+    LeaveOut("handover_future_entry"),
     LeaveOut("handover_above_floor"),
     LeaveOut("handover_mark"),
     Replace("handover_claim", "call('SET', KEYS[2], given, 'PX', lease)"),

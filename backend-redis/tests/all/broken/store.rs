@@ -1,4 +1,4 @@
-//! Guards that the whole store misses.
+//! Guards that are tested on the whole store.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,15 +6,11 @@ use backend_redis::{Fence, FenceError};
 use conformance_tests::{
     broken::{
         Broken, Clients, Setup, Verdict,
-        cases::{
-            LONG, a_renewal_by_another, above, an_abandoned_owner, first_use, granted, name,
-            not_granted, request,
-        },
+        cases::{LONG, a_renewal_by_another, first_use, granted, name, request},
     },
     kit::{
         Change::{self, LeaveOut, Replace},
         Clock, Data, Proxy, Redis, RedisOptions, Server as _,
-        wait::until,
     },
 };
 use lock_core::{
@@ -70,37 +66,22 @@ impl Clients for OneRedis {
     }
 }
 
-/// Guards of every script that may grant, and of those that must touch nothing of another's.
+/// Guards of every script that may grant, and of those that must not touch another owner's lock.
 pub(super) const VARIANTS: &[Broken<OneRedis>] = &[
     Broken {
-        what: "S1: the attempt of a free lock reads the epoch",
-        changes: &[LeaveOut("short_epoch"), LeaveOut("short_failover")],
-        case: |setup| Box::pin(an_attempt_after_a_restart(setup)),
-    },
-    Broken {
-        what: "S1: a release that hands over reads the epoch",
+        what: "S1: a release with handoff checks the epoch",
         changes: &[Replace("release_epoch", "local mark, refusal = 1")],
         case: |setup| Box::pin(a_handover_after_a_restart(setup, End::Release)),
     },
     Broken {
-        what: "S1: a clean-up that hands over reads the epoch",
+        what: "S1: a clean-up with handoff checks the epoch",
         changes: &[Replace("abandon_epoch", "local mark = redis.call('EXISTS', KEYS[3])")],
         case: |setup| Box::pin(a_handover_after_a_restart(setup, End::Abandon)),
     },
     Broken {
-        what: "S1: a release by force that hands over reads the epoch",
+        what: "S1: a release by force with handoff checks the epoch",
         changes: &[Replace("force_epoch", "local mark = redis.call('EXISTS', KEYS[3])")],
         case: |setup| Box::pin(a_handover_after_a_restart(setup, End::Force)),
-    },
-    Broken {
-        what: "S1: where a replica may be promoted, the attempt of a free lock asks who the server is",
-        changes: &[LeaveOut("short_failover")],
-        case: |setup| Box::pin(a_master_that_was_replaced_for_a_moment(setup)),
-    },
-    Broken {
-        what: "S2: the token of a handover is above the watermark",
-        changes: &[Replace("mint", "local token = math.max(now, floor + 1)")],
-        case: |setup| Box::pin(a_handover_when_the_clock_went_back(setup)),
     },
     Broken {
         what: "S4: only the owner renews",
@@ -108,22 +89,12 @@ pub(super) const VARIANTS: &[Broken<OneRedis>] = &[
         case: |setup| Box::pin(a_renewal_by_another(setup)),
     },
     Broken {
-        what: "S6: an abandoned owner leaves a tombstone",
-        changes: &[LeaveOut("abandon_tombstone")],
-        case: |setup| Box::pin(an_abandoned_owner(setup)),
+        what: "L3: a clean-up passes over dead entries",
+        changes: &[LeaveOut("dead_entry")],
+        case: |setup| Box::pin(dead_entries(setup)),
     },
     Broken {
-        what: "L3: nobody barges past a place",
-        changes: &[Replace("short_free", "if redis.call('EXISTS', KEYS[2], KEYS[5]) == 0 then")],
-        case: |setup| Box::pin(an_attempt_past_a_place(setup)),
-    },
-    Broken {
-        what: "L3: a clean-up passes dead places over",
-        changes: &[LeaveOut("dead_place")],
-        case: |setup| Box::pin(dead_places(setup)),
-    },
-    Broken {
-        what: "L3: a waiter that does not claim what a clean-up handed over loses it soon",
+        what: "L3: a waiter that does not claim its handoff loses it soon",
         changes: &[Replace(
             "claim",
             "record = hold(owner, token, mine and '0' or '2', label, lease)",
@@ -137,41 +108,10 @@ pub(super) const VARIANTS: &[Broken<OneRedis>] = &[
     },
 ];
 
-async fn an_attempt_after_a_restart(setup: &mut OneRedis) -> Verdict {
-    let store = first_use(setup).await;
-    granted(&*store, &request("a", LONG)).await?;
-    setup.restart().await;
-    not_granted(&*setup.open().await, &request("b", LONG)).await
-}
-
-/// A master that was a replica in between, before its client has asked again who it is.
-async fn a_master_that_was_replaced_for_a_moment(setup: &mut OneRedis) -> Verdict {
-    let at_once = ["CONFIG", "SET", "repl-diskless-sync-delay", "0"];
-    assert_eq!(setup.server.cli(&at_once).await.unwrap(), "OK");
-    // In some of the rounds the client may ask just then, and know without the guard.
-    for _ in 0..3 {
-        let follow = format!("replicaof 127.0.0.1 {}", setup.server.address().port());
-        let _replica = Redis::start(RedisOptions::new().line(follow)).await.unwrap();
-        until("a replica in step", LONG, || async {
-            let known = setup.server.cli(&["INFO", "replication"]).await?;
-            Ok(known.contains("state=online").then_some(()))
-        })
-        .await
-        .unwrap();
-        let store = first_use(setup).await;
-        granted(&*store, &request("warm", Duration::from_millis(10))).await?;
-        for [host, port] in [["127.0.0.1", "1"], ["NO", "ONE"]] {
-            assert_eq!(setup.server.cli(&["REPLICAOF", host, port]).await.unwrap(), "OK");
-        }
-        not_granted(&*store, &request("a", LONG)).await?;
-    }
-    Ok(())
-}
-
 async fn place(store: &Arc<dyn Backend>, request: &Request) -> Result<Box<dyn Waiter>, String> {
     match store.enqueue(request).await {
         Ok(Enqueued::Waiting(turn, _)) => Ok(turn),
-        other => Err(format!("no place: {other:?}")),
+        other => Err(format!("no queue entry: {other:?}")),
     }
 }
 
@@ -202,9 +142,9 @@ async fn a_handover_after_a_restart(setup: &mut OneRedis, end: End) -> Verdict {
     let began = SystemEnv.now();
     setup.restart().await;
     let store = setup.open().await;
-    // However long that took, the place is alive for the server.
+    // However long the restart took, the entry is alive by the server's clock.
     setup.clock.step(-SystemEnv.now().since(began).as_secs_f64()).unwrap();
-    // One that grants nothing may say so.
+    // It grants nothing, and may answer with an error.
     end_of(&*store, &grant, &holder, end).await.ok();
     let state = store.inspect(&name("a")).await.map_err(|error| error.to_string())?;
     drop(turn);
@@ -216,27 +156,8 @@ async fn a_handover_after_a_restart(setup: &mut OneRedis, end: End) -> Verdict {
     }
 }
 
-async fn a_handover_when_the_clock_went_back(setup: &mut OneRedis) -> Verdict {
-    let store = first_use(setup).await;
-    let first = granted(&*store, &request("a", LONG)).await?;
-    setup.clock.step(-3_600.0).unwrap();
-    let waiter = request("a", LONG);
-    let _turn = place(&store, &waiter).await?;
-    store.release(&first, ReleaseOptions::default()).await.map_err(|error| error.to_string())?;
-    above(&first, &granted(&*store, &waiter).await?)
-}
-
-async fn an_attempt_past_a_place(setup: &mut OneRedis) -> Verdict {
-    let store = first_use(setup).await;
-    granted(&*store, &request("a", Duration::from_secs(2))).await?;
-    let _turn = place(&store, &request("a", LONG)).await?;
-    // The lock ends, and the place lives on.
-    setup.clock.step(2.1).unwrap();
-    not_granted(&*store, &request("a", LONG)).await
-}
-
-/// A lock that ends with so many dead places in its queue, and a live one behind them.
-async fn behind_dead_places(
+/// A lock that ends with this many dead entries in its queue, and a live one behind them.
+async fn behind_dead_entries(
     setup: &mut OneRedis,
     dead: usize,
     dead_for: Duration,
@@ -245,7 +166,7 @@ async fn behind_dead_places(
     let holder = request("a", LONG);
     granted(&*store, &holder).await?;
     for _ in 0..dead {
-        // Nobody hears of it, claims it or withdraws it.
+        // Without heartbeats, without a claim, and not withdrawn.
         std::mem::forget(place(&store, &request("a", LONG)).await?);
     }
     tokio::time::sleep(dead_for).await;
@@ -255,17 +176,17 @@ async fn behind_dead_places(
     Ok((store, waiter, turn))
 }
 
-async fn dead_places(setup: &mut OneRedis) -> Verdict {
-    let (store, waiter, _turn) = behind_dead_places(setup, 4, Duration::from_secs(4)).await?;
+async fn dead_entries(setup: &mut OneRedis) -> Verdict {
+    let (store, waiter, _turn) = behind_dead_entries(setup, 4, Duration::from_secs(4)).await?;
     let state = store.inspect(&name("a")).await.map_err(|error| error.to_string())?;
     match state.and_then(|state| state.holder) {
         Some(holder) if holder.owner == waiter.owner => Ok(()),
-        other => Err(format!("a dead place has the lock: {other:?}")),
+        other => Err(format!("a dead entry has the lock: {other:?}")),
     }
 }
 
 async fn an_unclaimed_handover(setup: &mut OneRedis) -> Verdict {
-    let (store, waiter, _turn) = behind_dead_places(setup, 1, Duration::ZERO).await?;
+    let (store, waiter, _turn) = behind_dead_entries(setup, 1, Duration::ZERO).await?;
     let (began, limit) = (SystemEnv.now(), Duration::from_secs(8));
     while SystemEnv.now().since(began) < limit {
         let mut again = waiter.clone();

@@ -1,5 +1,5 @@
-//! Settings that an operator changes while a lock is held, and data that are lost before, between or after.
-//! One table for a Redis and for several in a quorum.
+//! An operator changes settings while a lock is held, and data are lost before, between or after. One table for a single
+//! Redis and for Redlock.
 #![allow(dead_code, clippy::unwrap_used)] // not every test uses all of it
 
 use std::{pin::Pin, sync::Arc, time::Duration};
@@ -13,9 +13,9 @@ use lock_core::{
 
 /// The stores' longest lease at the start, and the lease of the holder.
 const LONG: Duration = Duration::from_secs(3);
-/// What it is lowered to.
+/// The value to which it is lowered.
 const SHORT: Duration = Duration::from_millis(400);
-/// What it is raised to.
+/// The value to which it is raised.
 const LONGER: Duration = Duration::from_secs(60);
 const SOON: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(20);
@@ -33,24 +33,24 @@ enum Step {
     Longest(Duration),
     /// An operator with these options turns the quarantine on or off.
     Quarantine(bool, &'static str),
-    /// Grants are given again, and the holder has renewed ever since.
+    /// The store grants again, and the holder has renewed ever since.
     Granting,
-    /// The servers restart with nothing.
+    /// All servers restart without data.
     Lose,
-    /// A client with these options attempts another name.
+    /// A client with these options makes an attempt for another name.
     Asks(&'static str),
 }
 use Step::{Asks, Granting, Longest, Lose, Quarantine};
 
 struct Case {
     what: &'static str,
-    /// Longest lease and quarantine at the first use; the holder's lease is as long.
+    /// Longest lease and quarantine at the first use. The holder's lease is as long.
     first: (Duration, bool),
-    /// What happens while it holds.
+    /// What happens while the lock is held.
     steps: &'static [Step],
-    /// The options of the client that asks for the lock in the end.
+    /// The options of the client that asks for the lock at the end.
     asks: &'static str,
-    /// Whether exclusion is promised then, and so has to hold.
+    /// Whether exclusion is promised then, and so must hold.
     promised: bool,
 }
 
@@ -135,15 +135,16 @@ const CASES: &[Case] = &[
 
 pub(crate) type Connecting = Pin<Box<dyn Future<Output = Arc<dyn Backend>> + Send>>;
 
-/// How a client connects to these servers, with these options.
+/// Connects a client to these servers with these options.
 pub(crate) type Connect = fn(&[Redis], &str) -> Connecting;
 
-/// Tries all of them on so many servers.
+/// Tries all cases, with this many servers.
 pub(crate) async fn try_all(servers: usize, connect: Connect) {
     let tried = join_all(CASES.iter().map(|case| case.fails(servers, connect))).await;
     let mut failed = Vec::new();
     for (case, found) in CASES.iter().zip(tried) {
-        // On a busy machine the holder's time is over before a second holder is admitted: once more, alone.
+        // On a busy machine the holder's validity may end before a second holder is possible. Then the case runs once more,
+        // alone.
         let slow = found.is_some() && !case.promised;
         failed.extend(if slow { case.fails(servers, connect).await } else { found });
     }
@@ -156,7 +157,7 @@ fn request(text: &str, lease: Duration) -> Request {
     Request::new(name, owner, label, lease, SystemEnv.now())
 }
 
-/// The holder's lock, and until when it believes in it.
+/// The holder's lock, and the end of its validity.
 struct Holder {
     store: Arc<dyn Backend>,
     grant: Grant,
@@ -198,7 +199,7 @@ impl Case {
         let next = connect(&servers, self.asks).await;
         let mut promised = next.guarantees().exclusion.holds();
         if self.asks == TOLD_NOTHING {
-            // A client that connects now cannot know what is lost; one that connected before could.
+            // A client that connects now cannot know what was lost. A client that connected before can.
             promised = holder.store.guarantees().exclusion.holds();
         }
         let wait = eventually(&*next, "a").await;
@@ -246,7 +247,7 @@ impl Case {
     }
 }
 
-/// In how long the store grants a name that is free.
+/// After how long the store grants a free name.
 async fn eventually(store: &dyn Backend, name: &str) -> Duration {
     let asking = async {
         loop {
@@ -264,7 +265,7 @@ async fn eventually(store: &dyn Backend, name: &str) -> Duration {
 pub(crate) async fn try_used_up_tokens(count: usize, epoch: &str, connect: Connect) {
     let servers = Redis::start_many(count, RedisOptions::new()).await.unwrap();
     let store = connect(&servers, TOLD_NOTHING).await;
-    // Also where the quarantine is off, tokens of before are waited out.
+    // The old tokens are waited out even if the quarantine is off.
     let first = Init::new().with_first_use(true).with_longest_lease(SHORT).with_quarantine(false);
     store.init(&first).await.unwrap();
     let wanted = request("a", SHORT);

@@ -1,4 +1,4 @@
-//! Clusters and what befalls their masters.
+//! Clusters, and faults of their masters.
 #![allow(dead_code, clippy::unwrap_used)] // not every test uses all of it
 
 use std::time::Duration;
@@ -15,9 +15,9 @@ pub(crate) fn url(cluster: &RedisCluster, options: &str) -> String {
     format!("redis+cluster://{}?{options}", hosts.join(","))
 }
 
-/// Three masters; the store grants at once.
+/// Three masters. The store grants at once.
 pub(crate) async fn cluster(replicas: usize, url_options: &str) -> RedisCluster {
-    // On a busy machine a second is not enough to be called alive.
+    // On a busy machine one second is not enough to answer a ping.
     let options = RedisOptions::new().line("cluster-node-timeout 1500");
     let cluster = RedisCluster::start(3, replicas, options).await.unwrap();
     first_use(&*connect(&url(&cluster, url_options)).await).await;
@@ -30,15 +30,15 @@ pub(crate) async fn owner(cluster: &RedisCluster, asked: usize) -> (u16, usize) 
     (slot, cluster.owner_of(slot, asked).await.unwrap())
 }
 
-/// Makes the replica of the master `old` deaf, so that what is written next dies with it.
+/// Pauses the replica of the master `old`, so that the next writes are lost with the master.
 pub(crate) async fn deafen_replica(cluster: &RedisCluster, old: usize) {
     cluster.nodes()[old + 3].pause().unwrap();
-    // What waits in its socket would be read later.
+    // Otherwise it would later read what waits in its socket.
     let killed = cluster.nodes()[old].cli(&["CLIENT", "KILL", "TYPE", "replica"]).await.unwrap();
     assert_eq!(killed, "1", "the replica was not in touch");
 }
 
-/// Kills the master, lets its replica hear again, and waits until it has taken over.
+/// Kills the master, resumes its replica, and waits until that has taken over.
 pub(crate) async fn fail_over(cluster: &mut RedisCluster, old: usize) {
     cluster.node_mut(old).kill().unwrap();
     cluster.nodes()[old + 3].resume().unwrap();
@@ -49,7 +49,7 @@ pub(crate) async fn taken_over(cluster: &RedisCluster, old: usize) {
     let asked = (old + 1) % 3;
     let slot = cluster.slot_of(BUCKET).await.unwrap();
     until("a replica to take over", Duration::from_secs(60), || async {
-        // For a moment nobody may serve it.
+        // For a moment no node may serve it.
         let now = cluster.owner_of(slot, asked).await.ok();
         Ok((now == Some(old + 3)).then_some(()))
     })
@@ -57,7 +57,7 @@ pub(crate) async fn taken_over(cluster: &RedisCluster, old: usize) {
     .unwrap();
 }
 
-/// Waits until somebody waits for `a` on this node.
+/// Waits until one waiter for `a` is queued on this node.
 pub(crate) async fn queued(node: &Redis) {
     until("somebody to wait", Duration::from_secs(60), || async {
         let length = node.cli(&["LLEN", &format!("{BUCKET}queue:a")]).await?;

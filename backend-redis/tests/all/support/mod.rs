@@ -1,19 +1,20 @@
-//! What the tests on real servers share.
+//! Helpers for tests on real servers.
 #![allow(dead_code, clippy::unwrap_used)] // not every test uses all of it
 
-pub(crate) mod belief;
 pub(crate) mod changes;
 pub(crate) mod clusters;
+pub(crate) mod direct;
+pub(crate) mod holders;
+pub(crate) mod requests;
 pub(crate) mod sentinels;
-pub(crate) mod talk;
+pub(crate) mod shared_cases;
 
 use std::{sync::Arc, time::Duration};
 
-use conformance_tests::kit::{Redis, RedisOptions, Server as _};
-use lock_core::{
-    Attempt, Backend, Busy, Enqueued, Env as _, Grant, Init, LockName, OwnerId, OwnerLabel,
-    Quarantined, Renewal, Request, SystemEnv, Waiter,
-};
+use conformance_tests::kit::{Redis, RedisOptions, Server as _, wait};
+use lock_core::{Attempt, Backend, Quarantined};
+
+pub(crate) use self::requests::*;
 
 /// A server whose store grants at once.
 pub(crate) async fn server() -> Redis {
@@ -26,10 +27,6 @@ pub(crate) async fn server_with(options: RedisOptions) -> Redis {
     server
 }
 
-pub(crate) async fn first_use(store: &dyn Backend) {
-    store.init(&Init::new().with_first_use(true)).await.unwrap();
-}
-
 pub(crate) fn url(server: &Redis) -> String {
     format!("redis://{}", server.address())
 }
@@ -38,52 +35,30 @@ pub(crate) async fn connect(url: &str) -> Arc<dyn Backend> {
     backend_redis::connect(url).await.unwrap()
 }
 
-pub(crate) fn name(text: &str) -> LockName {
-    LockName::new(text).unwrap()
+/// A replica of this master, once it is in step.
+pub(crate) async fn replica_of(master: &Redis, options: RedisOptions) -> Redis {
+    let follow = format!("replicaof 127.0.0.1 {}", master.address().port());
+    let replica = Redis::start(options.line(follow)).await.unwrap();
+    in_step(master, &replica).await;
+    replica
 }
 
-pub(crate) fn request(text: &str, lease: Duration) -> Request {
-    let label = OwnerLabel::new("test").unwrap();
-    let owner = OwnerId::from_bits(SystemEnv.random());
-    Request::new(name(text), owner, label, lease, SystemEnv.now())
+pub(crate) async fn in_step(master: &Redis, replica: &Redis) {
+    let both = wait::until("a replica in step", Duration::from_secs(60), || async {
+        let up = replica.info("master_link_status").await.unwrap_or_default() == "up";
+        let known = master.cli(&["INFO", "replication"]).await?;
+        Ok((up && known.contains("state=online")).then_some(()))
+    });
+    both.await.unwrap();
 }
 
-pub(crate) async fn granted(store: &dyn Backend, request: &Request) -> Grant {
-    match store.try_acquire(request).await.unwrap() {
-        Attempt::Granted(grant) => grant,
-        other => panic!("{} should have been free: {other:?}", request.name),
-    }
-}
-
-pub(crate) async fn busy(store: &dyn Backend, request: &Request) -> Busy {
-    match store.try_acquire(request).await.unwrap() {
-        Attempt::Busy(busy) => busy,
-        other => panic!("{} should have been busy: {other:?}", request.name),
-    }
-}
-
-pub(crate) async fn place(store: &dyn Backend, request: &Request) -> (Box<dyn Waiter>, Busy) {
-    match store.enqueue(request).await.unwrap() {
-        Enqueued::Waiting(turn, busy) => (turn, busy),
-        other => panic!("{} should have been busy: {other:?}", request.name),
-    }
-}
-
-/// How often the server ran a command.
-pub(crate) async fn calls(server: &Redis, command: &str) -> u64 {
-    let stats = server.cli(&["INFO", "commandstats"]).await.unwrap();
-    let field = format!("cmdstat_{command}:calls=");
-    let value = stats.lines().find_map(|line| line.strip_prefix(&field));
-    value.map_or(0, |value| value.split(',').next().unwrap().parse().unwrap())
-}
-
-/// Waits until nothing is known of a name: no holder, nobody waiting.
+/// Waits until a name has no holder and no waiter.
 pub(crate) async fn free(store: &dyn Backend, text: &str) {
     until(text, "still held", || async { store.inspect(&name(text)).await.unwrap().is_none() })
         .await;
 }
 
-/// Waits until that many places wait for a name.
+/// Waits until a name has this many queue entries.
 pub(crate) async fn queued(store: &dyn Backend, text: &str, places: u64) {
     let there = || async {
         let state = store.inspect(&name(text)).await.unwrap();
@@ -102,7 +77,7 @@ async fn until<F: Future<Output = bool>>(text: &str, otherwise: &str, holds: imp
     assert!(tokio::time::timeout(limit, asking).await.is_ok(), "{text}: {otherwise}");
 }
 
-/// What a store says of `a` once it is no more busy with a failover.
+/// The store's answer for `a`, once the failover is over.
 pub(crate) async fn quarantined(store: &dyn Backend) -> Quarantined {
     let asking = async {
         loop {
@@ -114,11 +89,4 @@ pub(crate) async fn quarantined(store: &dyn Backend) -> Quarantined {
         }
     };
     tokio::time::timeout(Duration::from_secs(60), asking).await.unwrap()
-}
-
-/// Renews, which has to go well.
-pub(crate) async fn renewed(store: &dyn Backend, grants: &[&Grant]) {
-    let answers = store.renew(grants, SystemEnv.now()).await;
-    let all = answers.iter().all(|answer| matches!(answer, Renewal::Renewed { .. }));
-    assert!(all && answers.len() == grants.len(), "{answers:?}");
 }

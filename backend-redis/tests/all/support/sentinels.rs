@@ -1,4 +1,4 @@
-//! Sentinels and what befalls their master.
+//! Sentinels, and faults of their master.
 #![allow(dead_code, clippy::unwrap_used)] // not every test uses all of it
 
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub(crate) fn url(group: &Sentinels, options: &str) -> String {
     url_through(&group.endpoints(), options)
 }
 
-/// Two replicas; the store grants at once.
+/// Two replicas. The store grants at once.
 pub(crate) async fn group(options: RedisOptions, url_options: &str) -> Sentinels {
     // On a busy machine half a second is not enough: sentinels then replace the new master at once.
     let group = Sentinels::start_patient(2, options, DOWN_AFTER).await.unwrap();
@@ -27,18 +27,18 @@ pub(crate) async fn group(options: RedisOptions, url_options: &str) -> Sentinels
     group
 }
 
-/// Makes the replicas of the master `old` deaf, so that what is written next dies with it.
+/// Pauses the replicas of the master `old`, so that the next writes are lost with the master.
 pub(crate) async fn deafen_replicas(group: &Sentinels, old: usize) {
     let servers = group.servers();
     for (_, replica) in servers.iter().enumerate().filter(|(at, _)| *at != old) {
         replica.pause().unwrap();
     }
-    // What waits in their sockets would be read later.
+    // Otherwise they would later read what waits in their sockets.
     let killed = servers[old].cli(&["CLIENT", "KILL", "TYPE", "replica"]).await.unwrap();
     assert_eq!(killed, (servers.len() - 1).to_string(), "replicas were not in touch");
 }
 
-/// Kills the master, and lets its replicas hear again; returns the new master.
+/// Kills the master, and resumes its replicas. Returns the new master.
 pub(crate) async fn fail_over(group: &mut Sentinels, old: usize) -> usize {
     group.server_mut(old).kill().unwrap();
     for (at, replica) in group.servers().iter().enumerate() {

@@ -1,5 +1,5 @@
-//! One node of a quorum, asked by the scripts themselves: what each of them refuses shows best where no
-//! other node and no client makes up for it.
+//! One node of a quorum, called through its scripts. Their refusals are best tested here, where no other node and no client
+//! makes up for them.
 
 use std::{
     ops::{Deref, DerefMut},
@@ -40,15 +40,15 @@ static RENEW: LazyLock<Script> = script!("renew");
 static WRITE: LazyLock<Script> = script!("write");
 
 const BASE: &str = "leasehold-redlock:{0}:";
-/// How far clocks may be apart, in microseconds.
+/// The clock bound, in microseconds.
 pub(super) const BOUND: u64 = 3_000_000;
 
-/// The ways on which a node may give a lock.
+/// The ways in which a node may give a lock.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
-    /// That of `acquire_fast.lua`, which leaves the rest of the script to what it refuses.
+    /// That of `acquire_fast.lua`, which leaves all it refuses to the rest of the script.
     Short,
-    /// The rest of it, since something was in the way.
+    /// The rest of the script, since there is a queue entry.
     Long,
     /// As one of many, in `batch.lua`.
     Batch,
@@ -62,11 +62,11 @@ pub(super) struct Attempt {
     pub(super) floor: u64,
     pub(super) proposed: u64,
     pub(super) number: u64,
-    /// From when on it is late.
+    /// The time after which it is late.
     pub(super) late: u64,
-    /// What its client takes the clock to be.
+    /// The client's estimate of the clock.
     pub(super) estimated: u64,
-    /// Whether it wants a place.
+    /// Whether it wants a queue entry.
     pub(super) place: bool,
     /// Whether it is a reader's.
     pub(super) shared: bool,
@@ -100,38 +100,38 @@ impl Setup for Node {
 }
 
 impl Node {
-    /// Whose turn it is, of those who wait.
+    /// The waiter whose turn it is.
     pub(super) async fn turn(&mut self) -> String {
         let places = self.key("places", "a");
         let turn = text(&self.say(&["HGET", &places, "turn"]).await);
         turn.split(' ').next().unwrap().to_owned()
     }
 
-    /// The lock is kept with this record.
+    /// Keeps the lock with this record.
     pub(super) async fn keep(&mut self, record: &str) {
         let lock = self.key("lock", "a");
         self.say(&["SET", &lock, record, "PX", "20000"]).await;
     }
 
-    /// Writes a field among the places.
+    /// Writes a field among the entries.
     pub(super) async fn note_place(&mut self, field: &str, value: &str) {
         let places = self.key("places", "a");
         self.say(&["HSET", &places, field, value]).await;
     }
 
-    /// From now on somebody may wait, or be abandoned, so that no attempt goes the short way unlooked.
+    /// From now on there may be entries and tombstones, so no attempt goes the short way without a check.
     pub(super) async fn crowd(&mut self) {
         let until = self.now().await + 60 * SECOND;
         self.note("crowd", &until.to_string()).await;
     }
 
-    /// Nobody waits any more.
+    /// Removes all entries.
     pub(super) async fn scatter(&mut self) {
         let places = self.key("places", "a");
         self.say(&["DEL", &places]).await;
     }
 
-    /// An attempt that nothing can be said against.
+    /// An attempt without any reason to be refused.
     pub(super) async fn attempt(&mut self, owner: &'static str) -> Attempt {
         let now = self.now().await;
         Attempt {
@@ -147,7 +147,7 @@ impl Node {
         }
     }
 
-    /// The number that the node gives, if it does, and what it says otherwise.
+    /// The number if the node gives the lock, otherwise the word of its answer.
     pub(super) async fn ask(&mut self, way: Way, attempt: &Attempt) -> Result<u64, String> {
         match way {
             Way::Short => {}
@@ -170,7 +170,7 @@ impl Node {
         arguments.extend([proposed, BOUND, number, late].map(|part| part.to_string()));
         arguments.extend(["mark1".to_owned(), estimated.to_string()]);
         let channel = if attempt.place { "channel" } else { "" };
-        // A rank by the letter: those who come first stand first.
+        // The rank is the letter, so owners are queued by their letters.
         let rank = attempt.owner.as_bytes()[0].to_string();
         arguments.extend([channel.to_owned(), rank, late.to_string(), String::new()]);
         evaluating(script.text(), &self.keys(attempt.owner), &arguments)
@@ -188,7 +188,7 @@ impl Node {
         self.ask(Way::Short, &attempt).await
     }
 
-    /// Enters a place for the lock, which is held.
+    /// Makes an entry for the lock, which is held.
     pub(super) async fn placed(&mut self, owner: &'static str) -> Result<(), String> {
         let attempt = self.attempt(owner).await;
         self.waits(attempt).await
@@ -203,12 +203,12 @@ impl Node {
     async fn waits(&mut self, attempt: Attempt) -> Result<(), String> {
         match self.ask(Way::Short, &Attempt { place: true, ..attempt }).await {
             Err(word) if word == "busy" => Ok(()),
-            other => Err(format!("no place: {other:?}")),
+            other => Err(format!("no queue entry: {other:?}")),
         }
     }
 
-    /// A batch: whether each release found its lock held, and what is said to each attempt. All
-    /// have what the first attempt has, but for owner and lease.
+    /// A batch: whether each release found its lock held, and the answer to each attempt. All attempts have the values of
+    /// the first, except owner and lease.
     pub(super) async fn batch(
         &mut self,
         releases: &[&str],
@@ -268,14 +268,14 @@ impl Node {
         evaluating(FREE.text(), &self.keys(letter), &arguments)
     }
 
-    /// Whether the lock was held. `how`: ms to keep it, the last attempt that is meant, the last
-    /// attempt to abandon, 1 to leave the place.
+    /// Whether the lock was held. `how`: ms to keep it, the last attempt whose record is freed, the last attempt to
+    /// abandon, 1 to remove the entry.
     pub(super) async fn free(&mut self, owner: &str, how: [&str; 4]) -> bool {
         let command = self.freeing(owner, how);
         text(&parts(self.send(&command).await)[2]) == "1"
     }
 
-    /// Frees a lock and makes an attempt, in one step: no time passes in between.
+    /// Frees a lock and makes an attempt, in one step, so that no time passes between.
     pub(super) async fn free_and_ask(
         &mut self,
         owner: &str,
@@ -287,7 +287,7 @@ impl Node {
         voted(&parts(answers[1].clone()))
     }
 
-    /// 1 renewed, 2 somebody else's, 0 gone; -1 refused. `late`: the clock past which this one is ahead.
+    /// 1 renewed, 2 somebody else's, 0 gone; -1 refused. `late` is the clock after which this clock is ahead.
     pub(super) async fn renew(&mut self, letter: &str, lease: u64, late: u64) -> i64 {
         let keys = [self.epoch(), self.key("lock", "a")];
         let arguments = [late.to_string(), owner(letter), lease.to_string()];
@@ -298,7 +298,7 @@ impl Node {
         text(&parts(answer[2].clone())[0]).parse().unwrap()
     }
 
-    /// Writes a number back, or raises it. `lead`: how far it may lead the clock, or nothing.
+    /// Writes a number back, or raises it. `lead` is how far it may lead the clock, or empty.
     pub(super) async fn write(&mut self, letter: &str, number: u64, lead: &str) -> String {
         let keys = [self.epoch(), self.key("lock", "a")];
         let arguments = [owner(letter), number.to_string(), "mark1".to_owned(), lead.to_owned()];

@@ -1,4 +1,4 @@
-//! Guards of the locks that readers share, on one node: who is inside.
+//! Guards of locks that readers share, on one node: who holds the lock.
 
 use conformance_tests::{
     broken::{Broken, Verdict},
@@ -8,7 +8,7 @@ use lock_core::Mode;
 
 use super::node::{Attempt, Node, SECOND, Way, owner};
 
-/// In the place of an owner: of the holder where readers share, of whose turn it is where readers were called.
+/// Replaces an owner: that of the holder if readers share the lock, and that of the turn if readers were called.
 pub(super) const READERS: &str = "00000000000000000000000000000000";
 
 pub(super) const VARIANTS: &[Broken<Node>] = &[
@@ -43,32 +43,27 @@ pub(super) const VARIANTS: &[Broken<Node>] = &[
         case: |node| Box::pin(a_number_for_a_reader(node)),
     },
     Broken {
-        what: "S4: no number is written for who is not among the readers",
-        changes: &[LeaveOut("write_owner")],
-        case: |node| Box::pin(a_number_for_who_is_no_reader(node)),
-    },
-    Broken {
         what: "S4: a reader that asks twice counts once",
         changes: &[Replace("repeat", "if holder == owner and state == '0' then")],
         case: |node| Box::pin(a_reader_that_asks_twice(node)),
     },
     Broken {
-        what: "S4: who is not among the readers frees nothing",
+        what: "S4: an owner that is not a reader frees nothing",
         changes: &[Replace("reader_frees", "mine = true")],
-        case: |node| Box::pin(a_release_by_who_is_no_reader(node)),
+        case: |node| Box::pin(a_release_by_an_owner_that_is_no_reader(node)),
     },
     Broken {
-        what: "S4: a reader that leaves leaves the others",
+        what: "S4: when a reader leaves, the others stay",
         changes: &[Replace("last_reader", "if false then")],
         case: |node| Box::pin(a_reader_that_leaves(node)),
     },
     Broken {
-        what: "S4: who left is no reader any more",
+        what: "S4: a reader that left is no longer a reader",
         changes: &[LeaveOut("leaves")],
         case: |node| Box::pin(a_reader_that_leaves(node)),
     },
     Broken {
-        what: "S5: only who is among the readers renews",
+        what: "S5: only a reader renews",
         changes: &[Replace(
             "renew_owner",
             "elseif record and string.sub(record, 1, 32) ~= owner and not string.find(record, '\\n', 1, true) then",
@@ -84,7 +79,7 @@ pub(super) const VARIANTS: &[Broken<Node>] = &[
         case: |node| Box::pin(a_renewal_by_a_reader(node)),
     },
     Broken {
-        what: "S6: what is taken back is no later attempt of a reader",
+        what: "S6: a clean-up leaves a later attempt of a reader",
         changes: &[LeaveOut("later_attempt")],
         case: |node| Box::pin(a_late_clean_up(node)),
     },
@@ -97,7 +92,7 @@ pub(super) fn refused(answer: Result<u64, String>) -> Verdict {
     }
 }
 
-/// Owners of the readers that are inside.
+/// The owners of the readers that hold the lock.
 async fn inside(node: &mut Node) -> Vec<String> {
     let record = node.record().await;
     record.lines().skip(1).map(|line| line[..32].to_owned()).collect()
@@ -111,7 +106,7 @@ pub(super) async fn only(node: &mut Node, letters: &[&str]) -> Verdict {
     }
 }
 
-/// The long way, as after an attempt of which not all answers were heard.
+/// A release by the long way, as after an attempt with missing answers.
 const DOUBTFUL: [&str; 4] = ["", "", "9", ""];
 
 async fn a_writer_beside_a_reader(node: &mut Node) -> Verdict {
@@ -130,7 +125,7 @@ async fn a_reader_beside_a_writer(node: &mut Node) -> Verdict {
     refused(node.shared("b").await)
 }
 
-/// The record of `a` and so many others.
+/// The record of `a` and this many others.
 pub(super) fn shared_with(others: usize) -> String {
     let line = |at: usize| format!("\n{at:032x} 7 1");
     let lines: String = (1..=others).map(line).collect();
@@ -176,15 +171,6 @@ async fn a_number_for_a_reader(node: &mut Node) -> Verdict {
     }
 }
 
-async fn a_number_for_who_is_no_reader(node: &mut Node) -> Verdict {
-    let own = node.shared("a").await?;
-    let said = node.write("b", own + 1, "").await;
-    match node.number().await {
-        number if number == own && said == "written 0" => Ok(()),
-        number => Err(format!("{said}, and {own} became {number}")),
-    }
-}
-
 async fn a_reader_that_asks_twice(node: &mut Node) -> Verdict {
     let first = node.shared("a").await?;
     let other = node.shared("b").await?;
@@ -198,7 +184,7 @@ async fn a_reader_that_asks_twice(node: &mut Node) -> Verdict {
     only(node, &["b"]).await
 }
 
-async fn a_release_by_who_is_no_reader(node: &mut Node) -> Verdict {
+async fn a_release_by_an_owner_that_is_no_reader(node: &mut Node) -> Verdict {
     node.shared("a").await?;
     match node.free("b", DOUBTFUL).await {
         true => Err("it was released by somebody else".to_owned()),
@@ -238,7 +224,7 @@ async fn a_late_clean_up(node: &mut Node) -> Verdict {
     node.shared("a").await?;
     node.free("a", ["", "4", "", ""]).await;
     only(node, &["a"]).await?;
-    // That of the attempt itself.
+    // The clean-up of the attempt itself.
     assert!(node.free("a", ["", "5", "", ""]).await);
     only(node, &[]).await
 }

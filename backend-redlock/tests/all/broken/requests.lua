@@ -1,5 +1,5 @@
--- Attempts and releases on one node of a quorum, by `acquire`, `free` and `batch`; `long_acquire` and `long_free` are the
--- long ways alone.
+-- Attempts and releases on one node of a quorum, by `acquire`, `free` and `batch`. `long_acquire` and `long_free` are only
+-- the long ways.
 local LONGEST, BOUND, LIFE_US, TURN_US = 30000000, 400000, 3000000, 100000
 local function lease() return one_in(12) and 40000 or pick(1000, 1500, 20000, 30000) end
 local function floor()
@@ -7,7 +7,7 @@ local function floor()
   return pick(0, 0, 0, 0, NOW - 5, NOW, NOW + 5, highest, highest + 1)
 end
 local function number() return random(1, 20) end
--- The owner of a lock that readers share, who are some of the last three owners.
+-- The owner of a lock that readers share. The readers are some of the last three owners.
 local READERS = string.rep('0', 32)
 
 -- Watermarks by name; two names share one.
@@ -45,7 +45,7 @@ local function queue(name, most)
     both('ZADD', 'queue:' .. name, text(random(1, 5)), owner)
     if not one_in(8) then
       local until_ = pick(NOW - 5, NOW, NOW + 1, NOW + 1000000, NOW + LIFE_US, NOW + LIFE_US + 1)
-      -- A reader's has a 0 in front.
+      -- A reader's `until` has a 0 in front.
       both('HSET', 'places:' .. name, owner, pick('', '0') .. text(until_) .. ' ' .. channel())
     end
   end
@@ -81,7 +81,7 @@ local function tombstones()
   end
 end
 
--- What all attempts of one client have in common.
+-- The values that all attempts of one client share.
 local PROPOSED = text(pick(NOW, NOW, NOW - 3, NOW + 3, NOW - 2 * BOUND, NOW + 2 * BOUND))
 local LATE = text(one_in(20) and NOW - 1 or pick(NOW, NOW + 1000000))
 local ESTIMATED = text(pick(NOW, NOW, NOW - 9, NOW + 9, NOW + BOUND, one_in(4) and NOW + BOUND + 1 or NOW, one_in(4) and NOW - BOUND - 1 or NOW))
@@ -118,7 +118,7 @@ local function one_attempt(before, held)
   return worlds[1].long and 'long' or 'short', difference
 end
 
--- Mostly by the holder. Of those that may be readers, only by itself.
+-- Mostly the holder. In a batch, no owner that may be a reader.
 local function releaser(name, last)
   local held = redis.call('GET', worlds[1].base .. 'lock:' .. name)
   local holder = held and not one_in(6) and string.sub(held, 1, 32)
@@ -156,7 +156,7 @@ local function together(each, releases, attempts, label, one_lease)
   return answers
 end
 
--- The same jobs, each by itself.
+-- The same jobs, each alone.
 local function single(each, job)
   local name, owner, lease, label = unpack(job)
   if lease then return attempt(each, acquire, name, owner, lease, label, '0', '') end
@@ -165,8 +165,8 @@ end
 
 local function told(answer) return type(answer) == 'table' and answer[1] or answer end
 
--- The batch, and by itself what is not plain in it, against all of them one by one. Only numbers may differ, since
--- the batch gives all its attempts one.
+-- The batch, with the jobs that are not simple sent alone afterwards, compared with all jobs one by one. Only numbers may
+-- differ, since the batch gives all its attempts the same number.
 local function one_batch(before, _, names)
   local releases, attempts, jobs, batch_label, how, odd = {}, {}, {}, label(), 'long', ''
   local one_lease = one_in(2) and text(lease())
@@ -181,7 +181,7 @@ local function one_batch(before, _, names)
   end
   if #jobs == 0 then return how, '' end
   local answered, answers = together(worlds[1], releases, attempts, batch_label, one_lease), {{}, {}}
-  -- What is not plain goes by itself, after the rest.
+  -- Jobs that are not simple are sent alone, after the rest.
   for _, plain in ipairs({true, false}) do
     for at, job in ipairs(jobs) do
       if (answered[at] ~= -1) == plain then
@@ -191,7 +191,7 @@ local function one_batch(before, _, names)
         else
           how, answer = 'short', job[3] and {'ours', '', text(answer), 0} or answer
         end
-        -- Not a repeat, which is told of what was given before.
+        -- Not a repeat, which is answered with the earlier number.
         if told(answer) == 'ours' and answer[4] == 0 then
           local number, least = tonumber(answer[3]), marks[MARKS[job[1]]] or 0
           local mark = tonumber(redis.call('HGET', worlds[1].base .. 'epoch', MARKS[job[1]]))
@@ -216,7 +216,7 @@ local function run()
     record(name)
     if one_in(#names > 1 and 5 or 2) then queue(name, 4) end
   end
-  -- Set where somebody waits or was abandoned; it may be left over, too.
+  -- Set if there is an entry or a tombstone. It may also be a leftover.
   if crowded or one_in(3) then
     both('HSET', 'epoch', 'crowd', text(NOW + pick(1, 61000000)))
   elseif one_in(2) then

@@ -1,5 +1,5 @@
-//! The guards of each script, on one node. Those of the short ways and of batches are tried in `short_ways.rs`, which
-//! holds them to the long ways that are tried here.
+//! The guards of each script, on one node. Guards of the short ways and of batches are tried in `short_ways.rs`, which
+//! compares those with the long ways that are tried here.
 
 use conformance_tests::{
     broken::Broken,
@@ -7,19 +7,19 @@ use conformance_tests::{
 };
 
 use super::{
-    ends::*,
     node::{Node, Way},
+    releases::*,
     votes::*,
 };
 
 pub(super) const VARIANTS: &[Broken<Node>] = &[
     Broken {
-        what: "S1: an attempt asks for the epoch",
+        what: "S1: an attempt checks the epoch",
         changes: &[Replace("gate", "local mark, refusal = 1")],
         case: |node| Box::pin(another_run(node, Way::Long)),
     },
     Broken {
-        what: "S1: an attempt leaves records of another version alone",
+        what: "S1: an attempt refuses records of another version",
         changes: &[LeaveOut("acquire_version")],
         case: |node| Box::pin(another_version(node)),
     },
@@ -44,7 +44,7 @@ pub(super) const VARIANTS: &[Broken<Node>] = &[
         case: |node| Box::pin(a_clock_behind(node, Way::Long)),
     },
     Broken {
-        what: "S1: no quarantine begins by a clock that is off",
+        what: "S1: no quarantine begins with a clock that is off",
         changes: &[LeaveOut("clock_off")],
         case: |node| Box::pin(a_record_to_write_ahead_of_the_others(node)),
     },
@@ -64,7 +64,7 @@ pub(super) const VARIANTS: &[Broken<Node>] = &[
         case: |node| Box::pin(a_clock_that_came_back(node, Seen::Refusing)),
     },
     Broken {
-        what: "S1: an attempt that is late notes the clock",
+        what: "S1: a late attempt notes the clock",
         changes: &[LeaveOut("late_notes_clock")],
         case: |node| Box::pin(a_clock_that_came_back(node, Seen::Late)),
     },
@@ -114,7 +114,7 @@ pub(super) const VARIANTS: &[Broken<Node>] = &[
         case: |node| Box::pin(a_proposal_far_ahead(node, Way::Long)),
     },
     Broken {
-        what: "S5: a repeat holds nothing that was released and is kept",
+        what: "S5: a repeat does not hold a lock again that was released and is kept",
         changes: &[Replace("repeat", "if holder == owner then")],
         case: |node| Box::pin(a_repeat_after_a_release_that_keeps(node)),
     },
@@ -129,12 +129,12 @@ pub(super) const VARIANTS: &[Broken<Node>] = &[
         case: |node| Box::pin(a_repeat(node)),
     },
     Broken {
-        what: "S6: the last attempt is noted, whatever comes late",
+        what: "S6: a late attempt does not lower the number of the last attempt",
         changes: &[Replace("last_attempt", "last = attempt")],
         case: |node| Box::pin(a_late_repeat_that_is_taken_back(node)),
     },
     Broken {
-        what: "S6: an abandoned owner is given nothing",
+        what: "S6: an abandoned owner gets nothing",
         changes: &[LeaveOut("tombstone")],
         case: |node| Box::pin(an_abandoned_owner(node, Way::Long)),
     },
@@ -164,8 +164,8 @@ pub(super) const VARIANTS: &[Broken<Node>] = &[
         case: |node| Box::pin(a_turn_far_ahead(node)),
     },
     Broken {
-        what: "L3: a place makes a crowd",
-        changes: &[Replace("place_makes_a_crowd", "local crowd = 0")],
+        what: "L3: a queue entry makes a crowd",
+        changes: &[Replace("entry_makes_a_crowd", "local crowd = 0")],
         case: |node| Box::pin(a_batch_with_one_waiting(node)),
     },
     Broken {
@@ -189,7 +189,7 @@ pub(super) const VARIANTS: &[Broken<Node>] = &[
         case: |node| Box::pin(a_number_for_another(node)),
     },
     Broken {
-        what: "S4: a number is not written to what was released and is kept",
+        what: "S4: a number is not written to a lock that was released and is kept",
         changes: &[LeaveOut("write_owner")],
         case: |node| Box::pin(a_number_for_what_is_kept(node)),
     },
@@ -199,12 +199,12 @@ pub(super) const VARIANTS: &[Broken<Node>] = &[
         case: |node| Box::pin(a_release_by_another(node)),
     },
     Broken {
-        what: "S4: a release leaves what is kept",
+        what: "S4: a release leaves a lock that is kept",
         changes: &[LeaveOut("kept")],
         case: |node| Box::pin(a_release_after_one_that_keeps(node)),
     },
     Broken {
-        what: "S6: what is taken back is no later attempt",
+        what: "S6: a clean-up leaves a later attempt",
         changes: &[LeaveOut("later_attempt")],
         case: |node| Box::pin(a_late_clean_up(node)),
     },
@@ -214,17 +214,17 @@ pub(super) const VARIANTS: &[Broken<Node>] = &[
         case: |node| Box::pin(a_renewal_by_another(node)),
     },
     Broken {
-        what: "S5: what is gone is not renewed",
+        what: "S5: a lock that is gone is not renewed",
         changes: &[Replace("renew_gone", "local answer = 1")],
         case: |node| Box::pin(a_renewal_of_what_is_gone(node)),
     },
     Broken {
-        what: "S5: what was released and is kept is not renewed",
+        what: "S5: a lock that was released and is kept is not renewed",
         changes: &[Replace("renew_kept", "elseif record then")],
         case: |node| Box::pin(a_renewal_of_what_is_kept(node)),
     },
     Broken {
-        what: "S1: a renewal keeps the longest lease of now",
+        what: "S1: a renewal keeps to the present longest lease",
         changes: &[LeaveOut("renew_longest")],
         case: |node| Box::pin(a_renewal_above_the_longest_lease(node)),
     },
@@ -239,14 +239,14 @@ pub(super) const VARIANTS: &[Broken<Node>] = &[
         case: |node| Box::pin(a_release_with_one_waiting(node)),
     },
     Broken {
-        what: "L3: dead places are passed over",
-        changes: &[Replace("live_place", "if ends <= now + LIFE_US then")],
-        case: |node| Box::pin(a_dead_place(node)),
+        what: "L3: dead entries are passed over",
+        changes: &[Replace("live_entry", "if ends <= now + LIFE_US then")],
+        case: |node| Box::pin(a_dead_entry(node)),
     },
     Broken {
-        what: "L3: places of a clock that went back are passed over",
-        changes: &[Replace("live_place", "if ends > now then")],
-        case: |node| Box::pin(a_place_of_a_clock_ahead(node)),
+        what: "L3: entries from before the clock went back are passed over",
+        changes: &[Replace("live_entry", "if ends > now then")],
+        case: |node| Box::pin(an_entry_of_a_clock_ahead(node)),
     },
     Broken {
         what: "L3: a waiter that was called and leaves passes the call on",

@@ -1,5 +1,5 @@
-//! The short ways of acquire_fast.lua and free.lua, and batch.lua, do what the long ways do. Each short way is broken
-//! once, and must then be found out.
+//! The short ways of acquire_fast.lua and free.lua, and batch.lua, do the same as the long ways. Each short way is broken
+//! once, and the comparison must find it.
 
 use conformance_tests::{
     broken::Worlds,
@@ -8,7 +8,7 @@ use conformance_tests::{
 
 use super::node::{ACQUIRE, ACQUIRE_FAST, BATCH, FREE};
 
-/// The short way of free.lua begins so.
+/// The beginning of the short way of free.lua.
 const PLAIN: &str = "if ARGV[2] == '' and ARGV[3] == '' and ARGV[4] == '' and ARGV[5] == '' and";
 
 /// The scripts of one node, and random requests to it.

@@ -4,7 +4,7 @@ use conformance_tests::broken::Verdict;
 
 use super::node::{Attempt, BOUND, LONGEST, Node, SECOND, Way, owner, text};
 
-/// An attempt of which something is changed must come to nothing.
+/// An attempt in which one thing is changed must be refused.
 async fn refused(node: &mut Node, way: Way, change: impl FnOnce(&mut Attempt)) -> Verdict {
     let mut attempt = node.attempt("b").await;
     change(&mut attempt);
@@ -14,7 +14,7 @@ async fn refused(node: &mut Node, way: Way, change: impl FnOnce(&mut Attempt)) -
     }
 }
 
-/// With nothing changed it is granted: what is refused is refused for the change.
+/// The same attempt without the change is granted. So the refusal comes from the change.
 async fn granted(node: &mut Node, way: Way) -> Result<u64, String> {
     let attempt = node.attempt("a").await;
     node.ask(way, &attempt).await.map_err(|word| format!("a free lock: {word}"))
@@ -50,7 +50,7 @@ pub(super) async fn another_run(node: &mut Node, way: Way) -> Verdict {
     refused(node, way, |_| {}).await
 }
 
-/// Not even the clock of such a record is noted.
+/// Not even the clock of such a record is updated.
 pub(super) async fn another_version(node: &mut Node) -> Verdict {
     node.note("version", "2").await;
     let mut attempt = node.attempt("b").await;
@@ -76,8 +76,7 @@ pub(super) async fn a_quarantine(node: &mut Node, way: Way) -> Verdict {
     refused(node, way, |_| {}).await
 }
 
-/// A node whose record is of another run begins no quarantine while its clock is ahead: it would be
-/// over too soon.
+/// If the record is of another run and the node's clock is ahead, the node begins no quarantine: that would end too soon.
 pub(super) async fn a_record_to_write_ahead_of_the_others(node: &mut Node) -> Verdict {
     node.note("run", &"f".repeat(40)).await;
     let mut attempt = node.attempt("a").await;
@@ -95,7 +94,7 @@ pub(super) enum Seen {
     Renewing,
 }
 
-/// What a node was asked at while its clock was ahead is remembered once it has come back.
+/// The node got a request while its clock was ahead. It still knows that when the clock has come back.
 pub(super) async fn a_clock_that_came_back(node: &mut Node, seen: Seen) -> Verdict {
     let right = node.now().await;
     if let Seen::Refusing | Seen::Renewing = seen {
@@ -115,7 +114,7 @@ pub(super) async fn a_clock_that_came_back(node: &mut Node, seen: Seen) -> Verdi
     refused(node, Way::Short, |_| {}).await
 }
 
-/// Leases were twice as long before, and are not waited out.
+/// Leases were twice as long before, and that is not waited out yet.
 pub(super) async fn a_clock_that_came_back_in_a_long_wait(node: &mut Node) -> Verdict {
     let now = node.now().await;
     node.note("span", &(2 * LONGEST).to_string()).await;
@@ -143,17 +142,17 @@ pub(super) async fn a_held_lock(node: &mut Node, way: Way) -> Verdict {
     refused(node, way, |_| {}).await
 }
 
-/// An owner that was given up; so also after a late clean-up of an earlier attempt.
+/// An abandoned owner; also after a late clean-up of an earlier attempt.
 pub(super) async fn an_abandoned_owner(node: &mut Node, way: Way) -> Verdict {
     node.free("b", ["", "", "7", "1"]).await;
     node.free("b", ["", "", "3", "1"]).await;
     refused(node, way, |attempt| attempt.number = 7).await?;
-    // What comes after what was given up is not meant.
+    // A later attempt of the owner is not affected.
     let later = Attempt { number: 8, ..node.attempt("b").await };
     node.ask(Way::Short, &later).await.map(drop)
 }
 
-/// For a moment after a release the lock is its head's.
+/// For a moment after a release the lock is reserved for the head of the queue.
 pub(super) async fn an_attempt_past_the_head(node: &mut Node) -> Verdict {
     node.taken("a").await?;
     node.placed("b").await?;
@@ -168,7 +167,7 @@ pub(super) async fn an_attempt_past_the_head(node: &mut Node) -> Verdict {
     }
 }
 
-/// A turn that is far ahead is one of a clock that went back.
+/// A turn that ends far ahead was written before the clock went back.
 pub(super) async fn a_turn_far_ahead(node: &mut Node) -> Verdict {
     let until = node.now().await + 60 * SECOND;
     node.crowd().await;
@@ -191,7 +190,7 @@ pub(super) async fn a_repeat_with_a_shorter_lease(node: &mut Node) -> Verdict {
     is_above(node.left().await, 1_000)
 }
 
-/// What a late attempt leaves must not be taken back with it.
+/// The clean-up of a late attempt must not remove a later one.
 pub(super) async fn a_late_repeat_that_is_taken_back(node: &mut Node) -> Verdict {
     for number in [5, 9, 7] {
         let attempt = Attempt { number, ..node.attempt("a").await };
@@ -222,14 +221,14 @@ pub(super) async fn a_number_above_the_watermark(node: &mut Node, way: Way) -> V
 
 pub(super) async fn a_number_above_the_floor(node: &mut Node, way: Way) -> Verdict {
     let mut attempt = node.attempt("a").await;
-    // In front of what is proposed, and on the short way not in front of the clock.
+    // Above the proposal; on the short way not above the clock.
     attempt.floor =
         if way == Way::Short { attempt.proposed - 1 } else { attempt.proposed + SECOND };
     attempt.proposed -= 1_000;
     is_above(node.ask(way, &attempt).await?, attempt.floor)
 }
 
-/// Of a proposal far from its clock a node gives no more than is near it.
+/// If a proposal is far from its clock, the node gives a number near its clock.
 pub(super) async fn a_proposal_far_ahead(node: &mut Node, way: Way) -> Verdict {
     let mut attempt = node.attempt("a").await;
     attempt.proposed += 3_600 * SECOND;
@@ -242,7 +241,7 @@ pub(super) enum Raised {
     Written,
 }
 
-/// A batch asks for a watermark only where `top` tells that one may be in the way.
+/// A batch reads a watermark only if `top` shows that one may be too high.
 pub(super) async fn a_batch_after_a_number_far_ahead(node: &mut Node, raised: Raised) -> Verdict {
     let ahead = node.now().await + 20 * SECOND;
     let before = match raised {

@@ -1,4 +1,4 @@
-//! Guards of the locks that readers share, on one node: who waits, and who is called next.
+//! Guards of locks that readers share, on one node: who waits, and who is called next.
 
 use conformance_tests::{
     broken::{Broken, Verdict},
@@ -18,20 +18,20 @@ pub(super) const VARIANTS: &[Broken<Node>] = &[
         case: |node| Box::pin(a_reader_past_a_writer(node)),
     },
     Broken {
-        what: "L3: nor while the lock is free",
+        what: "L3: no reader passes a writer while the lock is free",
         changes: &[Replace("writer_first", "shut = shut or record and writer_first()")],
         case: |node| Box::pin(a_reader_past_a_writer(node)),
     },
     Broken {
         what: "L2: a reader does not wait for the writer behind it",
-        changes: &[LeaveOut("own_place")],
+        changes: &[LeaveOut("own_entry")],
         case: |node| Box::pin(a_reader_before_a_writer(node)),
     },
     Broken {
         what: "L3: a reader passes a dead writer",
         changes: &[Replace(
             "live_writer",
-            "if until_ <= now + LIFE_US and not is_reader(place) then return true end",
+            "if until_ <= now + LIFE_US and not is_reader(entry) then return true end",
         )],
         case: |node| Box::pin(a_reader_behind_a_dead_writer(node, Place::Old)),
     },
@@ -39,7 +39,7 @@ pub(super) const VARIANTS: &[Broken<Node>] = &[
         what: "L3: a reader passes a writer of a clock that went back",
         changes: &[Replace(
             "live_writer",
-            "if until_ > now and not is_reader(place) then return true end",
+            "if until_ > now and not is_reader(entry) then return true end",
         )],
         case: |node| Box::pin(a_reader_behind_a_dead_writer(node, Place::FarAhead)),
     },
@@ -67,7 +67,7 @@ pub(super) const VARIANTS: &[Broken<Node>] = &[
         case: |node| Box::pin(a_writer_behind_a_reader(node)),
     },
     Broken {
-        what: "L2: the readers that were called pass it on",
+        what: "L2: readers that were called pass the call on",
         changes: &[Replace("turn_left", "if whose == ARGV[1] then")],
         case: |node| Box::pin(a_reader_that_is_called_and_leaves(node)),
     },
@@ -82,17 +82,17 @@ pub(super) const VARIANTS: &[Broken<Node>] = &[
         case: |node| Box::pin(a_writer_that_gives_up(node)),
     },
     Broken {
-        what: "L2: one that leaves the most calls the readers that wait",
+        what: "L2: one reader fewer than the limit calls waiting readers",
         changes: &[Replace("call_beside", "called = called or shared and writer_left")],
         case: |node| Box::pin(one_that_leaves_the_most(node)),
     },
     Broken {
-        what: "L4: readers are not called by each one that leaves",
+        what: "L4: not every reader that leaves calls waiting readers",
         changes: &[Replace("call_beside", "called = called or shared and (writer_left or mine)")],
         case: |node| Box::pin(one_that_leaves_another(node)),
     },
     Broken {
-        what: "L4: readers are not called by a reader that gives up",
+        what: "L4: a reader that gives up calls no readers",
         changes: &[Replace("writer_left", "writer_left = true")],
         case: |node| Box::pin(a_reader_that_gives_up(node)),
     },
@@ -114,7 +114,7 @@ async fn one_that_leaves_the_most(node: &mut Node) -> Verdict {
     is_turn(node, READERS).await
 }
 
-/// Its place stands there still: it was called, and has not come yet.
+/// Its entry is still there: it was called, and has not asked yet.
 async fn one_that_leaves_another(node: &mut Node) -> Verdict {
     node.keep(&shared_with(Mode::MOST_READERS - 1)).await;
     node.placed_shared("b").await?;
@@ -128,7 +128,7 @@ async fn a_reader_past_a_writer(node: &mut Node) -> Verdict {
     node.placed("b").await?;
     refused(node.shared("c").await)?;
     only(node, &["a"]).await?;
-    // Nor where the lease of the readers inside is over.
+    // Also not after the leases of the present readers are over.
     node.forget().await;
     refused(node.shared("c").await)?;
     node.taken("b").await.map(drop)

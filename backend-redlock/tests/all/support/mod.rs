@@ -1,21 +1,25 @@
-//! What the tests on real servers share.
+//! Helpers for tests on real servers.
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used)] // not every test uses all of it
 
 use std::{future::Future, sync::Arc, time::Duration};
 
 use conformance_tests::kit::{Proxy, Redis, RedisOptions, Server as _};
-use lock_core::{
-    Attempt, Backend, Busy, Enqueued, Env as _, Grant, Init, LockName, OwnerId, OwnerLabel,
-    Renewal, Request, SystemEnv, Waiter,
-};
+use lock_core::{Backend, LockName};
+
+#[path = "../../../../backend-redis/tests/all/support/requests.rs"]
+mod requests;
+#[path = "../../../../backend-redis/tests/all/support/shared_cases.rs"]
+pub(crate) mod shared_cases;
+
+pub(crate) use self::requests::*;
 
 pub(crate) const LEASE: Duration = Duration::from_secs(20);
 pub(crate) const SOON: Duration = Duration::from_secs(30);
 
-/// A machine that is busy is not to look like nodes that are down, or whose clocks are off.
+/// Wide limits, so that nodes on a busy machine do not look as if they were down or had wrong clocks.
 pub(crate) const PATIENT: &str = "timeout=5s&node_timeout=2s&clock_bound=400ms";
 
-/// Servers, each also behind a proxy.
+/// Servers, each also reachable through a proxy.
 pub(crate) struct Nodes {
     pub(crate) servers: Vec<Redis>,
     pub(crate) proxies: Vec<Proxy>,
@@ -53,7 +57,7 @@ impl Nodes {
         connect(&self.url(PATIENT)).await
     }
 
-    /// A client with a proxy between it and each node.
+    /// A client with a proxy before each node.
     pub(crate) async fn proxied(&self, options: &str) -> Arc<dyn Backend> {
         connect(&self.proxied_url(options)).await
     }
@@ -75,47 +79,7 @@ pub(crate) async fn connect(url: &str) -> Arc<dyn Backend> {
     backend_redlock::connect(url).await.unwrap()
 }
 
-pub(crate) async fn first_use(store: &dyn Backend) {
-    store.init(&Init::new().with_first_use(true)).await.unwrap();
-}
-
-pub(crate) fn name(text: &str) -> LockName {
-    LockName::new(text).unwrap()
-}
-
-pub(crate) fn request(text: &str, lease: Duration) -> Request {
-    let label = OwnerLabel::new("test").unwrap();
-    let owner = OwnerId::from_bits(SystemEnv.random());
-    Request::new(name(text), owner, label, lease, SystemEnv.now())
-}
-
-pub(crate) async fn granted(store: &dyn Backend, request: &Request) -> Grant {
-    match store.try_acquire(request).await.unwrap() {
-        Attempt::Granted(grant) => grant,
-        other => panic!("{} should have been free: {other:?}", request.name),
-    }
-}
-
-pub(crate) async fn renewed(store: &dyn Backend, grant: &Grant) {
-    let answer = store.renew(&[grant], SystemEnv.now()).await.pop();
-    assert!(matches!(answer, Some(Renewal::Renewed { .. })), "{answer:?}");
-}
-
-pub(crate) async fn busy(store: &dyn Backend, request: &Request) -> Busy {
-    match store.try_acquire(request).await.unwrap() {
-        Attempt::Busy(busy) => busy,
-        other => panic!("{} should have been busy: {other:?}", request.name),
-    }
-}
-
-pub(crate) async fn place(store: &dyn Backend, request: &Request) -> (Box<dyn Waiter>, Busy) {
-    match store.enqueue(request).await.unwrap() {
-        Enqueued::Waiting(turn, busy) => (turn, busy),
-        other => panic!("{} should have been busy: {other:?}", request.name),
-    }
-}
-
-/// Asks until the answer is there.
+/// Calls `ask` until it returns something.
 pub(crate) async fn eventually<T, Fut>(what: &str, ask: impl Fn() -> Fut) -> T
 where
     Fut: Future<Output = Option<T>>,

@@ -1,10 +1,10 @@
-//! Giving back, renewing, and raising.
+//! Releases, renewals and raises.
 
 use conformance_tests::broken::Verdict;
 
 use super::node::{LONGEST, Node, SECOND, owner};
 
-/// The long way, with a tombstone, as where the client has not heard all answers.
+/// A release by the long way, with a tombstone, as after an attempt with missing answers.
 async fn free(node: &mut Node, letter: &str) -> bool {
     node.free(letter, ["", "", "9", ""]).await
 }
@@ -22,7 +22,7 @@ pub(super) async fn a_release_by_another(node: &mut Node) -> Verdict {
     stays(&node.record().await, "a")
 }
 
-/// What is kept for a last while stays so, whatever is repeated of its release.
+/// A lock that is kept for a last while stays so, whatever repeats of its release arrive.
 pub(super) async fn a_release_after_one_that_keeps(node: &mut Node) -> Verdict {
     node.taken("a").await?;
     assert!(node.free("a", ["20000", "", "", ""]).await);
@@ -32,7 +32,7 @@ pub(super) async fn a_release_after_one_that_keeps(node: &mut Node) -> Verdict {
     }
 }
 
-/// A clean-up of an earlier attempt, which comes late.
+/// A late clean-up of an earlier attempt.
 pub(super) async fn a_late_clean_up(node: &mut Node) -> Verdict {
     node.taken("a").await?;
     node.free("a", ["", "4", "4", ""]).await;
@@ -63,7 +63,7 @@ async fn called(node: &mut Node, whom: &str) -> Verdict {
     }
 }
 
-pub(super) async fn a_dead_place(node: &mut Node) -> Verdict {
+pub(super) async fn a_dead_entry(node: &mut Node) -> Verdict {
     node.taken("a").await?;
     node.placed("b").await?;
     node.placed("c").await?;
@@ -72,8 +72,8 @@ pub(super) async fn a_dead_place(node: &mut Node) -> Verdict {
     called(node, "c").await
 }
 
-/// A place is dead also where it lives longer than any can, by a clock that went back.
-pub(super) async fn a_place_of_a_clock_ahead(node: &mut Node) -> Verdict {
+/// An entry is dead also if it lives longer than any entry can, since the clock went back.
+pub(super) async fn an_entry_of_a_clock_ahead(node: &mut Node) -> Verdict {
     node.taken("a").await?;
     node.placed("b").await?;
     node.placed("c").await?;
@@ -83,7 +83,7 @@ pub(super) async fn a_place_of_a_clock_ahead(node: &mut Node) -> Verdict {
     called(node, "c").await
 }
 
-/// Who was called and leaves passes it on.
+/// A waiter that was called and leaves passes the call on.
 pub(super) async fn a_head_that_leaves(node: &mut Node) -> Verdict {
     node.taken("a").await?;
     node.placed("b").await?;
@@ -139,7 +139,7 @@ pub(super) async fn a_renewal_with_a_shorter_lease(node: &mut Node) -> Verdict {
     }
 }
 
-/// A number is written back over nobody else's lock.
+/// A number is not written to another owner's lock.
 pub(super) async fn a_number_for_another(node: &mut Node) -> Verdict {
     let own = node.taken("a").await?;
     let said = node.write("b", own + 1, "").await;

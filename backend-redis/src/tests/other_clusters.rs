@@ -1,4 +1,4 @@
-//! Nodes of another cluster, and nodes that nobody can reach by their name.
+//! Nodes of another cluster, and nodes that cannot be reached by their name.
 
 use std::sync::{
     Arc,
@@ -11,22 +11,22 @@ use lock_core::ErrorKind;
 use crate::{
     RedisBuilder,
     discovery::Discovery,
-    tests::ways::{HOST, at, server},
+    tests::discovery::{HOST, at, server},
 };
 
-/// The answer to CLUSTER SLOTS of a node that names one with this id for the master of all slots.
+/// The answer to CLUSTER SLOTS of a node that names a node with this id as the master of all slots.
 fn slots(host: &str, port: u16, id: &str) -> String {
     let (host, id) = [host, id].map(|text| format!("${}\r\n{text}", text.len())).into();
     format!("*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n{host}\r\n:{port}\r\n{id}\r\n")
 }
 
-/// A node of the cluster of the node `ours`, until it is one of the cluster of `theirs`.
+/// A node of the cluster of `ours`, which later belongs to the cluster of `theirs`.
 async fn node(ours: (u16, &'static str), theirs: (u16, &'static str)) -> (u16, Arc<AtomicBool>) {
     let moved = Arc::new(AtomicBool::new(false));
-    let told = Arc::clone(&moved);
+    let is_moved = Arc::clone(&moved);
     let port = server(move |words| match words.get(1).map(String::as_str) {
         Some("SLOTS") => {
-            let (port, id) = if told.load(Ordering::SeqCst) { theirs } else { ours };
+            let (port, id) = if is_moved.load(Ordering::SeqCst) { theirs } else { ours };
             slots(HOST, port, id)
         }
         _ => "+OK\r\n".to_owned(),
@@ -36,7 +36,7 @@ async fn node(ours: (u16, &'static str), theirs: (u16, &'static str)) -> (u16, A
 }
 
 #[tokio::test]
-async fn a_node_of_another_cluster_in_a_nodes_place_is_no_store() {
+async fn a_node_of_another_cluster_in_a_nodes_place_is_refused() {
     let other = RedisCluster::start(1, 0, RedisOptions::new()).await.unwrap();
     let there = other.nodes()[0].address().port();
     let (seed, _) = node((there, "x"), (there, "x")).await;
@@ -46,7 +46,7 @@ async fn a_node_of_another_cluster_in_a_nodes_place_is_no_store() {
 }
 
 #[tokio::test]
-async fn a_node_that_went_to_another_cluster_is_not_believed() {
+async fn a_node_that_joined_another_cluster_is_not_trusted() {
     let (first, moved) = node((1001, "x"), (1009, "y")).await;
     let (second, gone) = node((1001, "x"), (1009, "y")).await;
     let discovery =
@@ -54,11 +54,11 @@ async fn a_node_that_went_to_another_cluster_is_not_believed() {
     assert_eq!(discovery.locate_slot(5).await.unwrap(), at(1001));
     moved.store(true, Ordering::SeqCst);
     for _ in 0..20 {
-        // Now everybody is asked.
+        // From now on the client asks all nodes.
         discovery.doubt(&at(1001));
         assert_eq!(discovery.locate_slot(5).await.unwrap(), at(1001));
     }
-    // One that was made anew, on the same hosts.
+    // A cluster that was made anew on the same hosts.
     gone.store(true, Ordering::SeqCst);
     discovery.doubt(&at(1001));
     assert_eq!(discovery.locate_slot(5).await.unwrap(), at(1009));
@@ -74,9 +74,9 @@ async fn nodes_of_two_clusters_are_no_store() {
     assert!(error.to_string().contains("different clusters"), "{error}");
 }
 
-/// As of a node that is to announce a host name and has none; its replica is no master.
+/// The map of a node that should announce a host name and has none. Its replica is not taken for the master.
 #[tokio::test]
-async fn a_node_without_a_name_is_told_and_nobody_is_taken_for_it() {
+async fn a_node_without_a_name_is_reported_and_not_replaced_by_another() {
     let seed = server(|words| match words.get(1).map(String::as_str) {
         Some("SLOTS") => {
             let node = |host: &str, port: u16| {

@@ -1,4 +1,4 @@
-//! What is taken back in the background of an attempt or a release.
+//! What background tasks take back after an attempt or a release.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,7 +19,7 @@ use crate::{
     scripts::watermark,
 };
 
-/// Two nodes refuse, and the last of them is late: the third has given by then.
+/// Two nodes refuse, the second of them late. By then the third has given the lock.
 #[tokio::test]
 async fn what_a_failed_attempt_was_given_is_taken_back() {
     let (nodes, store) = three().await;
@@ -32,7 +32,7 @@ async fn what_a_failed_attempt_was_given_is_taken_back() {
 }
 
 #[tokio::test]
-async fn a_straggler_that_grants_to_a_batch_is_taken_back() {
+async fn a_late_grant_to_a_batch_is_taken_back() {
     let (nodes, store) = three().await;
     let asked = request("a", LEASE);
     taken(&nodes, &[0, 1], &asked.name).await;
@@ -43,7 +43,7 @@ async fn a_straggler_that_grants_to_a_batch_is_taken_back() {
 }
 
 #[tokio::test]
-async fn a_grant_for_which_nobody_is_there_is_taken_back() {
+async fn a_grant_whose_caller_has_gone_is_taken_back() {
     let (nodes, store) = three().await;
     let gone = request("gone", LEASE);
     let (answer, caller) = oneshot::channel();
@@ -56,7 +56,7 @@ async fn a_grant_for_which_nobody_is_there_is_taken_back() {
     assert_eq!(nodes.keeping(&gone.name).await, 0, "nobody gives it back");
 }
 
-/// The ways of freeing a lock.
+/// The calls that free a lock.
 #[derive(Clone, Copy, Debug)]
 enum Freeing {
     Release,
@@ -85,7 +85,7 @@ async fn a_node_that_is_not_waited_for_is_freed_as_well() {
     }
 }
 
-/// The third node never says whether it held what it is told to free; it is among the first to answer, or late.
+/// The third node's answers to a release cannot be read. It is among the first to answer, or late.
 #[tokio::test]
 async fn a_node_that_is_not_understood_is_asked_once_more() {
     for (freeing, late) in
@@ -106,7 +106,7 @@ async fn a_node_that_is_not_understood_is_asked_once_more() {
         proxy.set(Mode::Delay { to_server: LATE, to_client: Duration::ZERO }).await.unwrap();
         free(&store, freeing, &asked, &grant).await;
         settled(&store).await;
-        // Each time the whole script is sent, with both texts in it.
+        // The whole script is sent each time, with both texts in it.
         assert_eq!(odd.counters().altered / 2, 2, "{freeing:?}, with node {late} late");
     }
 }
@@ -117,8 +117,8 @@ async fn scripts(nodes: &Nodes, at: usize) -> u64 {
     calls.unwrap().split(',').next().unwrap().parse().unwrap()
 }
 
-/// How many scripts the third runs for a lock that it gives when that is on its way back already.
-async fn asked_of_a_straggler(asked: Request) -> u64 {
+/// How many scripts the third node runs, for a lock that it gives while the release is already on its way.
+async fn scripts_on_a_late_node(asked: Request) -> u64 {
     let (nodes, store) = three().await;
     let before = scripts(&nodes, 2).await;
     late(&nodes, 2).await;
@@ -129,19 +129,18 @@ async fn asked_of_a_straggler(asked: Request) -> u64 {
     scripts(&nodes, 2).await - before
 }
 
-/// An attempt with a floor goes by itself, as one does that came to nothing in a batch: its owner may have asked
-/// before.
+/// An attempt with a floor is sent alone, like one that came to nothing in a batch: its owner may have asked before.
 #[tokio::test]
-async fn a_straggler_that_the_release_finds_is_asked_again_only_after_an_earlier_attempt() {
-    assert_eq!(asked_of_a_straggler(request("a", LEASE)).await, 2);
+async fn a_late_node_that_the_release_found_is_asked_again_only_after_an_earlier_attempt() {
+    assert_eq!(scripts_on_a_late_node(request("a", LEASE)).await, 2);
     let reader = request("a", LEASE).with_mode(lock_core::Mode::Shared);
-    assert_eq!(asked_of_a_straggler(reader).await, 2);
+    assert_eq!(scripts_on_a_late_node(reader).await, 2);
     let mut asked = request("a", LEASE);
     asked.floor = FencingToken::new(1).unwrap();
-    assert_eq!(asked_of_a_straggler(asked).await, 3);
+    assert_eq!(scripts_on_a_late_node(asked).await, 3);
 }
 
-/// The third, where nobody knows what became of the attempt, hears of the release only when it is repeated.
+/// The third node's answer to the attempt is unknown. The node gets the release only when that is repeated.
 #[tokio::test]
 async fn a_release_that_is_repeated_behind_refuses_what_may_yet_arrive() {
     let nodes = Nodes::start(3).await;
@@ -149,7 +148,7 @@ async fn a_release_that_is_repeated_behind_refuses_what_may_yet_arrive() {
     let third = &store.quorum.nodes[2];
     nodes.proxies[2].set(Mode::HalfCut).await.unwrap();
     let grant = granted(&store, &request("a", LEASE)).await;
-    // Otherwise the end of the call would be heard of when the release has come, and see to it.
+    // Otherwise the client would notice the end of the call only when the release has arrived, and handle it.
     let ended = || async { third.server.known_run_id().is_none().then_some(()) };
     eventually("the connection to be given up", ended).await;
     assert!(Held::of(&grant).unwrap().parts().nodes[2].doubtful);
@@ -165,9 +164,9 @@ async fn a_release_that_is_repeated_behind_refuses_what_may_yet_arrive() {
     assert_eq!(nodes.servers[2].cli(&["EXISTS", &tombstone]).await.unwrap(), "1");
 }
 
-/// As of a program that starts a runtime for each of its jobs.
+/// As in a program that starts a runtime for each of its jobs.
 #[test]
-fn a_probe_that_ends_with_its_runtime_leaves_nobody_suspected() {
+fn a_probe_that_ends_with_its_runtime_leaves_no_node_suspected() {
     let quorum = Arc::new(super::unasked());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -179,7 +178,7 @@ fn a_probe_that_ends_with_its_runtime_leaves_nobody_suspected() {
     assert!(quorum.nodes[0].is_trusted(), "nobody probes it, and nobody asks it any more");
 }
 
-/// The attempt is on its way to the third for ever so long.
+/// The attempt never reaches the third node.
 #[tokio::test]
 async fn a_release_refuses_what_may_yet_arrive() {
     let nodes = Nodes::start(3).await;

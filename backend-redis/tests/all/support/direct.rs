@@ -1,4 +1,4 @@
-//! A connection of the test's own to a server that `redis-cli` may no more reach.
+//! A direct connection to a server that `redis-cli` can no longer reach.
 #![allow(dead_code, clippy::unwrap_used)] // not every test uses all of it
 
 use std::net::SocketAddr;
@@ -12,12 +12,12 @@ pub(crate) async fn talk_to(address: SocketAddr) -> MultiplexedConnection {
     client.get_multiplexed_async_connection_with_config(&config).await.unwrap()
 }
 
-/// The answer, which is to be one text or number.
+/// The answer, which must be one text or number.
 pub(crate) async fn said(to: &mut MultiplexedConnection, words: &[&str]) -> String {
     say(to, words).await.unwrap()
 }
 
-/// The same, or what the server says against it.
+/// The answer, or the server's error.
 pub(crate) async fn say(
     to: &mut MultiplexedConnection,
     words: &[&str],

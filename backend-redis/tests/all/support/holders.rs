@@ -1,4 +1,4 @@
-//! Holders that record what they believe.
+//! Holders that record how long they rely on their lock.
 #![allow(dead_code, clippy::unwrap_used)] // not every test uses all of it
 
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::{sync::watch, task::JoinHandle};
 
 use super::name;
 
-/// A guard whose holder writes down all the time whether it believes in it.
+/// A guard whose holder continuously records whether it relies on the lock.
 pub(crate) struct Holder {
     pub(crate) token: FencingToken,
     done: watch::Sender<bool>,
@@ -51,7 +51,7 @@ async fn believe(
 }
 
 impl Holder {
-    /// The reason of its loss, if it has happened; otherwise it lets go.
+    /// The reason if the lock was lost; otherwise releases it.
     pub(crate) async fn end(self) -> Option<lock_core::LossReason> {
         self.done.send(true).ok();
         self.task.await.unwrap()

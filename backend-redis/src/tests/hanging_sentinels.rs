@@ -16,10 +16,10 @@ use crate::{
     backend::Redis as Client,
     discovery::Discovery,
     keys::Bucket,
-    tests::ways::{HOST, at, sentinel, server},
+    tests::discovery::{HOST, at, sentinel, server},
 };
 
-/// So long that a test which waits for it fails.
+/// So long that a test fails if it waits for it.
 const FOREVER: Duration = Duration::from_secs(600);
 const SOON: Duration = Duration::from_secs(20);
 
@@ -31,7 +31,7 @@ async fn a_sentinel_that_hangs_is_not_waited_for() {
     let discovery = Discovery::new(&settings);
     let asked = async {
         assert_eq!(discovery.locate(Bucket::FIRST).await.unwrap(), at(1001));
-        // Each is asked first once.
+        // Each sentinel is asked first once.
         for _ in 0..2 {
             assert!(!discovery.has_left(&at(1001)).await);
         }
@@ -40,7 +40,7 @@ async fn a_sentinel_that_hangs_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn a_sentinel_that_hangs_holds_no_handshake_up() {
+async fn a_sentinel_that_hangs_delays_no_handshake() {
     let master = Redis::start(RedisOptions::new()).await.unwrap();
     let proxy = Proxy::start(master.address()).await.unwrap();
     let asked = Arc::new(AtomicUsize::new(0));
@@ -99,7 +99,7 @@ async fn a_client_that_is_closed_leaves_the_sentinels() {
     client.store.discovery.locate(Bucket::FIRST).await.unwrap();
     assert_eq!(open.load(Ordering::SeqCst), 1);
     client.close().await;
-    // A task that asks meanwhile opens none.
+    // A task that asks meanwhile opens no connection.
     client.store.discovery.has_left(&at(1001)).await;
     until("the connection to end", SOON, || async {
         Ok((open.load(Ordering::SeqCst) == 0).then_some(()))

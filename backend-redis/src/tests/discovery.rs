@@ -1,4 +1,4 @@
-//! Where the client looks for its server, by sentinels and nodes that are made up.
+//! How the client finds its server. The sentinels and nodes are made up.
 
 use std::{
     sync::{
@@ -47,7 +47,7 @@ async fn serve(client: TcpStream, answer: impl Fn(&[String]) -> String) -> Optio
         let mut line = String::new();
         client.read_line(&mut line).await.ok().filter(|read| *read > 0)?;
         for _ in 0..line.trim().trim_start_matches('*').parse::<usize>().ok()? {
-            // Its length stands before each word, and none has an end of line in it.
+            // The length of each word stands before it, and no word has an end of line.
             for _ in 0..2 {
                 line.clear();
                 client.read_line(&mut line).await.ok()?;
@@ -58,7 +58,7 @@ async fn serve(client: TcpStream, answer: impl Fn(&[String]) -> String) -> Optio
     }
 }
 
-/// A server that gives every client the same answer; its port.
+/// A server that gives every client the same answer. Returns its port.
 pub(crate) async fn server(
     answer: impl Fn(&[String]) -> String + Clone + Send + Sync + 'static,
 ) -> u16 {
@@ -72,7 +72,7 @@ pub(crate) async fn server(
     port
 }
 
-/// A sentinel that takes the server at this port for the master, by this configuration.
+/// A sentinel that names the server at this port as the master, with this configuration number.
 pub(crate) async fn sentinel(master: u16, epoch: u8) -> u16 {
     server(move |words| match words.get(1).map(String::as_str) {
         Some("GET-MASTER-ADDR-BY-NAME") => {
@@ -84,7 +84,7 @@ pub(crate) async fn sentinel(master: u16, epoch: u8) -> u16 {
     .await
 }
 
-/// A node that takes the one at this port for the master of all slots.
+/// A node that names the node at this port as the master of all slots.
 async fn node(master: u16) -> u16 {
     server(move |words| match words.get(1).map(String::as_str) {
         Some("SLOTS") => {
@@ -95,7 +95,7 @@ async fn node(master: u16) -> u16 {
     .await
 }
 
-/// Two of three go on naming an old master; the first of them is asked first later on.
+/// Two of three sentinels still name an old master. One of them is asked first later on.
 async fn watched() -> Discovery {
     let mut sentinels = Vec::new();
     for (master, epoch) in [(1001, 1), (1002, 2), (1001, 1)] {
@@ -105,13 +105,13 @@ async fn watched() -> Discovery {
 }
 
 #[tokio::test]
-async fn the_newest_configuration_is_believed() {
+async fn the_newest_configuration_wins() {
     let found = watched().await.locate(Bucket::FIRST).await.unwrap();
     assert_eq!(found, at(1002));
 }
 
 #[tokio::test]
-async fn a_sentinel_that_is_cut_off_moves_nobody() {
+async fn an_isolated_sentinel_moves_no_client() {
     let discovery = watched().await;
     discovery.locate(Bucket::FIRST).await.unwrap();
     assert!(!discovery.has_left(&at(1002)).await, "the first sentinel was believed");
@@ -119,7 +119,7 @@ async fn a_sentinel_that_is_cut_off_moves_nobody() {
 }
 
 #[tokio::test]
-async fn a_slot_that_moved_is_looked_for_where_it_went() {
+async fn a_moved_slot_is_found_on_its_new_node() {
     let discovery = Discovery::new(&RedisBuilder::cluster([(HOST, node(1001).await)]).settings);
     assert_eq!(discovery.locate_slot(5).await.unwrap(), at(1001));
     discovery.moved(5, &at(1002));
@@ -128,15 +128,15 @@ async fn a_slot_that_moved_is_looked_for_where_it_went() {
 }
 
 #[tokio::test]
-async fn a_node_that_cannot_be_used_is_looked_for_anew() {
+async fn the_slots_of_an_unusable_node_are_located_again() {
     let discovery = Discovery::new(&RedisBuilder::cluster([(HOST, node(1001).await)]).settings);
     discovery.moved(5, &at(1002));
     assert!(discovery.doubt(&at(1002)));
     assert_eq!(discovery.locate_slot(5).await.unwrap(), at(1001));
 }
 
-/// How long ten wait who ask at once, of a server that takes connections and never answers; a multiple
-/// of the time limit if one waits for the other.
+/// Ten callers ask at once a server that accepts connections and never answers. If they waited one after the other, this
+/// would take a multiple of the time limit.
 async fn ten_wait<F: Future<Output = bool>>(ask: impl Fn(usize) -> F) {
     let began = Instant::now();
     let answers = join_all((0..10).map(ask)).await;
@@ -147,7 +147,7 @@ async fn ten_wait<F: Future<Output = bool>>(ask: impl Fn(usize) -> F) {
 pub(crate) const LIMIT: Duration = Duration::from_secs(2);
 
 #[tokio::test]
-async fn all_buckets_of_a_node_that_hangs_wait_together() {
+async fn all_buckets_of_a_hanging_node_wait_together() {
     let silent = server(|_| String::new()).await;
     let settings = RedisBuilder::cluster([(HOST, silent)]).timeout(LIMIT).settings;
     let keys = Keys::in_topology("x", &settings.topology);
@@ -166,7 +166,7 @@ async fn all_slots_wait_together_for_nodes_that_hang() {
 }
 
 #[tokio::test]
-async fn a_server_in_a_nodes_place_that_is_no_part_of_a_cluster_is_no_store() {
+async fn a_server_without_cluster_mode_in_a_nodes_place_is_refused() {
     let other = Redis::start(RedisOptions::new()).await.unwrap();
     let seed = node(other.address().port()).await;
     let error = RedisBuilder::cluster([(HOST, seed)]).build().await.unwrap_err();
@@ -174,9 +174,9 @@ async fn a_server_in_a_nodes_place_that_is_no_part_of_a_cluster_is_no_store() {
     assert!(error.to_string().contains("no part of a cluster"), "{error:?}");
 }
 
-/// A master that says nothing of its limits at first, since it is busy.
+/// A master that is busy at first, and so does not say its limits.
 #[tokio::test]
-async fn a_server_that_is_busy_does_not_pass_for_one_that_tells_no_limits() {
+async fn a_busy_server_is_not_taken_for_one_without_limits() {
     let asked = Arc::new(AtomicU32::new(0));
     let master = server(move |words| match words[0].as_str() {
         "INFO" => {
@@ -203,7 +203,7 @@ async fn a_server_that_is_busy_does_not_pass_for_one_that_tells_no_limits() {
     assert_eq!(limits.max_lag, Some(Duration::from_secs(7)));
 }
 
-/// A node that ends each subscription in the same breath in which it confirms it.
+/// A node that ends each subscription right after confirming it.
 #[tokio::test]
 async fn a_subscription_that_ended_at_once_is_made_again() {
     let made = Arc::new(AtomicU32::new(0));
@@ -244,18 +244,18 @@ fn refusal(text: &str) -> RedisError {
 }
 
 #[test]
-fn a_refusal_says_where_to_go() {
-    let ways = |text: &str| Redirect::of(&refusal(text), &at(1001));
-    assert_eq!(ways("MOVED 5 127.0.0.1:1002"), Some(Redirect::Moved(at(1002))));
-    // Without a host it is on the same one.
-    assert_eq!(ways("MOVED 5 :1002"), Some(Redirect::Moved(at(1002))));
-    // A node that is to announce a host name may be on any.
-    assert_eq!(ways("MOVED 5 ?:1002"), Some(Redirect::Unnamed));
-    assert_eq!(ways("ASK 5 127.0.0.1:1002"), Some(Redirect::Ask(at(1002))));
-    assert_eq!(ways("TRYAGAIN of several keys"), Some(Redirect::Again));
-    assert_eq!(ways("READONLY of a replica"), Some(Redirect::Demoted));
-    assert_eq!(ways("CLUSTERDOWN of a node alone"), Some(Redirect::Alone));
-    assert_eq!(ways("ERR of something else"), None);
+fn a_refusal_names_the_next_server() {
+    let parse = |text: &str| Redirect::of(&refusal(text), &at(1001));
+    assert_eq!(parse("MOVED 5 127.0.0.1:1002"), Some(Redirect::Moved(at(1002))));
+    // Without a host it is the host of the node that answers.
+    assert_eq!(parse("MOVED 5 :1002"), Some(Redirect::Moved(at(1002))));
+    // A node that should announce a host name may be on any host.
+    assert_eq!(parse("MOVED 5 ?:1002"), Some(Redirect::Unnamed));
+    assert_eq!(parse("ASK 5 127.0.0.1:1002"), Some(Redirect::Ask(at(1002))));
+    assert_eq!(parse("TRYAGAIN of several keys"), Some(Redirect::Again));
+    assert_eq!(parse("READONLY of a replica"), Some(Redirect::Demoted));
+    assert_eq!(parse("CLUSTERDOWN of a node alone"), Some(Redirect::Alone));
+    assert_eq!(parse("ERR of something else"), None);
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Nodes that have reached their maxmemory and evict nothing. They take no new locks; what is held is
-//! renewed, given back and handed over as ever.
+//! Nodes that have reached their maxmemory and evict nothing. They accept no new locks. Held locks can still be renewed,
+//! released and handed over.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use lock_core::{
 };
 
 use crate::support::{
-    LEASE, Nodes, SOON, busy, eventually, granted, name, place, renewed, request,
+    LEASE, Nodes, SOON, busy, enqueued, eventually, granted, name, renewed, request,
 };
 
 async fn limit(nodes: &Nodes, bytes: &str) {
@@ -52,7 +52,7 @@ async fn with_no_memory_left_held_locks_are_unharmed() {
     let kept = granted(&*store, &request("kept", LEASE)).await;
     fill(&nodes).await;
     refused(&*store, "b").await;
-    renewed(&*store, &grant).await;
+    renewed(&*store, &[&grant]).await;
     store.raise(&grant, FencingToken::new(grant.token.get() + 5).unwrap()).await.unwrap();
     let released = store.release(&grant, ReleaseOptions::default()).await.unwrap();
     assert_eq!(released.outcome, ReleaseOutcome::Released);
@@ -67,7 +67,7 @@ async fn with_no_memory_left_held_locks_are_unharmed() {
 }
 
 #[tokio::test]
-async fn with_no_memory_left_a_release_brings_the_next_request_along() {
+async fn with_no_memory_left_a_release_carries_the_next_request() {
     let (nodes, store) = full().await;
     let held = granted(&*store, &request("a", LEASE)).await;
     fill(&nodes).await;
@@ -98,12 +98,12 @@ async fn with_no_memory_left_an_abandoned_owner_is_freed_and_refused() {
 }
 
 #[tokio::test]
-async fn with_no_memory_left_whoever_waits_is_heard_of_called_and_served() {
+async fn with_no_memory_left_a_waiter_keeps_its_entry_is_called_and_served() {
     let (nodes, store) = full().await;
     let other = nodes.direct().await;
     let held = granted(&*store, &request("a", LEASE)).await;
     let waiter = request("a", LEASE);
-    let (mut turn, _) = place(&*other, &waiter).await;
+    let (mut turn, _) = enqueued(&*other, &waiter).await;
     fill(&nodes).await;
     busy(&*other, &waiter).await;
     let released = store.release(&held, ReleaseOptions::default()).await.unwrap();
@@ -112,7 +112,7 @@ async fn with_no_memory_left_whoever_waits_is_heard_of_called_and_served() {
     assert!(matches!(called, Signal::Recheck), "{called:?}");
     let next = granted(&*other, &waiter).await;
     assert!(next.token > held.token);
-    renewed(&*other, &next).await;
+    renewed(&*other, &[&next]).await;
 }
 
 #[tokio::test]
@@ -121,9 +121,9 @@ async fn with_no_memory_left_readers_stay_and_leave() {
     let reader = || request("a", LEASE).with_mode(Mode::Shared);
     let (one, two) = (granted(&*store, &reader()).await, granted(&*store, &reader()).await);
     let writer = request("a", LEASE);
-    let (mut turn, _) = place(&*store, &writer).await;
+    let (mut turn, _) = enqueued(&*store, &writer).await;
     fill(&nodes).await;
-    renewed(&*store, &one).await;
+    renewed(&*store, &[&one]).await;
     store.raise(&one, FencingToken::new(two.token.get() + 5).unwrap()).await.unwrap();
     store.abandon(&reader()).await.unwrap();
     for grant in [&one, &two] {
@@ -137,7 +137,7 @@ async fn with_no_memory_left_readers_stay_and_leave() {
 }
 
 #[tokio::test]
-async fn with_no_memory_left_batches_give_back() {
+async fn with_no_memory_left_batches_release() {
     let (nodes, store) = full().await;
     let requests: Vec<_> = (0..40).map(|n| request(&format!("job {n}"), LEASE)).collect();
     let attempts = join_all(requests.iter().map(|asked| store.try_acquire(asked))).await;

@@ -1,7 +1,7 @@
-//! The scripts' texts, which a server that has forgotten them gets once on each connection.
+//! The texts of scripts, which a server that does not know them gets once on each connection.
 //!
-//! After a restart thousands of calls may find at a time that the server does not know their script, and each text has
-//! kilobytes: one call brings it, and the others wait for that.
+//! After a restart thousands of calls may find at the same time that the server does not know their script, and each text
+//! has kilobytes. So one call sends the text, and the others wait for it.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -9,17 +9,17 @@ use lock_core::Mutex;
 use redis::{ErrorKind as Driver, RedisError, ServerErrorKind};
 use tokio::sync::OnceCell;
 
-/// The texts that were sent, by the hash of each.
+/// The texts that were sent, by their hashes.
 #[derive(Debug, Default)]
-pub(super) struct Texts(Mutex<HashMap<String, Arc<OnceCell<()>>>>);
+pub(super) struct SentScripts(Mutex<HashMap<String, Arc<OnceCell<()>>>>);
 
-impl Texts {
-    /// Whether one of the calls on this connection has brought the text; who finds that none has, brings it.
+impl SentScripts {
+    /// Whether a call on this connection has sent the text. The first caller that finds it unset sends the text.
     pub(super) fn sent(&self, hash: &str) -> Arc<OnceCell<()>> {
         Arc::clone(self.0.lock().entry(hash.to_owned()).or_default())
     }
 
-    /// The server has forgotten it since.
+    /// The server has forgotten the text since then.
     pub(super) fn forget(&self, hash: &str, sent: &Arc<OnceCell<()>>) {
         let mut texts = self.0.lock();
         if texts.get(hash).is_some_and(|known| Arc::ptr_eq(known, sent)) {

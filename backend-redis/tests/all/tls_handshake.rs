@@ -1,4 +1,4 @@
-//! Whom TLS lets talk to whom, and how long that may take.
+//! Which peers TLS accepts, and how long a handshake may take.
 
 use std::{
     error::Error as _,
@@ -18,9 +18,9 @@ use tokio::{
 };
 
 const SOON: Duration = Duration::from_secs(30);
-/// Tells a process that it is a part, and the port of its store.
+/// Set in a child process: the port of its store.
 const PORT: &str = "LEASEHOLD_TEST_PORT";
-/// The same, its URL, and what its application has installed.
+/// Set in a child process: the URL, and the provider that its application has installed.
 const URL: &str = "LEASEHOLD_TEST_URL";
 const PROVIDER: &str = "LEASEHOLD_TEST_PROVIDER";
 
@@ -36,7 +36,7 @@ fn read(path: &Path) -> Vec<u8> {
     std::fs::read(path).unwrap()
 }
 
-/// What went wrong in whatever the error came of.
+/// The cause of the error.
 fn cause(error: &Error) -> String {
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
     assert!(error.to_string().contains("no connection to the server"), "{error}");
@@ -44,7 +44,7 @@ fn cause(error: &Error) -> String {
 }
 
 #[tokio::test]
-async fn a_server_says_whom_it_does_not_let_in() {
+async fn a_server_says_why_it_refuses_a_certificate() {
     let server = encrypted(ClientCertificates::Required).await;
     let other = encrypted(ClientCertificates::Required).await;
     let port = server.tls_address().unwrap().port();
@@ -61,7 +61,7 @@ async fn a_server_says_whom_it_does_not_let_in() {
     }
 }
 
-/// A process whose system trusts what its environment says.
+/// A child process whose environment says which authorities its system trusts.
 #[tokio::test]
 #[ignore = "a process of the test below, started by it"]
 async fn part() {
@@ -83,7 +83,7 @@ async fn without_authorities_those_of_the_system_are_trusted() {
         (Path::new("/nowhere"), "/nowhere"),
     ] {
         let part = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "verification::part", "--ignored", "--nocapture"])
+            .args(["--exact", "tls_handshake::part", "--ignored", "--nocapture"])
             .env(PORT, &port)
             .env("SSL_CERT_FILE", system)
             .env_remove("SSL_CERT_DIR")
@@ -96,7 +96,7 @@ async fn without_authorities_those_of_the_system_are_trusted() {
     }
 }
 
-/// A process whose application says which cryptography is used, by the number of key exchanges, or says nothing.
+/// A child process whose application installs a provider of cryptography with this many key exchanges, or none.
 #[tokio::test]
 #[ignore = "a process of the test below, started by it"]
 async fn application() {
@@ -127,10 +127,10 @@ async fn the_applications_provider_is_used_and_none_is_installed() {
         ("rediss+cluster", node.tls_address().unwrap(), "", cluster.certificates()),
     ] {
         let url = format!("{scheme}://{at}/{path}?timeout=20s&ca={}", files.unwrap().ca.display());
-        // Without a key exchange there is no connection.
+        // Without a key exchange no connection is possible.
         for (provider, connects) in [("none", true), ("1", true), ("0", false)] {
             let part = Command::new(std::env::current_exe().unwrap())
-                .args(["--exact", "verification::application", "--ignored", "--nocapture"])
+                .args(["--exact", "tls_handshake::application", "--ignored", "--nocapture"])
                 .env(URL, &url)
                 .env(PROVIDER, provider)
                 .stdin(Stdio::null())
