@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use lock_core::{Error, ErrorKind, Guarantees, Mutex};
+use lock_core::{Error, ErrorKind, Guarantees, LockName, Mutex, OwnerId};
 use sqlx::{Row as _, SqlStr, postgres::PgRow};
 use tokio::sync::{OnceCell, watch};
 
@@ -11,7 +11,7 @@ use super::{
     guarantees::{Terms, guarantees},
     statements::{check_version, is_older},
     waiting::{
-        entries::{Crowded, QueueEntries, Waited},
+        entries::{BoundedSet, QueueEntries},
         listen::{Heard, Listening},
     },
 };
@@ -34,8 +34,11 @@ pub(super) struct Postgres {
     pub(super) settings: Settings,
     listens: bool,
     pub(super) entries: Arc<QueueEntries>,
-    pub(super) waited: Waited,
-    pub(super) crowded: Crowded,
+    /// Owners of grants for whose names others waited at the time of the grant.
+    pub(super) waited: BoundedSet<OwnerId>,
+    /// Names that others held or waited for when this client last looked. For these names the client first looks, and enters
+    /// the queue, before it tries to take the lock.
+    pub(super) crowded: BoundedSet<LockName>,
     pub(super) listening: OnceCell<Listening>,
     pub(super) promised: Mutex<(Terms, Arc<Guarantees>)>,
     agreed: OnceCell<()>,
@@ -56,8 +59,8 @@ impl Postgres {
             settings,
             listens,
             entries: Arc::new(QueueEntries::new()),
-            waited: Waited::default(),
-            crowded: Crowded::default(),
+            waited: BoundedSet::default(),
+            crowded: BoundedSet::default(),
             listening: OnceCell::new(),
             promised: Mutex::new((terms, Arc::new(guarantees(terms)))),
             agreed: OnceCell::new(),

@@ -7,7 +7,7 @@ use sqlx::{AssertSqlSafe, SqlitePool};
 use tokio::sync::OnceCell;
 
 use super::{
-    connection::open::File,
+    connection::open::{File, Statement},
     epoch,
     guarantees::guarantees,
     statements::{self, Statements},
@@ -66,11 +66,7 @@ impl Sqlite {
 
     /// The version of the records.
     pub(super) async fn version(&self) -> Result<i64, Error> {
-        let pool = self.file.pool().await?;
-        let read = || async {
-            sqlx::query_scalar::<_, Option<i64>>(self.sql.version.clone()).fetch_one(pool).await
-        };
-        let stored = self.file.while_busy(read).await?;
+        let stored: Option<i64> = self.file.value(&self.sql.version).await?;
         stored.ok_or_else(|| Error::new(ErrorKind::Config, "the row of settings is gone"))
     }
 
@@ -100,16 +96,18 @@ impl Sqlite {
     }
 
     pub(super) async fn longest_lease(&self) -> Result<Duration, Error> {
-        let pool = self.file.pool().await?;
-        let read = || async {
-            sqlx::query_scalar::<_, i64>(self.sql.longest_lease.clone()).fetch_one(pool).await
-        };
-        self.file.while_busy(read).await.map(milliseconds)
+        self.file.value(&self.sql.longest_lease).await.map(milliseconds)
     }
 
     pub(super) fn set_promises(&self, longest: Duration) {
         let promised = guarantees(longest, &self.file.path, self.bells.is_heard());
         *self.promised.write() = Arc::new(promised);
+    }
+
+    /// Runs a statement that answers no rows, once this client agrees with the store: see [`File::write`].
+    pub(super) async fn write(&self, build: impl Fn() -> Statement) -> Result<(), Error> {
+        self.ready().await?;
+        self.file.write(build).await
     }
 
     /// The pool for a statement that only reads; `None` while there is nothing to read.

@@ -166,14 +166,18 @@ impl Dialect for Postgres {
     }
 
     fn looks_first(&self, request: &Request) -> bool {
-        self.crowded.has(&request.name) || self.entries.of(request.owner).is_some()
+        self.crowded.contains(&request.name) || self.entries.of(request.owner).is_some()
     }
 
     async fn look_to_take(&self, request: &Request) -> Result<Option<Row>, Error> {
         let row = self.look_or_ask(request).await?;
         let others =
             |row: &Row| if row.granted { row.waiting > Some(0) } else { row.refuses(request) };
-        self.crowded.note(&request.name, row.as_ref().is_some_and(others));
+        if row.as_ref().is_some_and(others) {
+            self.crowded.insert(&request.name);
+        } else {
+            self.crowded.remove(&request.name);
+        }
         Ok(row)
     }
 
@@ -230,7 +234,7 @@ impl Dialect for Postgres {
             return Ok(first(&self.once(&sql.keep, &args).await?)?.into());
         }
         // Where somebody waited a moment ago, somebody may wait now.
-        if !self.waited.forget(grant.owner)
+        if !self.waited.remove(&grant.owner)
             && let Some(version) = first(&self.once(&sql.release, &whose).await?)?
         {
             return Ok(Left::Free(version));
@@ -250,7 +254,7 @@ impl Dialect for Postgres {
     ) -> Result<Option<Handed>, Error> {
         let (owner, next_owner) = (grant.owner.to_string(), next.owner.to_string());
         // Where somebody waited a moment ago, somebody may wait now.
-        if !self.waited.has(grant.owner) {
+        if !self.waited.contains(&grant.owner) {
             let args = [
                 Text(grant.name.as_str()),
                 Text(&owner),
@@ -267,7 +271,7 @@ impl Dialect for Postgres {
         let waiter = QueueWaiter::new(Arc::clone(&self), next);
         let entry = waiter.entry();
         let Some((token, queued)) = self.pass(grant, Some(&entry)).await? else { return Ok(None) };
-        self.waited.forget(grant.owner);
+        self.waited.remove(&grant.owner);
         if !queued {
             return Ok(Some(Handed::Passed));
         }

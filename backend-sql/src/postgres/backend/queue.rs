@@ -56,7 +56,7 @@ impl Postgres {
         let rows = self.once(&self.server.sql.pass, &args).await?;
         let Some(row) = rows.first() else { return Ok(None) };
         let (token, queued) = (row.try_get(0).map_err(general)?, row.try_get(1).map_err(general)?);
-        self.crowded.note(&grant.name, true);
+        self.crowded.insert(&grant.name);
         self.refill_if(&grant.name, &rows, 2).await;
         Ok(Some((token_of(token)?, queued)))
     }
@@ -139,7 +139,7 @@ impl Postgres {
             entry.others.store(most, Ordering::Relaxed);
         }
         if granted && read.waiting > Some(0) {
-            self.waited.note(request.owner);
+            self.waited.insert(&request.owner);
         }
         Ok(read)
     }
@@ -170,7 +170,7 @@ impl Postgres {
                 token_of(row.try_get("token").map_err(general)?)?;
                 let confirmed = Row { granted: true, ..Self::row(row, Some(&entry.id))? };
                 if confirmed.waiting > Some(0) {
-                    self.waited.note(request.owner);
+                    self.waited.insert(&request.owner);
                 }
                 Ok(Some(confirmed))
             }

@@ -2,13 +2,14 @@
 
 use std::{
     collections::{HashMap, HashSet, hash_map::Entry},
+    hash::Hash,
     sync::{
         Arc, MutexGuard,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU32},
     },
 };
 
-use lock_core::{Env as _, FencingToken, LockName, Mode, Mutex, OwnerId, Request, SystemEnv};
+use lock_core::{Env as _, FencingToken, Mode, Mutex, OwnerId, Request, SystemEnv};
 use tokio::sync::Notify;
 
 use crate::tunables::REMEMBERED_NAMES;
@@ -19,7 +20,6 @@ pub(crate) struct QueueEntries {
     /// Tells this client from others: 32 hexadecimal digits.
     client: String,
     entries: Mutex<HashMap<OwnerId, Arc<QueueEntry>>>,
-    entered: AtomicU64,
     /// That there is one, for whom messages are listened for.
     pub(crate) wanted: Arc<Notify>,
 }
@@ -36,8 +36,6 @@ pub(crate) struct QueueEntry {
     pub(crate) others: AtomicU32,
     pub(crate) wake: Notify,
     told: Mutex<Option<Told>>,
-    /// Tells it from the one that a repeat of its request entered later.
-    number: u64,
 }
 
 /// What is worth doing for an entry. Each role of the database may send such a message, so it is no grant: the statement
@@ -66,7 +64,7 @@ impl QueueEntries {
     pub(crate) fn new() -> Self {
         let client = OwnerId::from_bits(SystemEnv.random()).to_string();
         let wanted = Arc::new(Notify::new());
-        Self { client, entries: Mutex::default(), entered: AtomicU64::new(0), wanted }
+        Self { client, entries: Mutex::default(), wanted }
     }
 
     /// Where this client is told that it is an entry's turn, by a message that is the entry's owner.
@@ -93,7 +91,6 @@ impl QueueEntries {
             others: AtomicU32::new(0),
             wake: Notify::new(),
             told: Mutex::default(),
-            number: self.entered.fetch_add(1, Ordering::Relaxed),
         });
         self.lock().insert(*owner, Arc::clone(&entry));
         self.wanted.notify_one();
@@ -104,9 +101,10 @@ impl QueueEntries {
         self.lock().get(&owner).cloned()
     }
 
-    pub(crate) fn remove(&self, owner: OwnerId, entry: &QueueEntry) {
+    /// Removes this entry, but not one that a repeat of its request entered later.
+    pub(crate) fn remove(&self, owner: OwnerId, entry: &Arc<QueueEntry>) {
         if let Entry::Occupied(known) = self.lock().entry(owner)
-            && known.get().number == entry.number
+            && Arc::ptr_eq(known.get(), entry)
         {
             known.remove();
         }
@@ -136,50 +134,33 @@ impl QueueEntries {
     }
 }
 
-/// Grants of this client for whose names others waited when they were granted.
-#[derive(Debug, Default)]
-pub(crate) struct Waited(Mutex<HashSet<OwnerId>>);
+/// A set that forgets everything when it is full. To forget a member is safe: the client then needs one more statement.
+#[derive(Debug)]
+pub(crate) struct BoundedSet<T>(Mutex<HashSet<T>>);
 
-impl Waited {
-    pub(crate) fn note(&self, owner: OwnerId) {
-        let mut owners = self.0.lock();
-        if owners.len() >= REMEMBERED_NAMES {
-            owners.clear();
-        }
-        owners.insert(owner);
-    }
-
-    pub(crate) fn has(&self, owner: OwnerId) -> bool {
-        let owners = self.0.lock();
-        owners.contains(&owner)
-    }
-
-    /// Whether it was among them.
-    pub(crate) fn forget(&self, owner: OwnerId) -> bool {
-        self.0.lock().remove(&owner)
+impl<T> Default for BoundedSet<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
     }
 }
 
-/// Names for which others held or waited when this client last heard: a client that wants one of them looks, and
-/// queues, before it tries to take it.
-#[derive(Debug, Default)]
-pub(crate) struct Crowded(Mutex<HashSet<LockName>>);
-
-impl Crowded {
-    pub(crate) fn note(&self, name: &LockName, crowded: bool) {
-        let mut names = self.0.lock();
-        if !crowded {
-            names.remove(name);
-        } else if !names.contains(name) {
-            if names.len() >= REMEMBERED_NAMES {
-                names.clear();
+impl<T: Clone + Eq + Hash> BoundedSet<T> {
+    pub(crate) fn insert(&self, member: &T) {
+        let mut members = self.0.lock();
+        if !members.contains(member) {
+            if members.len() >= REMEMBERED_NAMES {
+                members.clear();
             }
-            names.insert(name.clone());
+            members.insert(member.clone());
         }
     }
 
-    pub(crate) fn has(&self, name: &LockName) -> bool {
-        let names = self.0.lock();
-        !names.is_empty() && names.contains(name)
+    pub(crate) fn contains(&self, member: &T) -> bool {
+        self.0.lock().contains(member)
+    }
+
+    /// Returns whether it was a member.
+    pub(crate) fn remove(&self, member: &T) -> bool {
+        self.0.lock().remove(member)
     }
 }

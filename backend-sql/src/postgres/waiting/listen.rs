@@ -256,28 +256,4 @@ mod tests {
 
     use super::*;
     use crate::{postgres::connection::sessions::Sessions, tables::Tables};
-
-    /// A session that was left listening would tell others' connections of messages, which the driver
-    /// takes for a broken protocol.
-    #[tokio::test]
-    async fn nothing_is_listened_for_through_a_pooler() {
-        let postgres = Postgres::start(PostgresOptions::new()).await.unwrap();
-        let listens = async |address: std::net::SocketAddr| {
-            let pool = PgPoolOptions::new().max_connections(2).test_before_acquire(false);
-            let url = format!("postgres://postgres@{address}/postgres");
-            let pool = pool.connect(&url).await.unwrap();
-            let sessions = Sessions::new(pool, true, Some(false), ECHO * 10);
-            let server = Server::new(sessions, Tables::new("x").unwrap());
-            let listening =
-                Listening::start(&Arc::new(server), &Arc::new(QueueEntries::new())).await;
-            listening.heard().borrow().arrives
-        };
-        assert!(listens(postgres.address()).await);
-        let commands = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'";
-        for sessions in 1..4 {
-            let pooler = Pgbouncer::start(&postgres, sessions).await.unwrap();
-            assert!(!listens(pooler.address()).await, "{sessions} sessions");
-            assert_eq!(postgres.sql(commands).await.unwrap(), "0");
-        }
-    }
 }

@@ -36,11 +36,8 @@ impl Dialect for Sqlite {
     }
 
     async fn identity(&self) -> Result<String, Error> {
-        let pool = self.pool().await?;
-        let read = || async {
-            sqlx::query_scalar::<_, String>(self.sql.identity.clone()).fetch_one(pool).await
-        };
-        self.file.while_busy(read).await
+        self.ready().await?;
+        self.file.value(&self.sql.identity).await
     }
 
     async fn agree_once(&self) -> Result<(), Error> {
@@ -75,13 +72,8 @@ impl Dialect for Sqlite {
     }
 
     async fn create_row(&self, name: &LockName) -> Result<(), Error> {
-        let pool = self.pool().await?;
-        let write = || {
-            let query =
-                sqlx::query(self.sql.create_row.clone()).bind(name.as_str()).bind(&self.epoch);
-            async { query.execute(pool).await }
-        };
-        self.file.while_busy(write).await.map(drop)
+        let create = &self.sql.create_row;
+        self.write(|| sqlx::query(create.clone()).bind(name.as_str()).bind(&self.epoch)).await
     }
 
     async fn take(&self, request: &Request, version: i64) -> Result<Option<FencingToken>, Error> {
@@ -195,15 +187,13 @@ impl Dialect for Sqlite {
     }
 
     async fn abandon(&self, request: &Request) -> Result<(), Error> {
-        let pool = self.pool().await?;
         let owner = request.owner.to_string();
-        // First the tombstone, so that a late statement finds it, then whatever an earlier one took or entered.
-        let write = || {
+        // First the tombstone, so that a late statement finds it. Then remove what an earlier statement took or entered.
+        self.write(|| {
             let query = sqlx::query(self.sql.abandon.clone()).bind(&owner);
-            let query = query.bind(now()).bind(&self.epoch).bind(today());
-            async { query.execute(pool).await }
-        };
-        self.file.while_busy(write).await?;
+            query.bind(now()).bind(&self.epoch).bind(today())
+        })
+        .await?;
         self.remove(request).await
     }
 
@@ -241,35 +231,26 @@ impl Dialect for Sqlite {
     }
 
     async fn sweep(&self, rows: bool) -> Result<(), Error> {
-        let pool = self.pool().await?;
         if rows {
             for statement in [&self.sql.sweep_watermark, &self.sql.sweep] {
-                let write = || {
-                    let query = sqlx::query(statement.clone()).bind(now()).bind(&self.epoch);
-                    async { query.execute(pool).await }
-                };
-                self.file.while_busy(write).await?;
+                self.write(|| sqlx::query(statement.clone()).bind(now()).bind(&self.epoch)).await?;
             }
         }
-        let write = || async { sqlx::query(self.sql.forget_seen.clone()).execute(pool).await };
-        self.file.while_busy(write).await?;
-        let write = || {
+        self.write(|| sqlx::query(self.sql.forget_seen.clone())).await?;
+        self.write(|| {
             let query = sqlx::query(self.sql.forget_places.clone()).bind(now());
-            let query = query.bind(&self.epoch).bind(wall_micros());
-            async { query.execute(pool).await }
-        };
-        self.file.while_busy(write).await?;
+            query.bind(&self.epoch).bind(wall_micros())
+        })
+        .await?;
         let bells = Arc::clone(&self.bells);
         if let Ok(Err(error)) = tokio::task::spawn_blocking(move || bells.sweep()).await {
             tracing::debug!(%error, "pipes of clients that have ended may be left");
         }
         let before = now().saturating_sub(nanos(REMEMBERED));
-        let write = || {
-            let query = sqlx::query(self.sql.forget.clone()).bind(before);
-            let query = query.bind(&self.epoch).bind(today());
-            async { query.execute(pool).await }
-        };
-        self.file.while_busy(write).await.map(drop)
+        self.write(|| {
+            sqlx::query(self.sql.forget.clone()).bind(before).bind(&self.epoch).bind(today())
+        })
+        .await
     }
 
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
@@ -292,13 +273,8 @@ impl Dialect for Sqlite {
         }
         self.upgrade().await?;
         if let Some(longest) = init.longest_lease {
-            let pool = self.file.pool().await?;
-            let write = || {
-                let query = sqlx::query(self.sql.set_longest_lease.clone());
-                let query = query.bind(longest.as_millis() as i64);
-                async { query.execute(pool).await }
-            };
-            self.file.while_busy(write).await?;
+            let (set, ms) = (&self.sql.set_longest_lease, longest.as_millis() as i64);
+            self.file.write(|| sqlx::query(set.clone()).bind(ms)).await?;
         }
         let longest = self.longest_lease().await?;
         self.set_promises(longest);
@@ -310,11 +286,10 @@ impl Dialect for Sqlite {
     }
 
     async fn highest_token(&self) -> Result<i64, Error> {
-        let Some(pool) = self.reader().await? else { return Ok(0) };
-        let read = || async {
-            sqlx::query_scalar::<_, i64>(self.sql.highest_token.clone()).fetch_one(pool).await
-        };
-        self.file.while_busy(read).await
+        match self.reader().await? {
+            Some(_) => self.file.value(&self.sql.highest_token).await,
+            None => Ok(0),
+        }
     }
 
     async fn close(&self) {

@@ -28,10 +28,10 @@ pub(super) struct Passed {
 impl Sqlite {
     /// Enters the place of a request, or says that it is alive.
     pub(super) async fn enter(&self, request: &Request, place: &Place) -> Result<(), Error> {
-        let pool = self.pool().await?;
+        self.ready().await?;
         let (owner, bell) = (request.owner.to_string(), self.bells.own());
-        let write = || {
-            let query = sqlx::query(self.sql.enter.clone())
+        let build = || {
+            sqlx::query(self.sql.enter.clone())
                 .bind(request.name.as_str())
                 .bind(&owner)
                 .bind(request.label.as_str())
@@ -40,10 +40,9 @@ impl Sqlite {
                 .bind(now())
                 .bind(&self.epoch)
                 .bind(wall_micros())
-                .bind(request.mode == Mode::Shared);
-            async { query.execute(pool).await }
+                .bind(request.mode == Mode::Shared)
         };
-        self.file.while_busy(write).await.inspect_err(|_| place.doubt()).map(drop)
+        self.file.write(build).await.inspect_err(|_| place.doubt())
     }
 
     /// Gives a grant back: to the first place, which is told; or to `next`, if nobody waits. `None`: nothing was done.
@@ -97,15 +96,10 @@ impl Sqlite {
 
     /// Takes the place of a request away, and what it holds unless that was released and is kept; and tells the next.
     pub(super) async fn remove(&self, request: &Request) -> Result<(), Error> {
-        let pool = self.pool().await?;
+        let (leave, name) = (&self.sql.leave, request.name.as_str());
         let owner = request.owner.to_string();
-        let write = || {
-            let query = sqlx::query(self.sql.leave.clone()).bind(request.name.as_str());
-            let query = query.bind(&owner);
-            async { query.execute(pool).await }
-        };
-        // Before the lock, which might be given to it.
-        self.file.while_busy(write).await?;
+        // The entry goes first: otherwise the release of the lock could give the lock to it.
+        self.write(|| sqlx::query(leave.clone()).bind(name).bind(&owner)).await?;
         let left = Grant::new(request, FencingToken::ZERO);
         if request.mode == Mode::Shared {
             self.part(&left).await?;

@@ -52,13 +52,11 @@ impl Sqlite {
     }
 
     pub(super) async fn adopt(&self, row: &Row) -> Result<(), Error> {
-        let pool = self.pool().await?;
-        let write = || {
+        self.write(|| {
             let query = sqlx::query(self.sql.adopt.clone()).bind(row.name.as_str());
-            let query = query.bind(now()).bind(&self.epoch).bind(row.version);
-            async { query.execute(pool).await }
-        };
-        self.file.while_busy(write).await.map(drop)
+            query.bind(now()).bind(&self.epoch).bind(row.version)
+        })
+        .await
     }
 
     /// A statement that changes one owner's live grant and tells its new version.

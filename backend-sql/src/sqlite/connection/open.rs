@@ -10,8 +10,12 @@ use std::{
 use lock_core::{Error, ErrorKind};
 use rustix::fs::{Access, access};
 use sqlx::{
-    AssertSqlSafe, SqlitePool,
-    sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
+    AssertSqlSafe, FromRow, SqlStr, Sqlite, SqlitePool,
+    query::Query,
+    sqlite::{
+        SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteRow,
+        SqliteSynchronous,
+    },
 };
 use tokio::sync::OnceCell;
 
@@ -24,6 +28,9 @@ use crate::{
     tables::Tables,
     tunables::sqlite::{OWN_WAIT, TRIES_AT_ONCE},
 };
+
+/// A statement with its arguments.
+pub(crate) type Statement = Query<'static, Sqlite, SqliteArguments>;
 
 #[derive(Debug)]
 pub(crate) struct File {
@@ -149,6 +156,27 @@ impl File {
             run().await.map_err(judge)
         };
         self.retry.run(identity, tries).await
+    }
+
+    /// Runs a statement that answers no rows. `build` makes it anew for each try, so that its clocks are not stale.
+    pub(crate) async fn write(&self, build: impl Fn() -> Statement) -> Result<(), Error> {
+        let pool = self.pool().await?;
+        let run = || {
+            let statement = build();
+            async { statement.execute(pool).await }
+        };
+        self.while_busy(run).await.map(drop)
+    }
+
+    /// The one value that a statement without arguments reads.
+    pub(crate) async fn value<T>(&self, statement: &SqlStr) -> Result<T, Error>
+    where
+        T: Send + Unpin,
+        (T,): for<'r> FromRow<'r, SqliteRow>,
+    {
+        let pool = self.pool().await?;
+        let read = || async { sqlx::query_scalar::<_, T>(statement.clone()).fetch_one(pool).await };
+        self.while_busy(read).await
     }
 
     pub(crate) async fn close(&self) {

@@ -1,5 +1,7 @@
 //! Statements that lack a guard: the case that is meant for it has to fail. The guards are named by markers in the SQL files.
 
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+mod common;
 #[cfg(feature = "mysql")]
 mod mysql;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]

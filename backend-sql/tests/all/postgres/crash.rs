@@ -61,47 +61,6 @@ async fn a_crash_is_followed_by_a_quarantine_and_a_clean_restart_is_not() {
     }
 }
 
-/// One session killed empties the tables while the postmaster goes on.
-#[tokio::test]
-async fn a_killed_session_is_noticed_and_an_operator_may_open_at_once() {
-    let server = start().await;
-    let store = made(&server, Strategy::PrimaryKey).await;
-    granted(&store, &request("job")).await;
-    let pool = PgPool::connect(&url(&server)).await.unwrap();
-    let pid: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&pool).await.unwrap();
-    server.kill_backend(u32::try_from(pid).unwrap()).await.unwrap();
-    // The old connections are broken; the next ones find what is left.
-    let store = open(&server, Strategy::PrimaryKey).await;
-    let Attempt::Quarantined(_) = store.try_acquire(&request("other")).await.unwrap() else {
-        panic!("granted after a loss");
-    };
-    let init = Init::new().with_first_use(true);
-    assert_eq!(store.init(&init).await.unwrap().grants_in, Duration::ZERO);
-    granted(&store, &request("other")).await;
-}
-
-#[tokio::test]
-async fn a_promoted_replica_grants_nothing_until_the_old_leases_are_over() {
-    let mut server = start().await;
-    let store = open(&server, Strategy::PrimaryKey).await;
-    let init = Init::new().with_longest_lease(2 * SECOND);
-    store.init(&init).await.unwrap();
-    let mut wanted = request("job");
-    wanted.lease = 2 * SECOND;
-    let before = granted(&store, &wanted).await;
-    let replica = server.replica().await.unwrap();
-    server.kill().unwrap();
-    replica.promote().await.unwrap();
-    let store = open(&replica, Strategy::PrimaryKey).await;
-    let Attempt::Quarantined(_) = store.try_acquire(&short("job")).await.unwrap() else {
-        panic!("granted after a promotion");
-    };
-    let client = LockClient::new(store);
-    let guard = client.lock("job").lease(SECOND).acquire().await.unwrap();
-    assert!(guard.token() > before.token);
-    guard.release().await.unwrap();
-}
-
 #[tokio::test]
 async fn tokens_rise_over_a_clock_that_is_set_back() {
     let clock = Clock::new().await.unwrap();

@@ -10,15 +10,14 @@ use conformance_tests::kit::{
     Counters, Mode, Postgres, PostgresOptions, Proxy, Server as _, wait::until,
 };
 use lock_core::{
-    Backend, Env as _, ErrorKind, FencingToken, Init, LockClient, ReleaseOptions, Request,
-    SystemEnv,
+    Backend, Env as _, ErrorKind, FencingToken, Init, ReleaseOptions, Request, SystemEnv,
 };
 use sqlx::{Connection as _, Executor as _, PgPool, postgres::PgPoolOptions};
 
 use crate::support::postgres;
 use crate::support::{
     late::late_first_try,
-    postgres::{BOTH, LEASE, SECOND, cancelled, drop_acquires, granted},
+    postgres::{BOTH, LEASE, SECOND, cancelled, granted},
 };
 
 /// Shorter than the lease: what is left behind is in the way.
@@ -73,35 +72,6 @@ async fn start() -> Postgres {
     Postgres::start(PostgresOptions::new()).await.unwrap()
 }
 
-/// The attempt arrives and is granted, and its answer is lost: the outcome is unknown, and the
-/// clean-up leaves nothing behind.
-#[tokio::test]
-async fn a_lost_answer_leaves_no_lock() {
-    let server = start().await;
-    for strategy in BOTH {
-        let direct = open(server.address(), strategy).await;
-        let proxy = Proxy::start(server.address()).await.unwrap();
-        let behind = warmed(proxy.address(), strategy).await;
-
-        proxy.set(Mode::HalfCut).await.unwrap();
-        let lost = request("warm");
-        let error = behind.try_acquire(&lost).await.unwrap_err();
-        assert!(error.is_ambiguous(), "{error}");
-        assert!(proxy.counters().to_client.swallowed > 0, "the fault did not happen");
-        let state = direct.inspect(&lost.name).await.unwrap().unwrap();
-        assert_eq!(state.holder.unwrap().owner, lost.owner, "the attempt was to be carried out");
-        proxy.set(Mode::Pass).await.unwrap();
-        // The pool may hand out connections that broke before it finds a good one.
-        let mut tries = 0;
-        while let Err(error) = behind.abandon(&lost).await {
-            assert!(error.is_retryable() && tries < 20, "{error}");
-            tries += 1;
-        }
-        let next = direct.try_acquire(&request("warm")).await.unwrap();
-        direct.release(&next.granted().unwrap(), ReleaseOptions::default()).await.unwrap();
-    }
-}
-
 /// The attempt arrives and is granted, its connection breaks, and no other is to be had: that the last was refused says
 /// nothing of the first.
 #[tokio::test]
@@ -126,39 +96,6 @@ async fn an_attempt_whose_connection_broke_is_in_doubt_whatever_comes_after() {
         let state = direct.inspect(&lost.name).await.unwrap().unwrap();
         assert_eq!(state.holder.unwrap().owner, lost.owner, "the attempt was to be carried out");
         direct.abandon(&lost).await.unwrap();
-    }
-}
-
-/// The attempt is held up on its way, its caller gives up and cleans up, and then it arrives.
-#[tokio::test]
-async fn a_late_request_takes_nothing() {
-    let options = PostgresOptions::new().line("log_statement = 'all'");
-    let server = Postgres::start(options).await.unwrap();
-    for strategy in BOTH {
-        let direct = open(server.address(), strategy).await;
-        let proxy = Proxy::start(server.address()).await.unwrap();
-        let behind = warmed(proxy.address(), strategy).await;
-
-        proxy.set(Mode::Hold).await.unwrap();
-        let late = request("warm");
-        let error = behind.try_acquire(&late).await.unwrap_err();
-        assert!(error.is_ambiguous(), "{error}");
-        direct.abandon(&late).await.unwrap();
-        proxy.set(Mode::Pass).await.unwrap();
-        // The server logs a statement when it begins with it.
-        let arrived = format!("$2 = '{}', $3 = 'test'", late.owner);
-        until("the late request", WAIT, || async {
-            Ok(server.process().log_tail().contains(&arrived).then_some(()))
-        })
-        .await
-        .unwrap();
-        let busy = "SELECT count(*) FROM pg_stat_activity
-            WHERE state = 'active' AND pid <> pg_backend_pid() AND backend_type = 'client backend'";
-        until("its end", WAIT, || async { Ok((server.sql(busy).await? == "0").then_some(())) })
-            .await
-            .unwrap();
-        let state = direct.inspect(&late.name).await.unwrap().unwrap();
-        assert!(state.holder.is_none(), "{strategy}: {state:?}");
     }
 }
 
@@ -197,17 +134,6 @@ async fn a_paused_server_is_an_error_in_time_and_not_a_loss() {
     ) {
         tries += 1;
         assert!(tries < 50, "the lock was lost by a pause");
-    }
-}
-
-#[tokio::test]
-async fn an_acquire_dropped_after_any_poll_leaves_no_lock_and_no_transaction() {
-    let server = start().await;
-    for strategy in BOTH {
-        let ours = LockClient::new(open(server.address(), strategy).await);
-        let theirs = LockClient::new(open(server.address(), strategy).await);
-        drop_acquires(&ours, &theirs).await;
-        no_transaction_is_open(&server).await;
     }
 }
 

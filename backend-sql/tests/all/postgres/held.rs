@@ -54,20 +54,6 @@ fn waited_out(lost: Instant, granted: Instant) {
     assert!(granted.since(lost) >= LEASE, "granted while a lease may have been running");
 }
 
-/// The whole server, killed while a guard is held and another client waits for it.
-#[tokio::test]
-async fn killed_while_held_and_waited_for() {
-    let mut server = start().await;
-    for strategy in BOTH {
-        let scene = Scene::set(&server, strategy, LEASE).await;
-        let killed = SystemEnv.now();
-        server.restart(Data::Keep).await.unwrap();
-        assert_eq!(server.sql(ROWS).await.unwrap(), "0", "the fault did not happen");
-        let (_, granted) = scene.end().await;
-        waited_out(killed, granted);
-    }
-}
-
 /// One session killed: the postmaster lives on, and empties the tables under a holder that has done
 /// nothing.
 #[tokio::test]
@@ -147,73 +133,6 @@ async fn a_replica_takes_no_locks() {
         Err(error) => error,
     };
     assert!(error.is_retryable(), "{error}");
-}
-
-/// A database that was copied, as by a dump, brings rows and a marker along: neither is believed.
-#[tokio::test]
-async fn a_copied_database_is_a_loss() {
-    let server = start().await;
-    for strategy in BOTH {
-        let store = made(&server, strategy, LEASE).await;
-        let grant = granted(&store, &request("job", LEASE)).await;
-        store.release(&grant, ReleaseOptions::default()).await.unwrap();
-        for sql in ["DROP DATABASE IF EXISTS copy", "CREATE DATABASE copy"] {
-            server.sql(sql).await.unwrap();
-        }
-        let address = format!("postgres://postgres@{}/copy", server.address());
-        let to = format!("{address}?strategy={strategy}");
-        let copied = sqlx::PgPool::connect(&address).await.unwrap();
-        let text = backend_sql::postgres::schema(&to).unwrap();
-        sqlx::raw_sql(sqlx::AssertSqlSafe(text)).execute(&copied).await.unwrap();
-        for table in ["marker", "locks"] {
-            let rows = format!("SELECT coalesce(json_agg(t), '[]') FROM leasehold_{table} AS t");
-            let rows = server.sql(&rows).await.unwrap();
-            let fill = format!(
-                "DELETE FROM leasehold_{table}; INSERT INTO leasehold_{table} \
-                 SELECT * FROM json_populate_recordset(NULL::leasehold_{table}, '{rows}')"
-            );
-            sqlx::raw_sql(sqlx::AssertSqlSafe(fill)).execute(&copied).await.unwrap();
-        }
-        let store = backend_sql::postgres::connect(&to).await.unwrap();
-        let state = store.inspect(&grant.name).await.unwrap().unwrap();
-        assert_eq!(state.token, grant.token, "the rows were to be copied");
-        let attempt = store.try_acquire(&request("job", LEASE)).await.unwrap();
-        assert!(matches!(attempt, Attempt::Quarantined(_)), "{strategy}: {attempt:?}");
-        store.close().await;
-        copied.close().await;
-    }
-}
-
-/// With the quarantine off a crash makes a second holder, as `Guarantees` says; its token is larger, so
-/// that a fence still tells the two apart.
-#[tokio::test]
-async fn with_the_quarantine_off_a_crash_makes_a_second_holder() {
-    let mut server = start().await;
-    for strategy in BOTH {
-        let store = made(&server, strategy, 30 * SECOND).await;
-        assert_eq!(store.guarantees().quarantine, QuarantineUse::On);
-        let init = Init::new().with_quarantine(false);
-        assert_eq!(store.init(&init).await.unwrap().quarantine, Some(false));
-        let first = granted(&store, &request("job", 30 * SECOND)).await;
-        server.restart(Data::Keep).await.unwrap();
-
-        let store = open(&server, strategy).await;
-        let promised = store.guarantees();
-        assert_eq!(promised.quarantine, QuarantineUse::Off);
-        assert!(!promised.exclusion.holds() && promised.tokens.holds());
-        is_so("a grant", || async {
-            let request = request("job", LEASE);
-            matches!(store.try_acquire(&request).await.unwrap(), Attempt::Granted(_))
-        })
-        .await;
-        let state = store.inspect(&first.name).await.unwrap().unwrap();
-        assert!(state.holder.is_some() && state.token > first.token, "{strategy}");
-        assert!(SystemEnv.now().since(first.from) < first.lease, "the first lease was over");
-
-        let init = Init::new().with_quarantine(true);
-        assert_eq!(store.init(&init).await.unwrap().quarantine, Some(true));
-        assert!(store.guarantees().exclusion.holds());
-    }
 }
 
 /// Stepped back, a lease lasts longer, and what is released is free at once all the same; stepped

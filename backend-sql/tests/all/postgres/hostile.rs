@@ -11,7 +11,7 @@ use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
 use tokio::time::timeout;
 
 use crate::support::postgres::{
-    BLOCKED, LEASE, SECOND, WAIT, given, granted, place, request, says, url,
+    BLOCKED, LEASE, SECOND, WAIT, cause_a_sweep, given, granted, place, request, says, url,
 };
 
 /// The types of all values and columns in our statements.
@@ -105,11 +105,7 @@ async fn use_all(server: &Postgres, options: &str, pushes: bool) {
         store.abandon(&request("other", LEASE)).await.unwrap();
     }
     if options.contains("primary-key") {
-        // As many as bring a sweep for sure.
-        for _ in 0..1_000 {
-            let grant = granted(&store, &request("busy", LEASE)).await;
-            store.release(&grant, ReleaseOptions::default()).await.unwrap();
-        }
+        cause_a_sweep(&store).await;
         says(server, "SELECT raised > 'epoch' FROM app_marker", "t").await;
     }
     // After a loss, and after the operator's word.

@@ -14,7 +14,7 @@ use crate::support::postgres::{BOTH, LEASE, count, granted, made, request, start
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_find_out_that_there_is_a_pooler() {
     let server = start().await;
-    for sessions in [1, 3] {
+    for sessions in [1, 2, 3] {
         let pooler = Pgbouncer::start(&server, sessions).await.unwrap();
         for strategy in BOTH {
             made(&server, strategy, LEASE).await;
@@ -27,6 +27,9 @@ async fn clients_find_out_that_there_is_a_pooler() {
             }
             count(clients, 5).await;
         }
+        // A session that still listened would send messages to the client that has it next, whose driver does not expect them.
+        let listening = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'";
+        assert_eq!(server.sql(listening).await.unwrap(), "0", "{sessions} sessions");
         // No client has left a statement behind, which another could run in place of its own.
         let pool = PgPoolOptions::new().max_connections(1);
         let address = format!("postgres://postgres@{}/postgres", pooler.address());

@@ -13,7 +13,7 @@ use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
 
 use crate::support::postgres;
 use crate::support::postgres::{
-    BOTH, SECOND, granted, made_apart as made, open_apart as open, says, start, url,
+    BOTH, SECOND, cause_a_sweep, granted, made_apart as made, open_apart as open, says, start, url,
 };
 
 const LEASE: Duration = Duration::from_secs(20);
@@ -117,16 +117,10 @@ async fn a_sweep_forgets_free_rows_and_no_token() {
     // Each sweep believes a watermark that is a minute old.
     let old = "UPDATE primary_key_marker SET raised = raised - interval '2 minutes'";
     for _ in 0..2 {
-        for _ in 0..1_000 {
-            let grant = granted(&store, &request("busy")).await;
-            store.release(&grant, ReleaseOptions::default()).await.unwrap();
-        }
+        cause_a_sweep(&store).await;
         server.sql(old).await.unwrap();
     }
-    for _ in 0..1_000 {
-        let grant = granted(&store, &request("busy")).await;
-        store.release(&grant, ReleaseOptions::default()).await.unwrap();
-    }
+    cause_a_sweep(&store).await;
     let names = "SELECT string_agg(name, ' ' ORDER BY name) FROM primary_key_locks";
     let names = server.sql(names).await.unwrap();
     assert!(!names.contains("swept") && names.contains("held late"), "{names}");
@@ -145,19 +139,12 @@ async fn a_clock_that_is_set_back_does_not_end_sweeping() {
     let year = "UPDATE primary_key_marker SET raised = clock_timestamp() + interval '1 year'";
     server.sql(year).await.unwrap();
     for _ in 0..2 {
-        // As many as bring a sweep for sure.
-        for _ in 0..1_000 {
-            let grant = granted(&store, &request("busy")).await;
-            store.release(&grant, ReleaseOptions::default()).await.unwrap();
-        }
+        cause_a_sweep(&store).await;
         // A sweep believes a watermark that is a minute old.
         let old = "UPDATE primary_key_marker SET raised = raised - interval '2 minutes'";
         server.sql(old).await.unwrap();
     }
-    for _ in 0..1_000 {
-        let grant = granted(&store, &request("busy")).await;
-        store.release(&grant, ReleaseOptions::default()).await.unwrap();
-    }
+    cause_a_sweep(&store).await;
     assert_eq!(store.inspect(&swept.name).await.unwrap(), None);
     assert!(granted(&store, &request("swept")).await.token > swept.token);
 }

@@ -25,67 +25,6 @@ fn request(name: &str) -> Request {
 }
 
 #[tokio::test]
-async fn the_contract_step_by_step() {
-    let server = start().await;
-    for strategy in BOTH {
-        let (ours, theirs) = (made(&server, strategy).await, open(&server, strategy).await);
-        let mine = request("job");
-        let grant = granted(&ours, &mine).await;
-        assert_eq!(granted(&ours, &mine).await.token, grant.token, "a repeat is the same grant");
-        let Attempt::Busy(busy) = theirs.try_acquire(&request("job")).await.unwrap() else {
-            panic!("granted twice");
-        };
-        let holder = busy.holder.unwrap();
-        assert_eq!((holder.owner, busy.token), (mine.owner, grant.token));
-        assert!(holder.remaining > LEASE / 2 && holder.remaining <= LEASE);
-
-        let answers = ours.renew(&[&grant], SystemEnv.now()).await;
-        assert!(matches!(answers[..], [Renewal::Renewed { .. }]), "{answers:?}");
-        let ahead = FencingToken::new(grant.token.get() + 5_000_000).unwrap();
-        ours.raise(&grant, ahead).await.unwrap();
-        let stranger = Grant::new(&request("job"), grant.token);
-        let released = theirs.release(&stranger, ReleaseOptions::default()).await.unwrap();
-        assert_eq!(released.outcome, ReleaseOutcome::NotHeld);
-        let released = ours.release(&grant, ReleaseOptions::default()).await.unwrap();
-        assert_eq!(released.outcome, ReleaseOutcome::Released);
-
-        let next = granted(&theirs, &request("job")).await;
-        assert!(next.token > ahead);
-        let answers = ours.renew(&[&grant], SystemEnv.now()).await;
-        assert!(matches!(answers[..], [Renewal::Lost(LossReason::TakenOver)]), "{answers:?}");
-        assert_eq!(ours.list(None).await.unwrap().locks.len(), 1);
-        assert_eq!(ours.force_release(&next.name).await.unwrap(), ReleaseOutcome::Released);
-        assert_eq!(ours.force_release(&next.name).await.unwrap(), ReleaseOutcome::NotHeld);
-
-        // The late request: an attempt that was given up, carried out late.
-        let late = request("late");
-        ours.abandon(&late).await.unwrap();
-        assert!(ours.try_acquire(&late).await.unwrap().granted().is_none());
-        let held = request("held");
-        granted(&ours, &held).await;
-        ours.abandon(&held).await.unwrap();
-        granted(&theirs, &request("held")).await;
-    }
-}
-
-#[tokio::test]
-async fn a_batch_is_renewed_in_its_order_whatever_the_names() {
-    let server = start().await;
-    let store = made(&server, Strategy::PrimaryKey).await;
-    let mut grants = Vec::new();
-    for on in ["a\"b\\c", "'; DROP TABLE primary_key_locks; --", "schloß 🔒", "A", "a", "{now}$1"]
-    {
-        grants.push(granted(&store, &request(on)).await);
-    }
-    store.force_release(&grants[3].name).await.unwrap();
-    let borrowed: Vec<_> = grants.iter().collect();
-    let answers = store.renew(&borrowed, SystemEnv.now()).await;
-    for (at, answer) in answers.iter().enumerate() {
-        assert_eq!(matches!(answer, Renewal::Lost(LossReason::Gone)), at == 3, "{answer:?}");
-    }
-}
-
-#[tokio::test]
 async fn a_store_without_tables_says_how_to_make_them() {
     let server = start().await;
     let store = connect(&url(&server)).await.unwrap();

@@ -60,27 +60,6 @@ async fn a_connection_for_messages_that_hangs_from_the_start_holds_nobody_up() {
     timeout(WAIT, waiter).await.unwrap().unwrap().unwrap().release().await.unwrap();
 }
 
-/// A place that was given the lock has it also while others wait behind it, and it is told nothing.
-#[tokio::test]
-async fn who_is_not_told_looks_and_finds_what_was_given_to_it() {
-    let server = start().await;
-    for strategy in BOTH {
-        let holder = made(&server, strategy, LEASE).await;
-        let address = format!("{}?strategy={strategy}&listen=off", url(&server));
-        let store = backend_sql::postgres::connect(&address).await.unwrap();
-        let held = granted(&holder, &request("job", LEASE)).await;
-        let (first, mut turn) = place(&store, "job").await;
-        let (_second, _behind) = place(&store, "job").await;
-        holder.release(&held, ReleaseOptions::default()).await.unwrap();
-        // However slow this machine is, it is not taken away before the look.
-        let keep = "UPDATE leasehold_locks SET expires_2 = expires_2 + interval '1 hour'";
-        server.sql(keep).await.unwrap();
-        let signal = timeout(WAIT, turn.next()).await.unwrap();
-        assert!(matches!(signal, Signal::Recheck), "{strategy}: {signal:?}");
-        assert_eq!(granted(&store, &first).await.owner, first.owner);
-    }
-}
-
 /// The connection for messages hangs, and ending it hangs as well: another is made beside it.
 #[tokio::test]
 async fn a_connection_for_messages_that_hangs_is_replaced() {
@@ -130,26 +109,6 @@ async fn who_waits_asks_its_connection_for_messages_without_a_message() {
     let told = timeout(SECOND, spy.recv()).await;
     assert!(told.is_err(), "{told:?}");
     assert!(store.guarantees().push);
-}
-
-/// A role that may read the locks sees who waits, and where that client is told; every role may send messages there.
-#[tokio::test]
-async fn a_message_of_a_reader_is_no_grant() {
-    let server = start().await;
-    let holder = made(&server, Strategy::PrimaryKey, LEASE).await;
-    let held = granted(&holder, &request("job", LEASE)).await;
-    let (waiting, mut turn) = place(&holder, "job").await;
-    says(&server, WAITING, "1").await;
-    let reader = "CREATE ROLE reader LOGIN; GRANT SELECT ON leasehold_locks TO reader; SET ROLE reader; \
-        SELECT pg_notify('leasehold_' || substr(waiters[1], 33, 32), left(waiters[1], 32) || '+') \
-        FROM leasehold_locks WHERE name = 'job'";
-    server.sql(reader).await.unwrap();
-    let signal = timeout(WAIT, turn.next()).await.unwrap();
-    assert!(matches!(signal, Signal::Recheck), "{signal:?}");
-    let Attempt::Busy(busy) = holder.try_acquire(&waiting).await.unwrap() else {
-        panic!("granted twice");
-    };
-    assert_eq!(busy.token, held.token);
 }
 
 /// The view that the documentation gives to readers.

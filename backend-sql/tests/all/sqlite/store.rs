@@ -50,23 +50,6 @@ async fn connecting_writes_nothing() {
     assert!(path.exists());
 }
 
-/// A file of before there was the table of sightings.
-#[tokio::test]
-async fn a_file_without_the_youngest_table_gets_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("locks.db");
-    let before = open(&path, Strategy::PrimaryKey).await;
-    let grant = before.try_acquire(&request("job")).await.unwrap().granted().unwrap();
-    before.close().await;
-    sqlx::query("DROP TABLE leasehold_seen").execute(&mut raw(&path).await).await.unwrap();
-    let store = open(&path, Strategy::PrimaryKey).await;
-    assert_eq!(store.inspect(&grant.name).await.unwrap().unwrap().token, grant.token);
-    store.release(&grant, ReleaseOptions::default()).await.unwrap();
-    assert!(
-        store.try_acquire(&request("job")).await.unwrap().granted().unwrap().token > grant.token
-    );
-}
-
 #[tokio::test]
 async fn another_writer_delays_and_is_named_when_it_never_ends() {
     let folder = tempfile::tempdir().unwrap();
@@ -113,20 +96,6 @@ async fn a_file_that_cannot_be_used_is_named() {
         let message = error.to_string();
         assert!(message.contains(part) && message.contains(&*path.to_string_lossy()), "{message}");
         assert!(!message.contains('\n'));
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn many_clients_count_without_losing_one() {
-    for strategy in BOTH {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("locks.db");
-        // Each its own connection, as another process would have.
-        let mut clients = Vec::new();
-        for _ in 0..8 {
-            clients.push(LockClient::new(open(&path, strategy).await));
-        }
-        count(clients, 10).await;
     }
 }
 

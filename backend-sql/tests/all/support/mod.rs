@@ -45,6 +45,14 @@ pub(crate) async fn granted(store: &Arc<dyn Backend>, request: &Request) -> Gran
     }
 }
 
+/// A client sweeps once in a thousand releases. These are as many, of one name.
+pub(crate) async fn cause_a_sweep(store: &Arc<dyn Backend>) {
+    for _ in 0..1_000 {
+        let grant = granted(store, &request_for("busy", LEASE)).await;
+        store.release(&grant, ReleaseOptions::default()).await.unwrap();
+    }
+}
+
 /// Rows that cannot be read any more hold their locks, hide no other from a listing, and go by force. `damage`
 /// gives the row of a name new columns, one of these.
 pub(crate) async fn damaged_rows_hold_their_locks(

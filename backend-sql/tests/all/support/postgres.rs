@@ -8,7 +8,7 @@ use lock_core::{Backend, Enqueued, Grant, Init, Request, Signal, Waiter};
 use tokio::time::timeout;
 
 pub(crate) use super::{
-    BOTH, LEASE, SECOND, cancelled, count, drop_acquires, granted, request_for as request,
+    BOTH, LEASE, SECOND, cancelled, cause_a_sweep, count, granted, request_for as request,
 };
 
 /// With much room for a loaded machine.

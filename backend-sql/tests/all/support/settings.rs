@@ -113,6 +113,8 @@ where
         let init = Init::new().with_longest_lease(longest);
         assert_eq!(operator.init(&init).await.unwrap().longest_lease, longest);
     };
+    let too_short = Init::new().with_longest_lease(Duration::from_millis(1));
+    assert_eq!(operator.init(&too_short).await.unwrap_err().kind(), ErrorKind::InvalidInput);
     let mut before = 6 * SECOND;
     set(before).await;
     for after in [3 * SECOND, 9 * SECOND] {

@@ -12,9 +12,8 @@ use conformance_tests::{
     broken::{
         Broken, Clients, Setup, Verdict,
         cases::{
-            LONG, a_batch_with_a_locked_row, a_held_name, a_late_renewal, a_release_by_another,
-            a_renewal_above_the_longest_lease, above, an_abandoned_owner, first_use, granted,
-            kept_of_an_abandoned, not_granted, request, words,
+            LONG, a_batch_with_a_locked_row, a_renewal_above_the_longest_lease, above, first_use,
+            granted, not_granted, request, words,
         },
         every_marker_is_tried, try_all,
     },
@@ -45,7 +44,11 @@ use self::rows::{
     a_locked_row, a_renewal_that_waits_for_the_row, an_attempt_that_waits_for_a_new_row,
     an_attempt_that_waits_for_the_row,
 };
-use super::{below_the_watermark, readers, stale_write};
+use super::{
+    below_the_watermark,
+    common::{Common, variants},
+    readers, stale_write,
+};
 
 struct OnePostgres {
     server: Postgres,
@@ -87,12 +90,23 @@ impl Clients for OnePostgres {
 
 const FOLDERS: &[&str] = &[concat!(env!("CARGO_MANIFEST_DIR"), "/src/postgres")];
 
+/// The changes for the guards that every database has.
+const COMMON: Common = Common {
+    held: &[LeaveOut("held")],
+    release_owner: &[Replace("release-owner", "AND $2 <> ''")],
+    renew_expired: &[LeaveOut("renew-expired")],
+    abandoned: &[LeaveOut("not-abandoned")],
+    abandon_kept: &[LeaveOut("abandon-kept")],
+    join_expires: &[Replace("join-expires", "NULL")],
+    join_others: &[Replace("join-others", "NULL")],
+    join_above: &[Replace("join-above", "ELSE greatest(0, $5)")],
+    renew_reader: &[LeaveOut("renew-reader")],
+    renew_readers_expired: &[LeaveOut("renew-readers-expired")],
+    join_abandoned: &[LeaveOut("not-abandoned")],
+    join_barging: &[LeaveOut("join-barging")],
+};
+
 const VARIANTS: &[Broken<OnePostgres>] = &[
-    Broken {
-        what: "S1: a name that is held is not granted",
-        changes: &[LeaveOut("held")],
-        case: |stage| Box::pin(a_held_name(stage)),
-    },
     Broken {
         what: "S1: a name that is held is not granted to a place",
         changes: &[LeaveOut("ask-held")],
@@ -237,19 +251,9 @@ const VARIANTS: &[Broken<OnePostgres>] = &[
         case: |stage| Box::pin(a_token_over_a_sweep(stage)),
     },
     Broken {
-        what: "S4: only the owner releases",
-        changes: &[Replace("release-owner", "AND $2 <> ''")],
-        case: |stage| Box::pin(a_release_by_another(stage)),
-    },
-    Broken {
         what: "S1: a renewal keeps the longest lease of now",
         changes: &[LeaveOut("renew-longest")],
         case: |stage| Box::pin(a_renewal_above_the_longest_lease(stage)),
-    },
-    Broken {
-        what: "S5: a renewal does not bring an expired lease back",
-        changes: &[LeaveOut("renew-expired")],
-        case: |stage| Box::pin(a_late_renewal(stage)),
     },
     Broken {
         what: "S5: nor does one that waited for its row",
@@ -262,59 +266,14 @@ const VARIANTS: &[Broken<OnePostgres>] = &[
         case: |stage| Box::pin(a_batch_with_a_locked_row(stage, a_locked_row(stage))),
     },
     Broken {
-        what: "S6: an abandoned owner finds its tombstone",
-        changes: &[LeaveOut("not-abandoned")],
-        case: |stage| Box::pin(an_abandoned_owner(stage)),
-    },
-    Broken {
-        what: "S6: to abandon an owner does not end what it keeps",
-        changes: &[LeaveOut("abandon-kept")],
-        case: |stage| Box::pin(kept_of_an_abandoned(stage)),
-    },
-    Broken {
         what: "S1: readers join no writer",
         changes: &[LeaveOut("join-readers")],
         case: |stage| Box::pin(readers_beside_a_writer(stage)),
     },
     Broken {
-        what: "S1: a reader that joins does not shorten the lease of the others",
-        changes: &[Replace("join-expires", "NULL")],
-        case: |stage| Box::pin(readers::beside_a_longer_lease(stage)),
-    },
-    Broken {
-        what: "S1: a reader that joins leaves the others in",
-        changes: &[Replace("join-others", "NULL")],
-        case: |stage| Box::pin(readers::beside_others(stage)),
-    },
-    Broken {
         what: "S1: no more readers join than may",
         changes: &[LeaveOut("join-most")],
         case: |stage| Box::pin(readers::beside_the_most(stage, full(stage))),
-    },
-    Broken {
-        what: "S2: the readers' token is above the last writer's",
-        changes: &[Replace("join-above", "ELSE greatest(0, $5)")],
-        case: |stage| Box::pin(readers::after_the_last_token(stage)),
-    },
-    Broken {
-        what: "S5: a reader that left renews nothing",
-        changes: &[LeaveOut("renew-reader")],
-        case: |stage| Box::pin(readers::a_renewal_by_one_that_left(stage)),
-    },
-    Broken {
-        what: "S5: a reader does not bring an expired lease back",
-        changes: &[LeaveOut("renew-readers-expired")],
-        case: |stage| Box::pin(readers::a_late_renewal(stage)),
-    },
-    Broken {
-        what: "L3: no reader passes a waiting writer",
-        changes: &[LeaveOut("join-barging")],
-        case: |stage| Box::pin(readers::past_a_waiting_writer(stage)),
-    },
-    Broken {
-        what: "S6: an abandoned reader finds its tombstone",
-        changes: &[LeaveOut("not-abandoned")],
-        case: |stage| Box::pin(readers::an_abandoned_one(stage)),
     },
     Broken {
         what: "S2: the fence refuses a lower token",
@@ -325,8 +284,10 @@ const VARIANTS: &[Broken<OnePostgres>] = &[
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres_misses_its_guards() {
+    let common = variants::<OnePostgres>(&COMMON);
+    try_all(FOLDERS, &common).await;
     try_all(FOLDERS, VARIANTS).await;
-    every_marker_is_tried(FOLDERS, &Broken::names(VARIANTS));
+    every_marker_is_tried(FOLDERS, &[Broken::names(&common), Broken::names(VARIANTS)].concat());
 }
 
 /// As many share it as may.
