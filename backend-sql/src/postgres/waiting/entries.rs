@@ -20,42 +20,42 @@ pub(crate) struct QueueEntries {
     /// Tells this client from others: 32 hexadecimal digits.
     client: String,
     entries: Mutex<HashMap<OwnerId, Arc<QueueEntry>>>,
-    /// That there is one, for whom messages are listened for.
+    /// Signalled when an entry is added: the client then has to listen for messages.
     pub(crate) wanted: Arc<Notify>,
 }
 
 #[derive(Debug)]
 pub(crate) struct QueueEntry {
-    /// As it stands in the queue: the owner, the client that is to be told, `+` if it may be given the
-    /// lock or `-` if it is to be told to ask (`*` for a reader), and the owner's label.
+    /// The text of the entry in the queue: the owner, the client to notify, `+` if a release may grant it the lock, `-` if it
+    /// must ask for the lock itself, or `*` for a reader, and the owner's label.
     pub(crate) id: String,
-    /// Whether the server has put it into the queue, as far as we know.
+    /// Whether the entry is in the server's queue, as far as this client knows.
     pub(crate) queued: AtomicBool,
-    /// How many were before it, at most, when the server last told. Its next heartbeat is to be believed for the pause behind
-    /// that, which is as long as these are many.
+    /// At most how many entries were before it when the server last answered. The pause after its next heartbeat grows with
+    /// this number, so the heartbeat must count for as long.
     pub(crate) others: AtomicU32,
     pub(crate) wake: Notify,
-    told: Mutex<Option<Told>>,
+    notice: Mutex<Option<Notice>>,
 }
 
-/// What is worth doing for an entry. Each role of the database may send such a message, so it is no grant: the statement
-/// that it brings about finds out what is so.
+/// What a message suggests to do for an entry. Any role of the database can send such a message, so it grants nothing: the
+/// client runs a statement that finds out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
-    /// To ask: it may be its turn.
+pub(crate) enum Notice {
+    /// Ask for the lock: it may be this entry's turn.
     Ask,
-    /// To confirm what it may have been given.
-    Given,
+    /// Confirm a grant that a release may have made.
+    Granted,
 }
 
 impl QueueEntry {
-    /// What it was told since it was looked at last.
-    pub(crate) fn take_told(&self) -> Option<Told> {
-        self.told.lock().take()
+    /// Takes the last notice, if one arrived since the last call.
+    pub(crate) fn take_notice(&self) -> Option<Notice> {
+        self.notice.lock().take()
     }
 
-    pub(crate) fn tell(&self, told: Told) {
-        *self.told.lock() = Some(told);
+    pub(crate) fn notify(&self, notice: Notice) {
+        *self.notice.lock() = Some(notice);
         self.wake.notify_one();
     }
 }
@@ -67,7 +67,7 @@ impl QueueEntries {
         Self { client, entries: Mutex::default(), wanted }
     }
 
-    /// Where this client is told that it is an entry's turn, by a message that is the entry's owner.
+    /// The channel of NOTIFY on which this client gets its messages. A message is the owner of an entry.
     pub(crate) fn channel(&self) -> String {
         format!("leasehold_{}", self.client)
     }
@@ -76,10 +76,10 @@ impl QueueEntries {
         self.entries.lock()
     }
 
-    /// Enters an entry here, before the server hears of it.
-    pub(crate) fn enter(&self, request: &Request) -> Arc<QueueEntry> {
+    /// Adds an entry here, before the server knows of it.
+    pub(crate) fn add(&self, request: &Request) -> Arc<QueueEntry> {
         let Request { owner, label, floor, mode, .. } = request;
-        // The client that gives the lock away knows of no floor.
+        // The client that releases the lock does not know the floor of this request.
         let how = match mode {
             Mode::Shared => '*',
             _ if *floor == FencingToken::ZERO => '+',
@@ -90,7 +90,7 @@ impl QueueEntries {
             queued: AtomicBool::new(false),
             others: AtomicU32::new(0),
             wake: Notify::new(),
-            told: Mutex::default(),
+            notice: Mutex::default(),
         });
         self.lock().insert(*owner, Arc::clone(&entry));
         self.wanted.notify_one();
@@ -114,20 +114,20 @@ impl QueueEntries {
         self.lock().is_empty()
     }
 
-    /// It is an entry's turn to ask, or it was given the lock: the message is the owner, or the owner and `+`. One that is
-    /// not understood, or came too late, costs nothing.
-    pub(crate) fn tell(&self, message: &str) {
-        let (owner, told) = match message.strip_suffix('+') {
-            Some(owner) => (owner, Told::Given),
-            None => (message, Told::Ask),
+    /// Handles a message. The owner alone means that this entry should ask for the lock; the owner and `+` mean that the entry
+    /// was granted the lock. Ignores a message that it does not understand, or that came too late.
+    pub(crate) fn notify(&self, message: &str) {
+        let (owner, notice) = match message.strip_suffix('+') {
+            Some(owner) => (owner, Notice::Granted),
+            None => (message, Notice::Ask),
         };
         if let Some(entry) = owner.parse().ok().and_then(|owner| self.of(owner)) {
-            entry.tell(told);
+            entry.notify(notice);
         }
     }
 
-    /// A message may have been missed.
-    pub(crate) fn tell_all(&self) {
+    /// Wakes all entries, since a message may have been missed.
+    pub(crate) fn wake_all(&self) {
         for entry in self.lock().values() {
             entry.wake.notify_one();
         }

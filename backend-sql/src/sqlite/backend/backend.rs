@@ -10,7 +10,7 @@ use lock_core::{
 use sqlx::{Row as _, sqlite::SqliteRow};
 
 use super::{
-    queue::Passed,
+    queue::Outcome,
     steps::{nanos, read_to_end},
 };
 use crate::{
@@ -53,7 +53,7 @@ impl Dialect for Sqlite {
 
     fn guarantees(&self) -> Arc<Guarantees> {
         let promised = Arc::clone(&self.promised.read());
-        if promised.push != self.bells.is_heard() {
+        if promised.push != self.bells.works() {
             self.set_promises(promised.longest_lease);
         }
         Arc::clone(&self.promised.read())
@@ -90,7 +90,7 @@ impl Dialect for Sqlite {
     }
 
     async fn look_to_take(&self, request: &Request) -> Result<Option<Row>, Error> {
-        // Before the look: what is released after it is given to a place.
+        // Enter the queue before the look. A release after the look then finds the entry.
         if let Some(place) = self.places.of(request.owner)
             && place.enter()
         {
@@ -102,7 +102,7 @@ impl Dialect for Sqlite {
         let (Some(found), Some(row)) = (found, read) else { return Ok(None) };
         let unseen = rows::end(&found, &self.epoch).map_err(general)?.is_none();
         if unseen && row.is_held() {
-            self.adopt(&row).await?;
+            self.note_sighting(&row).await?;
         }
         Ok(Some(row))
     }
@@ -147,9 +147,9 @@ impl Dialect for Sqlite {
 
     async fn tell_next_reader(&self, joined: &Request) {
         if self.places.of(joined.owner).is_some_and(|place| place.is_entered())
-            && let Err(error) = self.tell_first(&joined.name).await
+            && let Err(error) = self.wake_first(&joined.name).await
         {
-            tracing::debug!(name = %joined.name, %error, "the next reader finds out by its poll");
+            tracing::debug!(name = %joined.name, %error, "the next reader was not woken; its next poll finds the lock");
         }
     }
 
@@ -157,9 +157,9 @@ impl Dialect for Sqlite {
         if let Some(keep) = keep {
             return Ok(self.change(&self.sql.keep, grant, Some(nanos(keep))).await?.into());
         }
-        Ok(match self.pass(grant, None).await? {
+        Ok(match self.release_to_waiter(grant, None).await? {
             None => Left::NotHeld,
-            Some(Passed { owner: None, version, .. }) => Left::Free(version),
+            Some(Outcome { owner: None, version, .. }) => Left::Free(version),
             Some(_) => Left::Taken,
         })
     }
@@ -169,21 +169,23 @@ impl Dialect for Sqlite {
         grant: &Grant,
         next: &Request,
     ) -> Result<Option<Handed>, Error> {
-        let Some(passed) = self.pass(grant, Some(next)).await? else { return Ok(None) };
-        if passed.owner == Some(next.owner) {
-            return Ok(Some(Handed::Granted(passed.token)));
+        let Some(outcome) = self.release_to_waiter(grant, Some(next)).await? else {
+            return Ok(None);
+        };
+        if outcome.owner == Some(next.owner) {
+            return Ok(Some(Handed::Granted(outcome.token)));
         }
         let waiter = QueueWaiter::new(Arc::clone(&self), next);
         if let Some(place) = self.places.of(next.owner) {
             place.enter();
             if let Err(error) = self.enter(next, &place).await {
-                // Its first poll enters it.
-                tracing::debug!(name = %next.name, %error, "no place yet");
+                // Its first poll tries again.
+                tracing::debug!(name = %next.name, %error, "no queue entry yet");
             }
-            // The lock may have been released before the place was there.
+            // The lock may have been released before the entry was in the queue.
             place.wake();
         }
-        Ok(Some(Handed::Queued(passed.token, Box::new(waiter))))
+        Ok(Some(Handed::Queued(outcome.token, Box::new(waiter))))
     }
 
     async fn abandon(&self, request: &Request) -> Result<(), Error> {
@@ -212,7 +214,7 @@ impl Dialect for Sqlite {
         };
         let freed = self.file.while_busy(write).await?.is_some();
         if freed {
-            self.tell_first(name).await?;
+            self.wake_first(name).await?;
         }
         Ok(freed)
     }
@@ -244,7 +246,7 @@ impl Dialect for Sqlite {
         .await?;
         let bells = Arc::clone(&self.bells);
         if let Ok(Err(error)) = tokio::task::spawn_blocking(move || bells.sweep()).await {
-            tracing::debug!(%error, "pipes of clients that have ended may be left");
+            tracing::debug!(%error, "the pipes of clients that have ended may remain");
         }
         let before = now().saturating_sub(nanos(REMEMBERED));
         self.write(|| {

@@ -1,4 +1,4 @@
-//! MySQL: guards in its statements.
+//! The guards in the statements of MySQL.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! SQLite: guards in its statements.
+//! The guards in the statements of SQLite.
 
 use std::{sync::Arc, time::Duration};
 
@@ -206,21 +206,21 @@ async fn sqlite_misses_its_guards() {
     every_marker_is_tried(FOLDERS, &[Broken::names(&common), Broken::names(VARIANTS)].concat());
 }
 
-/// As many share it as may.
+/// Fills the lock with the maximum number of readers.
 const FULL: &str = "UPDATE leasehold_locks SET readers = (WITH RECURSIVE n (at) AS \
     (SELECT 1 UNION ALL SELECT at + 1 FROM n WHERE at < 1000) SELECT group_concat(printf('%032x,', at), '') FROM n)";
 
-/// Nothing was heard of any place for long.
+/// Makes the last heartbeat of every entry old.
 const SILENCE: &str = "UPDATE leasehold_queue SET heard = 1";
 
-/// By the clock of this boot its lease is long over.
+/// Makes the row one of another boot. By the clock of this boot, its lease would be long over.
 const THEIRS: &str = "UPDATE leasehold_locks SET epoch = 'theirs', expires_2 = 1";
 
 async fn a_row_of_another_boot_is_held(file: &OneFile) -> Verdict {
     granted(&*first_use(file).await, &request("a", LONG)).await?;
     file.run(THEIRS).await?;
     not_granted(&*file.open().await, &request("a", LONG)).await?;
-    // By one that has not looked yet, and takes what seems free.
+    // Another client that has not read the row yet, and takes what seems free.
     not_granted(&*file.open().await, &request("a", LONG)).await
 }
 
@@ -250,7 +250,7 @@ async fn a_token_over_a_sweep(file: &OneFile) -> Verdict {
     above(&first, &granted(&*store, &request("a", LONG)).await?)
 }
 
-/// By another client, or by the one that left the name behind.
+/// The name is taken again by another client, or by the one that released it.
 async fn a_token_above_the_last(file: &OneFile, strategy: &str) -> Verdict {
     drop(first_use(file).await);
     let store = connect(&format!("{}?strategy={strategy}", file.url())).await.map_err(words)?;
@@ -279,11 +279,11 @@ async fn readers_beside_a_writer(file: &OneFile, strategy: &str) -> Verdict {
     readers::beside_a_writer(&*store).await
 }
 
-/// A lock is free, and a place waits for it.
+/// A lock is free, and a queue entry waits for it.
 async fn barging(file: &OneFile, strategy: &str) -> Verdict {
     drop(first_use(file).await);
     let store = connect(&format!("{}?strategy={strategy}", file.url())).await.map_err(words)?;
-    // It knows the version of the row, and need not look before it takes that.
+    // The client then knows the version of the row, and need not read it before it takes it.
     places::release(&*store, &granted(&*store, &request("a", LONG)).await?).await?;
     let place = "INSERT INTO leasehold_queue \
         SELECT name, 1, hex(randomblob(16)), 'guards', 0, NULL, 9000000000000000000, epoch, 0, 0 FROM leasehold_locks";

@@ -1,15 +1,14 @@
-//! PostgreSQL after a loss of the table, and under a clock that is set back.
+//! PostgreSQL after a crash, and with a clock that is set back.
 
 use std::{sync::Arc, time::Duration};
 
 use backend_sql::Strategy;
 use conformance_tests::kit::{Clock, Data, Postgres, PostgresOptions, Server as _};
 use lock_core::{Attempt, Blocked, Env as _, Init, LockClient, ReleaseOptions, Request, SystemEnv};
-use sqlx::PgPool;
 
 use crate::support::postgres;
 use crate::support::postgres::{
-    BOTH, SECOND, granted, made_apart as made, open_apart as open, start, url,
+    BOTH, SECOND, granted, made_apart as made, open_apart as open, start,
 };
 
 const LEASE: Duration = Duration::from_secs(20);
@@ -78,8 +77,8 @@ async fn tokens_rise_over_a_clock_that_is_set_back() {
     }
 }
 
-/// Where the server answers commits before they are flushed, a crash takes back what was answered last. The
-/// settings say how long nothing is granted after it: they are not among that.
+/// If the server answers commits before it flushes them, a crash takes back the last ones. The settings must survive, since they
+/// say for how long nothing is granted after the crash.
 #[tokio::test]
 async fn settings_that_were_answered_outlive_a_crash() {
     let options = PostgresOptions::new().line("synchronous_commit = off");

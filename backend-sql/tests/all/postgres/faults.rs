@@ -20,7 +20,7 @@ use crate::support::{
     postgres::{BOTH, LEASE, SECOND, cancelled, granted},
 };
 
-/// Shorter than the lease: what is left behind is in the way.
+/// Shorter than the lease, so a lock that is left behind is in the way.
 const WAIT: Duration = Duration::from_secs(20);
 
 fn request(name: &str) -> Request {
@@ -46,7 +46,7 @@ async fn single(at: SocketAddr) -> PgPool {
     pool.connect(&address(at)).await.unwrap()
 }
 
-/// A store behind a proxy, whose one connection and statements are there before the fault.
+/// A store behind a proxy. Its one connection is open, and its statements are prepared, before the fault.
 async fn warmed(proxy: SocketAddr, strategy: Strategy) -> Arc<dyn Backend> {
     warmed_with(proxy, |builder| builder.strategy(strategy).timeout(2 * SECOND)).await
 }
@@ -57,7 +57,7 @@ async fn warmed_with(
 ) -> Arc<dyn Backend> {
     let pool = single(proxy).await;
     let store = how(PostgresBuilder::with_pool(pool.clone())).build().await.unwrap();
-    // Twice: a name that was left behind is taken by another statement than a new one.
+    // Twice, because a released name is taken by another statement than a new one.
     for _ in 0..2 {
         let grant = store.try_acquire(&request("warm")).await.unwrap().granted().unwrap();
         store.release(&grant, ReleaseOptions::default()).await.unwrap();
@@ -72,8 +72,8 @@ async fn start() -> Postgres {
     Postgres::start(PostgresOptions::new()).await.unwrap()
 }
 
-/// The attempt arrives and is granted, its connection breaks, and no other is to be had: that the last was refused says
-/// nothing of the first.
+/// The attempt arrives and is granted, its connection breaks, and there is no other connection. The refusal of the last try says
+/// nothing about the first.
 #[tokio::test]
 async fn an_attempt_whose_connection_broke_is_in_doubt_whatever_comes_after() {
     let server = start().await;
@@ -99,8 +99,8 @@ async fn an_attempt_whose_connection_broke_is_in_doubt_whatever_comes_after() {
     }
 }
 
-/// The first try of an attempt is held up on its way, its connection breaks, and the store's own repeat is answered.
-/// When all is over, the first try arrives.
+/// The first try of an attempt is delayed, its connection breaks, and the store's own repeat is answered. The first try arrives
+/// when all is over.
 #[tokio::test]
 async fn a_late_first_try_takes_nothing_whatever_its_repeat_was_answered() {
     let server = start().await;
@@ -142,8 +142,8 @@ async fn no_transaction_is_open(server: &Postgres) {
     assert_eq!(server.sql(open).await.unwrap(), "0");
 }
 
-/// The store's own future, dropped half-way (sqlx#4393 is of this kind): its connection does not come
-/// back to the pool, and no statement of the next borrower meets what is left of it.
+/// The store's own future is dropped half-way (as in sqlx#4393). Its connection does not return to the pool, so the next user of
+/// the pool does not get the rest of its answer.
 #[tokio::test]
 async fn a_statement_dropped_after_any_poll_leaves_its_pool_in_order() {
     let server = start().await;
@@ -168,7 +168,7 @@ async fn a_statement_dropped_after_any_poll_leaves_its_pool_in_order() {
     }
 }
 
-/// A statement that hangs behind a row does not take a place in the pool for as long as it hangs.
+/// A statement that hangs behind a row does not occupy a connection of the pool for as long as it hangs.
 #[tokio::test]
 async fn a_statement_that_is_given_up_takes_its_connection_along() {
     let server = start().await;
@@ -186,7 +186,7 @@ async fn a_statement_that_is_given_up_takes_its_connection_along() {
         assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
         let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
         assert_eq!(server.sql(waits).await.unwrap(), "1", "the fault did not happen");
-        // By the pool's only place.
+        // On the pool's only connection.
         let other = granted(&store, &request("other")).await;
         store.release(&other, ReleaseOptions::default()).await.unwrap();
         assert_eq!(server.sql(waits).await.unwrap(), "1");
@@ -195,21 +195,6 @@ async fn a_statement_that_is_given_up_takes_its_connection_along() {
         let next = granted(&direct, &request("warm")).await;
         direct.release(&next, ReleaseOptions::default()).await.unwrap();
     }
-}
-
-#[tokio::test]
-async fn a_pool_whose_connections_are_all_busy_is_an_error_in_time() {
-    let server = start().await;
-    let direct = open(server.address(), Strategy::PrimaryKey).await;
-    let address = format!("postgres://postgres@{}/postgres", server.address());
-    let pool = PgPoolOptions::new().max_connections(1).connect(&address).await.unwrap();
-    let builder = PostgresBuilder::with_pool(pool.clone()).timeout(2 * SECOND);
-    let store = builder.build().await.unwrap();
-    let theirs = pool.acquire().await.unwrap();
-    let error = store.try_acquire(&request("job")).await.unwrap_err();
-    assert!(error.is_retryable(), "{error}");
-    drop(theirs);
-    assert!(direct.try_acquire(&request("job")).await.unwrap().granted().is_some());
 }
 
 /// A role that may use the tables of locks and nothing else.
@@ -260,7 +245,7 @@ async fn the_least_privilege_is_enough() {
     }
 }
 
-/// All connections of the pool are broken by then; nobody is to hear of that.
+/// All connections of the pool are broken by then, but the caller gets no error.
 #[tokio::test]
 async fn a_restart_breaks_connections_and_no_attempt() {
     let mut server = start().await;

@@ -1,9 +1,4 @@
-//! What many clients cost a PostgreSQL server, and a pool.
-
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
-};
+//! How many statements and connections clients of PostgreSQL need.
 
 use backend_sql::{Strategy, postgres::PostgresBuilder};
 use conformance_tests::kit::{Postgres, PostgresOptions};
@@ -16,8 +11,8 @@ use crate::support::postgres::{
     BOTH, LEASE, WAIT, WAITING, granted, made, open, request, says, start, url,
 };
 
-/// A round trip for an acquire, one for a release, and one for both where a process hands over to
-/// itself; what a handoff between processes costs does not grow with those that wait.
+/// An acquire takes one round trip, and so does a release. A handoff within a process takes one for both. The cost of a handoff
+/// between processes does not grow with the number of waiters.
 #[tokio::test]
 async fn statements_are_counted() {
     let options = PostgresOptions::new().line("shared_preload_libraries = 'pg_stat_statements'");
@@ -77,7 +72,7 @@ async fn statements_are_counted() {
     }
 }
 
-/// A waiter has no connection of the pool, and whoever gives up has given it back.
+/// A waiter keeps no connection of the pool, and a waiter that gives up returns its connection.
 #[tokio::test]
 async fn waiters_keep_no_connection() {
     let server = start().await;

@@ -1,4 +1,4 @@
-//! What all clients of a store in PostgreSQL agree on, changed while it is used.
+//! Changes of the settings of a store in PostgreSQL while it is in use.
 
 use std::{sync::Arc, time::Duration};
 
@@ -31,7 +31,7 @@ async fn init_makes_whichever_table_is_missing() {
     init_makes_missing_tables(&["locks", "marker"], async || connect(&url).await, drop, true).await;
 }
 
-/// The same by the SQL that is printed, and where the settings are gone, too.
+/// The same with the printed SQL, and also if the settings are gone.
 #[tokio::test]
 async fn lost_locks_are_waited_for_however_the_tables_are_made_again() {
     let server = start().await;
@@ -55,8 +55,8 @@ async fn lost_locks_are_waited_for_however_the_tables_are_made_again() {
     }
 }
 
-/// An attempt that has read the settings of before waits for a row while the quarantine is turned on: `init` does not
-/// answer before it has ended, and what it was granted then is no proof of anything.
+/// An attempt that has read the old settings waits for a row while the quarantine is turned on. `init` does not answer before the
+/// attempt has ended, and a grant of that attempt proves nothing.
 #[tokio::test]
 async fn a_quarantine_that_is_on_binds_attempts_that_waited_for_it() {
     let server = start().await;
@@ -89,7 +89,7 @@ async fn a_quarantine_that_is_on_binds_attempts_that_waited_for_it() {
     }
 }
 
-/// A lease of before may be running when the server crashes.
+/// An old, longer lease may be running when the server crashes.
 #[tokio::test]
 async fn a_quarantine_is_as_long_as_the_longest_lease_ever_was() {
     let mut server = start().await;

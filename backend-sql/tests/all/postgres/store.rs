@@ -7,16 +7,11 @@ use backend_sql::{
     postgres::{connect, schema},
 };
 use conformance_tests::kit::{Postgres, PostgresOptions};
-use lock_core::{
-    Attempt, Env as _, ErrorKind, FencingToken, Grant, LockClient, LossReason, ReleaseOptions,
-    ReleaseOutcome, Renewal, Request, SystemEnv,
-};
+use lock_core::{Env as _, ErrorKind, LockClient, Renewal, Request, SystemEnv};
 use sqlx::{Connection as _, Executor as _};
 
 use crate::support::postgres;
-use crate::support::postgres::{
-    BOTH, count, granted, made_apart as made, open_apart as open, start, url,
-};
+use crate::support::postgres::{BOTH, count, granted, made_apart as made, start, url};
 
 const LEASE: Duration = Duration::from_secs(20);
 
@@ -40,7 +35,7 @@ async fn a_store_without_tables_says_how_to_make_them() {
     assert_eq!(error.kind(), ErrorKind::Config, "{error}");
 }
 
-/// Whatever the sessions' settings: conflicts are repeated inside, and the time zone says nothing.
+/// With any settings of the sessions: the store repeats conflicts itself, and the time zone does not matter.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_clients_count_without_losing_one_at_any_isolation_level() {
     let options = PostgresOptions::new()
@@ -66,13 +61,13 @@ async fn many_clients_count_without_losing_one_at_any_isolation_level() {
             count(clients, 10).await;
         }
     }
-    // What a server refuses so is rolled back.
+    // The server has rolled some conflicts back.
     let refused = "SELECT xact_rollback > 0 FROM pg_stat_database WHERE datname = 'postgres'";
     postgres::says(&server, refused, "t").await;
 }
 
-/// A user's own transaction locks our rows in the wrong order. A renewal that waits for one of them holds no
-/// other, so that this is no deadlock: one would last as long as the test has patience.
+/// A user's transaction locks our rows in the wrong order. A renewal that waits for one of them has locked no other, so this is no
+/// deadlock. (A deadlock would last longer than this test waits.)
 #[tokio::test]
 async fn a_users_transaction_that_locks_in_another_order_is_no_deadlock() {
     let server =

@@ -1,11 +1,11 @@
-//! Futures that are dropped half-way, over SQLite: nothing is left behind, whatever was under way.
+//! Futures of the SQLite store that are dropped half-way.
 
 use crate::support::{BOTH, LEASE, cancelled, request_for};
 use backend_sql::sqlite::SqliteBuilder;
 use lock_core::{Env as _, ReleaseOptions, SystemEnv};
 
-/// The backend's own futures, cut off without a client to clean up: the connection stays usable and
-/// in no transaction, also for others.
+/// The backend's own futures are dropped, and no client cleans up. The connection stays usable, no transaction stays open, and
+/// other clients can write.
 #[tokio::test]
 async fn calls_dropped_after_any_poll_leave_the_connection_usable() {
     for strategy in BOTH {
@@ -24,7 +24,7 @@ async fn calls_dropped_after_any_poll_leave_the_connection_usable() {
             // A transaction left open would keep the other one from writing.
             let free = request_for(&format!("free {polls}"), LEASE);
             assert!(other.try_acquire(&free).await.unwrap().granted().is_some());
-            // What was cut is mended by a repeat.
+            // A repeat completes what was cut off.
             store.abandon(&cut).await.unwrap();
             let state = store.inspect(&cut.name).await.unwrap();
             assert!(state.is_none_or(|state| state.holder.is_none()));

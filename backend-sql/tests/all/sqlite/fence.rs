@@ -1,9 +1,7 @@
 //! The fence in a SQLite file.
 
-use crate::support::sqlite::raw;
 use backend_sql::sqlite::{SqliteBuilder, SqliteFence};
-use futures_util::future::join_all;
-use lock_core::{FencingToken, LockClient};
+use lock_core::LockClient;
 use sqlx::{
     SqlitePool,
     sqlite::{SqliteConnectOptions, SqliteJournalMode},

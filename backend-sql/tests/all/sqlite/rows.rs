@@ -1,4 +1,4 @@
-//! The rows of a SQLite file: what is in them, and what is forgotten.
+//! The rows of a SQLite file, and what sweeps delete.
 
 use std::{
     sync::Arc,
@@ -7,9 +7,7 @@ use std::{
 
 use crate::support::sqlite::{BOTH, LEASE, open, raw, request};
 use backend_sql::Strategy;
-use lock_core::{
-    Attempt, Env as _, FencingToken, LockClient, Mode, ReleaseOptions, SystemEnv, TryAcquire,
-};
+use lock_core::{Attempt, Env as _, LockClient, Mode, ReleaseOptions, SystemEnv, TryAcquire};
 
 #[tokio::test]
 async fn a_version_remembered_from_a_row_that_was_swept_away_takes_nothing_held() {
@@ -39,9 +37,9 @@ async fn a_version_remembered_from_a_row_that_was_swept_away_takes_nothing_held(
     assert_eq!(busy.token, held.token);
 }
 
-/// By the clock that leases count on, which nobody steps; an epoch that is over, by the day.
+/// Records of this epoch are deleted by the clock of leases, which nobody steps, and those of other epochs by the day.
 #[tokio::test]
-async fn abandoned_owners_are_forgotten_when_no_statement_of_theirs_can_come() {
+async fn abandoned_owners_are_deleted_when_no_statement_of_theirs_can_arrive() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("locks.db");
     let store = open(&path, Strategy::PrimaryKey).await;
@@ -79,7 +77,7 @@ async fn a_row_of_another_boot_is_held_for_its_lease_from_when_it_is_first_seen(
         let mut theirs = request("job");
         theirs.lease = Duration::from_millis(400);
         let grant = store.try_acquire(&theirs).await.unwrap().granted().unwrap();
-        // As after a reboot: the times say nothing any more.
+        // As after a reboot, when the times mean nothing any more.
         let sql = "UPDATE leasehold_locks SET epoch = 'another boot', expires_2 = 1";
         sqlx::query(sql).execute(&mut raw(&path).await).await.unwrap();
 
@@ -89,7 +87,7 @@ async fn a_row_of_another_boot_is_held_for_its_lease_from_when_it_is_first_seen(
         let guard = client.lock("job").acquire().await.unwrap();
         assert!(started.elapsed() >= theirs.lease, "{strategy}: {:?}", started.elapsed());
         assert!(guard.token() > grant.token);
-        // Its old owner, should it come back after all.
+        // The old owner comes back.
         assert!(matches!(
             store.renew(&[&grant], SystemEnv.now()).await[..],
             [lock_core::Renewal::Lost(lock_core::LossReason::TakenOver)]
@@ -97,7 +95,7 @@ async fn a_row_of_another_boot_is_held_for_its_lease_from_when_it_is_first_seen(
     }
 }
 
-/// To another clock, the readers' lease is the whole one that the row has.
+/// By another clock, the readers have the whole lease of the row.
 #[tokio::test]
 async fn a_reader_of_another_clock_that_joins_and_renews_shortens_no_lease() {
     for strategy in BOTH {
@@ -128,8 +126,7 @@ async fn a_reader_of_another_clock_that_joins_and_renews_shortens_no_lease() {
     }
 }
 
-/// A late renewal with a shorter lease, or a late repeat, leaves a lease as long as it is. Other clocks count
-/// by its length.
+/// A late renewal with a shorter lease, or a late repeat, does not shorten a lease. Other clocks count by its length.
 #[tokio::test]
 async fn a_lease_that_stays_long_stays_long_by_other_clocks() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,6 +1,4 @@
-//! What all clients of a SQLite file agree on.
-
-use std::time::Duration;
+//! The settings that all clients of a SQLite file share.
 
 use crate::support::{
     settings::{change_settings, init_makes_missing_tables},
@@ -10,10 +8,10 @@ use backend_sql::{
     Strategy,
     sqlite::{SqliteBuilder, connect},
 };
-use lock_core::{ErrorKind, Init, ReleaseOptions};
+use lock_core::{ErrorKind, ReleaseOptions};
 use sqlx::AssertSqlSafe;
 
-/// Also where another makes the file after this client was opened.
+/// Also if another client makes the file after this client was opened.
 #[tokio::test]
 async fn a_client_that_disagrees_is_refused_and_no_lease_is_longer_than_the_longest() {
     let folder = tempfile::tempdir().unwrap();

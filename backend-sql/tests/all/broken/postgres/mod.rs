@@ -1,4 +1,4 @@
-//! PostgreSQL: guards in its statements.
+//! The guards in the statements of PostgreSQL.
 
 mod marker;
 mod places;
@@ -113,7 +113,7 @@ const VARIANTS: &[Broken<OnePostgres>] = &[
         case: |stage| Box::pin(a_place_for_a_held_name(stage)),
     },
     Broken {
-        what: "L3: a place behind another is not granted what is free",
+        what: "L3: an entry behind another is not granted a free lock",
         changes: &[LeaveOut("ask-first")],
         case: |stage| Box::pin(a_second_place_for_a_free_name(stage)),
     },
@@ -123,12 +123,12 @@ const VARIANTS: &[Broken<OnePostgres>] = &[
         case: |stage| Box::pin(an_attempt_after_a_crash(stage)),
     },
     Broken {
-        what: "S1: so does one of a row that was looked at",
+        what: "S1: so does one that takes a row that the client has read",
         changes: &[LeaveOut("marker-time")],
         case: |stage| Box::pin(a_row_that_was_looked_at(stage)),
     },
     Broken {
-        what: "S1: so does a place",
+        what: "S1: so does one of a queue entry",
         changes: &[LeaveOut("marker-time")],
         case: |stage| Box::pin(a_place_in_quarantine(stage)),
     },
@@ -151,7 +151,7 @@ const VARIANTS: &[Broken<OnePostgres>] = &[
         case: |stage| Box::pin(a_raise_that_was_not_heard_of(stage)),
     },
     Broken {
-        what: "S1: a row that was left behind is of this database",
+        what: "S1: a released row that is taken again is of this database",
         changes: &[LeaveOut("retake-store")],
         case: |stage| Box::pin(a_row_left_behind_in_a_copied_database(stage)),
     },
@@ -161,62 +161,62 @@ const VARIANTS: &[Broken<OnePostgres>] = &[
         case: |stage| Box::pin(a_release_with_a_next_in_a_copied_database(stage)),
     },
     Broken {
-        what: "S1: what a release gives to a place is of this database",
+        what: "S1: what a release grants to a queue entry is of this database",
         changes: &[LeaveOut("pass-store")],
         case: |stage| Box::pin(a_release_to_a_place_in_a_copied_database(stage)),
     },
     Broken {
-        what: "L2: a release that gives the lock to a place tells its client",
+        what: "L2: a release that grants the lock to an entry notifies its client",
         changes: &[Replace("pass-tells", "'elsewhere' || client,")],
         case: |stage| Box::pin(a_release_is_told(stage, false)),
     },
     Broken {
-        what: "L2: a release that leaves it to a place to ask tells its client",
+        what: "L2: a release notifies the client of an entry that must ask for the lock itself",
         changes: &[Replace("tells-first", "'elsewhere'")],
         case: |stage| Box::pin(a_release_is_told(stage, true)),
     },
     Broken {
-        what: "L2: a waiter that is told nothing and looks finds what it was given",
+        what: "L2: a waiter without messages finds what it was granted when it looks",
         changes: &[Replace("look-sees-grants", "WHEN false THEN false")],
         case: |stage| Box::pin(a_release_to_one_who_looks(stage)),
     },
     Broken {
-        what: "L3: an attempt does not barge past places behind",
+        what: "L3: an attempt does not barge past entries in the tail",
         changes: &[LeaveOut("ask-behind")],
         case: |stage| Box::pin(an_attempt_before_places_behind(stage)),
     },
     Broken {
-        what: "L3: a place behind enters once",
+        what: "L3: an entry joins the tail once",
         changes: &[LeaveOut("ask-once")],
         case: |stage| Box::pin(a_place_behind_that_asks_again(stage)),
     },
     Broken {
-        what: "L3: a place near the head lives by its heartbeats",
+        what: "L3: heartbeats keep an entry at the head alive",
         changes: &[LeaveOut("ask-heartbeat")],
         case: |stage| Box::pin(an_attempt_behind_an_old_place(stage)),
     },
     Broken {
-        what: "L2: a release gives the lock to a place that lives by its heartbeats",
+        what: "L2: a release grants the lock to an entry that its heartbeats keep alive",
         changes: &[LeaveOut("pass-heartbeat")],
         case: |stage| Box::pin(a_release_to_an_old_place(stage)),
     },
     Broken {
-        what: "L2: a release gives the lock to a place that had none yet",
+        what: "L2: a release grants the lock to an entry that has sent no heartbeat yet",
         changes: &[LeaveOut("pass-alive")],
         case: |stage| Box::pin(a_release_to_a_new_place(stage)),
     },
     Broken {
-        what: "L3: what came near the head does so once",
+        what: "L3: an entry moves to the head once",
         changes: &[LeaveOut("refill-moved")],
         case: |stage| Box::pin(a_queue_that_moves_on(stage)),
     },
     Broken {
-        what: "L3: who enters behind while the queue moves on is not forgotten",
+        what: "L3: an entry that joins the tail during a refill is not lost",
         changes: &[LeaveOut("refill-newest")],
         case: |stage| Box::pin(a_queue_that_moves_on_while_one_enters(stage)),
     },
     Broken {
-        what: "L3: who leaves takes no other place along",
+        what: "L3: a waiter that leaves removes no other entry",
         changes: &[LeaveOut("leave-behind")],
         case: |stage| Box::pin(one_of_two_behind_leaves(stage)),
     },
@@ -226,7 +226,7 @@ const VARIANTS: &[Broken<OnePostgres>] = &[
         case: |stage| Box::pin(a_forged_message(stage)),
     },
     Broken {
-        what: "S5: what was given and not confirmed in time is over",
+        what: "S5: a grant by a release that is not confirmed in time expires",
         changes: &[LeaveOut("confirm-expired")],
         case: |stage| Box::pin(a_late_confirmation(stage)),
     },
@@ -241,7 +241,7 @@ const VARIANTS: &[Broken<OnePostgres>] = &[
         case: |stage| Box::pin(a_name_below_the_watermark(stage)),
     },
     Broken {
-        what: "S2: an attempt that has waited for a minute makes no row by the watermark of before",
+        what: "S2: an attempt that has waited for a minute makes no row with an old watermark",
         changes: &[LeaveOut("young")],
         case: |stage| Box::pin(an_attempt_that_waits_for_a_new_row(stage)),
     },
@@ -290,7 +290,7 @@ async fn postgres_misses_its_guards() {
     every_marker_is_tried(FOLDERS, &[Broken::names(&common), Broken::names(VARIANTS)].concat());
 }
 
-/// As many share it as may.
+/// Fills the lock with the maximum number of readers.
 async fn full(stage: &OnePostgres) -> Result<String, String> {
     let full =
         "UPDATE leasehold_locks SET readers = repeat('0123456789abcdef0123456789abcdef,', 1000)";

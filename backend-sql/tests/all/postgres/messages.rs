@@ -1,19 +1,18 @@
-//! Who waits in PostgreSQL is told, or looks where nothing is told.
+//! Messages to waiters in PostgreSQL, and how waiters poll when none arrive.
 
 use std::sync::Arc;
 
 use backend_sql::{Strategy, postgres::PostgresBuilder};
 use conformance_tests::kit::{Mode, Proxy, Server as _};
-use lock_core::{Attempt, LockClient, ReleaseOptions, Signal};
+use lock_core::{LockClient, ReleaseOptions};
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use tokio::time::timeout;
 
 use crate::support::postgres::{
-    BOTH, LEASE, SECOND, WAIT, WAITING, granted, is_so, made, place, request, says, start, url,
+    LEASE, SECOND, WAIT, WAITING, granted, is_so, made, place, request, says, start, url,
 };
 
-/// What is told while the connection is gone is lost: places look for themselves until there is a new
-/// one, and ask again when there is.
+/// Messages are lost while their connection is gone. Waiters poll until there is a new connection, and then ask again.
 #[tokio::test]
 async fn a_lost_connection_for_messages_costs_time_only() {
     let server = start().await;
@@ -42,7 +41,7 @@ async fn a_lost_connection_for_messages_costs_time_only() {
     }
 }
 
-/// The server, or the network, gives no answer while it is found out whether messages arrive.
+/// The server, or the network, gives no answer while the client finds out whether messages arrive.
 #[tokio::test]
 async fn a_connection_for_messages_that_hangs_from_the_start_holds_nobody_up() {
     let server = start().await;
@@ -60,14 +59,14 @@ async fn a_connection_for_messages_that_hangs_from_the_start_holds_nobody_up() {
     timeout(WAIT, waiter).await.unwrap().unwrap().unwrap().release().await.unwrap();
 }
 
-/// The connection for messages hangs, and ending it hangs as well: another is made beside it.
+/// The connection for messages hangs, and so does closing it: the client opens another one beside it.
 #[tokio::test]
 async fn a_connection_for_messages_that_hangs_is_replaced() {
     let server = start().await;
     made(&server, Strategy::PrimaryKey, LEASE).await.close().await;
     let holder = format!("{}?listen=off", url(&server));
     let holder = backend_sql::postgres::connect(&holder).await.unwrap();
-    // Its one connection for statements is there before the proxy is in the way.
+    // The one connection for statements is open before the proxy is in use.
     let pool = PgPoolOptions::new().max_connections(1).test_before_acquire(false);
     let pool = pool.connect(&url(&server)).await.unwrap();
     let direct = PgConnectOptions::clone(&pool.connect_options());
@@ -90,10 +89,10 @@ async fn a_connection_for_messages_that_hangs_is_replaced() {
     timeout(WAIT, waiter).await.unwrap().unwrap().unwrap().release().await.unwrap();
 }
 
-/// A message wakes all sessions that listen, whomever it is for: clients that ask by messages whether they still hear would
-/// wake each other all the time.
+/// A message wakes all sessions that listen. If clients checked by messages whether messages still arrive, they would wake each
+/// other all the time.
 #[tokio::test]
-async fn who_waits_asks_its_connection_for_messages_without_a_message() {
+async fn a_waiter_checks_its_connection_without_a_message() {
     let server = start().await;
     let store = made(&server, Strategy::PrimaryKey, LEASE).await;
     granted(&store, &request("job", LEASE)).await;
@@ -111,9 +110,9 @@ async fn who_waits_asks_its_connection_for_messages_without_a_message() {
     assert!(store.guarantees().push);
 }
 
-/// The view that the documentation gives to readers.
+/// The view that the documentation gives to a role that only reads.
 #[tokio::test]
-async fn a_reader_by_the_documented_view_does_not_see_where_waiters_are_told() {
+async fn the_documented_view_hides_the_channels_of_waiters() {
     let server = start().await;
     let store = made(&server, Strategy::PrimaryKey, LEASE).await;
     let held = granted(&store, &request("job", LEASE)).await;

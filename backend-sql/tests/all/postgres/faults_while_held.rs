@@ -1,17 +1,16 @@
-//! What befalls a PostgreSQL server while its locks are held and waited for.
+//! Faults of a PostgreSQL server while a lock is held and another client waits for it.
 
 use std::{sync::Arc, time::Duration};
 
 use backend_sql::Strategy;
-use conformance_tests::kit::{Clock, Data, Postgres, PostgresOptions, Server as _};
+use conformance_tests::kit::{Clock, Postgres, PostgresOptions, Server as _};
 use lock_core::{
-    Attempt, Env as _, Guard, Init, Instant, LockClient, LossReason, QuarantineUse, ReleaseOptions,
-    Renewal, SystemEnv,
+    Attempt, Env as _, Guard, Instant, LockClient, LossReason, ReleaseOptions, Renewal, SystemEnv,
 };
 use tokio::{task::JoinHandle, time::timeout};
 
 use crate::support::postgres::{
-    BOTH, SECOND, WAIT, WAITING, granted, is_so, made, open, request, says, start, url,
+    BOTH, SECOND, WAIT, WAITING, granted, made, open, request, says, start, url,
 };
 
 const LEASE: Duration = Duration::from_secs(3);
@@ -20,7 +19,7 @@ const ROWS: &str = "SELECT count(*) FROM leasehold_locks";
 /// A lock that one client holds and another waits for.
 struct Scene {
     guard: Guard,
-    /// Its guard, and when it had it.
+    /// The waiter's guard, and when it got it.
     waiter: JoinHandle<(Guard, Instant)>,
 }
 
@@ -49,13 +48,12 @@ impl Scene {
     }
 }
 
-/// Nobody was granted anything while a lost lease may have been believed in.
+/// Asserts that nothing was granted while a holder may have believed in a lost lease.
 fn waited_out(lost: Instant, granted: Instant) {
     assert!(granted.since(lost) >= LEASE, "granted while a lease may have been running");
 }
 
-/// One session killed: the postmaster lives on, and empties the tables under a holder that has done
-/// nothing.
+/// One session is killed. The postmaster lives on, and empties the tables while another client holds a lock.
 #[tokio::test]
 async fn one_session_killed_while_another_holds() {
     let server = start().await;
@@ -75,8 +73,8 @@ async fn one_session_killed_while_another_holds() {
     }
 }
 
-/// The server stands still for longer than a lease. The holder learns by its own clock, and whoever
-/// waits is served when the server goes on.
+/// The server is paused for longer than a lease. The holder learns of its loss by its own clock, and the waiter is served when
+/// the server goes on.
 #[tokio::test]
 async fn paused_while_held_and_waited_for() {
     let server = start().await;
@@ -90,8 +88,8 @@ async fn paused_while_held_and_waited_for() {
     }
 }
 
-/// A replica promoted while a lock is held: no second holder before the lease is over, and larger
-/// tokens. An old primary that lives on beside it is what `Guarantees` does not cover, and names.
+/// A replica is promoted while a lock is held: no second holder before the lease is over, and larger tokens. `Guarantees` names
+/// what is not covered: an old primary that goes on beside it.
 #[tokio::test]
 async fn promoted_while_held() {
     for strategy in BOTH {
@@ -135,8 +133,8 @@ async fn a_replica_takes_no_locks() {
     assert!(error.is_retryable(), "{error}");
 }
 
-/// Stepped back, a lease lasts longer, and what is released is free at once all the same; stepped
-/// forward over the end of a lease, somebody else is granted, which `Guarantees` names.
+/// If the clock is stepped back, a lease lasts longer, but a released lock is free at once. If it is stepped forward over the end
+/// of a lease, another client gets the lock, which `Guarantees` names.
 #[tokio::test]
 async fn the_clock_is_stepped_while_a_lock_is_held() {
     let clock = Clock::new().await.unwrap();
