@@ -1,4 +1,4 @@
-//! The trait `Backend`, for every database.
+//! The trait `Backend`, written once for every database.
 
 use std::{
     borrow::Cow,
@@ -41,14 +41,14 @@ impl<D: Dialect> SqlBackend<D> {
             dialect: Arc::new(dialect),
             strategy,
             versions: Versions::default(),
-            // Not 0 each time, so that processes that release once and end sweep now and then.
+            // A random start, so that processes that release once and end also sweep now and then.
             releases: AtomicU64::new(SystemEnv.random() as u64 % SWEEP_EVERY),
         }
     }
 
-    /// An attempt of which a try may have been carried out is in doubt, whatever was answered to the next: the try may
-    /// come late, and take the lock when it is free again. The connection may have been that of another call of this
-    /// client: then there is nothing to clean up, which costs a statement.
+    /// If a try of the attempt may have been carried out, the attempt is in doubt, whatever the next try was answered: the first
+    /// try may arrive late, and take the lock when it is free again. Another call of this client may have had the broken
+    /// connection. Then there is nothing to clean up, and the clean-up costs one statement.
     async fn attempt(&self, request: &Request) -> Result<Attempt, Error> {
         let _pass = gate::attempt(self.dialect.gate()).await?;
         let broken = self.dialect.broken();
@@ -72,7 +72,7 @@ impl<D: Dialect> SqlBackend<D> {
     }
 
     async fn try_attempt(&self, request: &Request) -> Result<Attempt, Error> {
-        // The store's longest lease is learnt only here where its tables were made after we connected.
+        // If the tables were made after this client connected, it reads the store's longest lease only here.
         self.dialect.agree_once().await?;
         self.check_lease(request.lease)?;
         self.check_token(request.floor)?;
@@ -99,20 +99,20 @@ impl<D: Dialect> SqlBackend<D> {
         })
     }
 
-    /// The request as it is carried out: for an exclusive lock where readers share none.
-    fn understood(request: &Request) -> Cow<'_, Request> {
+    /// The request as this database handles it: without shared locks, a reader asks for an exclusive lock.
+    fn supported(request: &Request) -> Cow<'_, Request> {
         if D::SHARES || request.mode == Mode::Exclusive {
             return Cow::Borrowed(request);
         }
         Cow::Owned(request.clone().with_mode(Mode::Exclusive))
     }
 
-    /// A longer one would outlast a quarantine.
+    /// A longer lease could outlast a quarantine.
     fn check_lease(&self, lease: Duration) -> Result<(), Error> {
         check_lease(lease, self.guarantees().longest_lease)
     }
 
-    /// One more than the longest lease ahead of the clock would outlast a loss of data.
+    /// A token further ahead of the clock than the longest lease could be repeated after a loss of data.
     fn check_token(&self, token: FencingToken) -> Result<(), Error> {
         check_token(token, SystemEnv.wall_micros(), self.guarantees().longest_lease)
     }
@@ -124,33 +124,33 @@ impl<D: Dialect> SqlBackend<D> {
     ) -> Result<ReleaseOutcome, Error> {
         let shared = grant.mode == Mode::Shared;
         if shared && self.dialect.part(grant).await? {
-            self.count().await;
+            self.sweep_sometimes().await;
             return Ok(ReleaseOutcome::Released);
         }
-        // A reader's last while would be that of a writer.
+        // A reader cannot keep the lock: it would keep it as a writer.
         let keep = keep.filter(|_| !shared);
         match self.dialect.release(grant, keep).await? {
             Left::NotHeld => return Ok(ReleaseOutcome::NotHeld),
             Left::Free(version) if keep.is_none() => self.versions.note(&grant.name, version),
             Left::Free(_) | Left::Taken => {}
         }
-        self.count().await;
+        self.sweep_sometimes().await;
         Ok(ReleaseOutcome::Released)
     }
 
-    /// The same, with the next request of this process.
+    /// Releases a grant, and carries the next request of this process.
     async fn hand_on(&self, grant: &Grant, next: &Request) -> Result<Option<Released>, Error> {
         if Mode::Shared == grant.mode || Mode::Shared == next.mode {
             return Ok(None);
         }
-        // What is wrong with it is told when it asks for itself: it is not to stop the release.
+        // A wrong request must not stop the release. It gets its error when it asks on its own.
         if self.check_token(next.floor).and(self.check_lease(next.lease)).is_err() {
             return Ok(None);
         }
         let Some(handed) = Arc::clone(&self.dialect).hand_on(grant, next).await? else {
             return Ok(None);
         };
-        self.count().await;
+        self.sweep_sometimes().await;
         let next = match handed {
             Handed::Granted(token) => Enqueued::Granted(Grant::new(next, token)),
             Handed::Queued(token, waiter) => {
@@ -163,7 +163,7 @@ impl<D: Dialect> SqlBackend<D> {
         Ok(Some(Released::new(ReleaseOutcome::Released, Some(next))))
     }
 
-    /// The answer of a step. Where it failed by tables that are of another version, the error says so.
+    /// The answer of a step. If it failed because the tables have another version, the error says so.
     async fn explained<T>(&self, answer: Result<T, Error>) -> Result<T, Error> {
         match answer {
             Err(error) if error.kind() == ErrorKind::Config => {
@@ -176,19 +176,19 @@ impl<D: Dialect> SqlBackend<D> {
         }
     }
 
-    /// Sweeps now and then.
-    async fn count(&self) {
+    /// Counts releases and abandoned owners, and sweeps once in [`SWEEP_EVERY`].
+    async fn sweep_sometimes(&self) {
         let count = self.releases.fetch_add(1, Ordering::Relaxed) + 1;
         if count.is_multiple_of(SWEEP_EVERY)
             && let Err(error) = self.dialect.sweep(self.strategy == Strategy::PrimaryKey).await
         {
-            tracing::debug!(%error, "sweep failed; the next one will do");
+            tracing::debug!(%error, "sweep failed; a later one will do its work");
         }
     }
 }
 
-/// How often a waiter polls that has so many others before it: the more, the more seldom, so that the rate of all together
-/// hardly grows with their number.
+/// The pause between two polls of a waiter with this many others before it. It grows with their number, so that all waiters
+/// together hardly poll more often when there are more of them.
 pub(crate) fn poll_behind<D: Dialect>(others: u32) -> Duration {
     (LONGEST_POLL * (1 + others / FAR)).min(D::FAR_POLL)
 }
@@ -198,7 +198,7 @@ fn busy<D: Dialect>(row: Option<Row>) -> Busy {
     let left = row.as_ref().map_or(Duration::ZERO, |row| row.remaining.max(row.others_first));
     let before_us = row.as_ref().map_or(0, |row| row.before_us);
     let longest = poll_behind::<D>(before_us);
-    // However short the lease is, of the far ones none is the next to be served.
+    // However short the lease is, a waiter far back is not the next one to be served.
     let left = if before_us >= FAR { longest } else { left };
     Busy::new(
         holder,
@@ -207,7 +207,7 @@ fn busy<D: Dialect>(row: Option<Row>) -> Busy {
     )
 }
 
-/// Adds to errors which operation of which backend failed.
+/// Adds to an error which operation of which backend failed.
 trait During<T> {
     fn during<D: Dialect>(self, operation: &'static str) -> Result<T, Error>;
 }
@@ -235,13 +235,13 @@ impl<D: Dialect> Backend for SqlBackend<D> {
     }
 
     async fn try_acquire(&self, request: &Request) -> Result<Attempt, Error> {
-        let attempt = self.attempt(&Self::understood(request)).await;
+        let attempt = self.attempt(&Self::supported(request)).await;
         self.explained(attempt).await.during::<D>("acquire")
     }
 
     async fn enqueue(&self, request: &Request) -> Result<Enqueued, Error> {
-        let request = &*Self::understood(request);
-        // Before the attempt, which then queues if it is refused.
+        let request = &*Self::supported(request);
+        // The waiter comes first: then the attempt enters the queue if it is refused.
         let waiter = Arc::clone(&self.dialect).waiter(request);
         let attempt = self.explained(self.attempt(request).await).await;
         match attempt.during::<D>("enqueue") {
@@ -249,12 +249,12 @@ impl<D: Dialect> Backend for SqlBackend<D> {
             Ok(Attempt::Quarantined(quarantined)) => Ok(Enqueued::Quarantined(quarantined)),
             Ok(Attempt::Busy(busy)) => Ok(Enqueued::Waiting(waiter, busy)),
             Err(error) => {
-                // Where the outcome is known, the next request is another owner's: a place of this one would only be in
-                // its way.
+                // The attempt certainly failed, so the next request has another owner, and an entry of this one would only be
+                // in its way.
                 if !error.is_ambiguous()
                     && let Err(error) = waiter.leave().await
                 {
-                    tracing::debug!(name = %request.name, %error, "a place is left behind");
+                    tracing::debug!(name = %request.name, %error, "a queue entry is left behind");
                 }
                 Err(error)
             }
@@ -265,7 +265,7 @@ impl<D: Dialect> Backend for SqlBackend<D> {
         let abandon = async {
             let _pass = gate::attempt(self.dialect.gate()).await?;
             self.dialect.abandon(request).await?;
-            self.count().await;
+            self.sweep_sometimes().await;
             Ok(())
         };
         self.explained(abandon.await).await.during::<D>("abandon")
@@ -274,7 +274,7 @@ impl<D: Dialect> Backend for SqlBackend<D> {
     async fn renew(&self, grants: &[&Grant], sent: Instant) -> Vec<Renewal> {
         let limit = self.dialect.timeout() + GRACE;
         let batch = timeout(limit, self.dialect.renew(grants)).await.unwrap_or_else(|_| {
-            Err(Error::new(ErrorKind::Timeout, "the renewals had no answer in time"))
+            Err(Error::new(ErrorKind::Timeout, "the renewals got no answer in time"))
         });
         let leases = match self.explained(batch).await.during::<D>("renew") {
             Ok(leases) => leases,
@@ -354,7 +354,7 @@ impl<D: Dialect> Backend for SqlBackend<D> {
     }
 }
 
-/// A page of held names, made of what was read with this limit.
+/// A page of held names, from the rows that were read with this limit.
 fn page(rows: Vec<Listed>, limit: usize) -> Page {
     let full = rows.len() == limit;
     let next = rows.last().filter(|_| full).map(|(at, _)| at.clone());
@@ -385,7 +385,7 @@ mod tests {
         };
         let last = page(rows().collect(), 5);
         assert_eq!((names(&last), &last.next), (vec!["a".to_owned(), "c".to_owned()], &None));
-        // There may be more behind a full page, however many of it have ended.
+        // More rows may follow a full page, however many of its leases have ended.
         let full = page(rows().collect(), 4);
         assert_eq!((full.locks.len(), full.next.as_deref()), (2, Some("d")));
         let ended = page(vec![row("b", Duration::ZERO)], 1);

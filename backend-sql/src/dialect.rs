@@ -1,4 +1,4 @@
-//! The trait of a database: what the common flow needs of its SQL and its clock.
+//! The trait [`Dialect`]: what the common flow needs from a database.
 
 use std::{fmt::Debug, sync::Arc, time::Duration};
 
@@ -29,7 +29,7 @@ pub struct Row {
     pub readers: Option<u64>,
     /// What is left of the lease; zero when the name is free.
     pub remaining: Duration,
-    /// For how long waiters go first once the lock is free; zero if nobody waits.
+    /// How long waiters come first once the lock is free; zero if nobody waits.
     pub others_first: Duration,
     /// How many wait, where there is a queue.
     pub waiting: Option<u64>,
@@ -41,12 +41,12 @@ pub struct Row {
     pub granted: bool,
 }
 
-/// What a release has left behind.
+/// The state after a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {
     /// The grant was not there; nothing was changed.
     NotHeld,
-    /// A row with this version, free or kept for a last while.
+    /// The row has this version. It is free, or kept for a minimum hold.
     Free(i64),
     /// The lock was given to the first waiter.
     Taken,
@@ -59,7 +59,7 @@ impl From<Option<i64>> for Left {
     }
 }
 
-/// What became of the next request of the same process, which a release carried with it.
+/// What happened to the next request of the same process, which a release carried with it.
 #[derive(Debug)]
 pub enum Handed {
     /// It holds the lock, with this token.
@@ -71,20 +71,20 @@ pub enum Handed {
     Passed,
 }
 
-/// A reader in the column of those who share a lock: its 32 digits and a comma.
+/// The length of a reader in the column of readers: its 32 digits and a comma.
 pub(crate) const READER: usize = 33;
 
 /// The owner of [`Holder::unreadable`], which no client has. A row that readers share has it, too.
 const UNREADABLE: OwnerId = OwnerId::READERS;
 
-/// Where a row stands in a listing, and the row.
+/// The position of a row in a listing, and the row.
 pub type Listed = (String, Result<Row, Error>);
 
 impl Row {
     /// Makes a row of its columns. Without an owner, `remaining` becomes zero.
     ///
     /// # Errors
-    /// `Config` for a text that is no name. No client of ours has locked it.
+    /// `Config` for a text that is no name. No client of ours can have locked it.
     pub fn read(
         name: &str,
         owner: Option<&str>,
@@ -98,7 +98,7 @@ impl Row {
             Error::new(ErrorKind::Config, message).with_source(error)
         };
         let known = u64::try_from(token).ok().and_then(FencingToken::new);
-        // What cannot be read is nobody's, and holds the lock until its lease ends.
+        // An unreadable owner or token belongs to no client, and holds the lock until its lease ends.
         let read = |owner: &str| owner.parse().ok().filter(|_| known.is_some());
         let nearest = if token < 0 { FencingToken::ZERO } else { FencingToken::MAX };
         Ok(Self {
@@ -118,8 +118,7 @@ impl Row {
         })
     }
 
-    /// Notes how many wait before the request's owner. The first of them takes a free lock, or is dead and will be passed
-    /// over.
+    /// Notes how many wait before the request's owner. The first of them takes a free lock, or is dead and will be skipped.
     #[cfg(any(feature = "mysql", feature = "sqlite"))]
     pub(crate) fn set_before(&mut self, others: u32) {
         self.before_us = others;
@@ -206,7 +205,7 @@ pub trait Dialect: Debug + Send + Sync + 'static {
     /// A text that identifies this store among all others.
     async fn identity(&self) -> Result<String, Error>;
 
-    /// Reads the store's settings, once. Refuses the store if they differ from what this client was told.
+    /// Reads the store's settings, once. Refuses the store if they differ from this client's options.
     async fn agree_once(&self) -> Result<(), Error>;
 
     /// Refuses tables of another version, by the version that the settings have now. A client calls this when it connects,
@@ -243,18 +242,18 @@ pub trait Dialect: Debug + Send + Sync + 'static {
         }
     }
 
-    /// Whether the client should first [look](Dialect::look_to_take): when it last heard of the name, others held it or waited
-    /// for it; or the request has an entry in the queue.
+    /// Whether the client should first [look](Dialect::look_to_take): others held the name or waited for it when the client last
+    /// read its row, or the request has an entry in the queue.
     fn looks_first(&self, _request: &Request) -> bool {
         false
     }
 
-    /// Reads the row of a name, for people or for this owner. Changes nothing.
+    /// Reads the row of a name, for an operator or for this owner. Changes nothing.
     async fn look(&self, name: &LockName, owner: Option<OwnerId>) -> Result<Option<Row>, Error>;
 
-    /// Reads the row of a name for a request that wants the lock. It may write. A database that finds a row of another clock
-    /// lets that lease count from now on. A database with a queue removes dead entries. If the request has a
-    /// [`waiter`](Dialect::waiter), the same step grants it a free lock or enters it in the queue.
+    /// Reads the row of a name for a request that wants the lock. It may write: if the row belongs to another clock, its lease
+    /// counts from now on, and dead queue entries may be removed. If the request has a [`waiter`](Dialect::waiter), the same step
+    /// grants it a free lock or enters it in the queue.
     async fn look_to_take(&self, request: &Request) -> Result<Option<Row>, Error> {
         self.look(&request.name, Some(request.owner)).await
     }
@@ -294,15 +293,15 @@ pub trait Dialect: Debug + Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Removes all that an owner has, and bars it: a statement of that owner that is still under way takes nothing.
+    /// Removes everything that an owner has, and bars the owner: a late statement of it takes nothing.
     async fn abandon(&self, request: &Request) -> Result<(), Error>;
 
-    /// Why the store grants nothing for now, if that is so. Asked after a name that looks free was refused.
+    /// Why the store grants nothing for now, if that is so. Called after a name that looks free was refused.
     async fn quarantine(&self) -> Result<Option<Quarantined>, Error> {
         Ok(None)
     }
 
-    /// Lifts the token of a grant; `false` if the grant is gone.
+    /// Raises the token of a grant; `false` if the grant is gone.
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<bool, Error>;
 
     /// Frees a name; `false` if nobody had it. Also repairs values that would prevent every grant. A token that is negative,
@@ -320,17 +319,17 @@ pub trait Dialect: Debug + Send + Sync + 'static {
     /// Creates the tables if need be, and changes settings.
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error>;
 
-    /// The store's clock, in microseconds since 1970; `None` where it is this machine's.
+    /// The store's clock, in microseconds since 1970; `None` if it is this machine's clock.
     async fn clock_micros(&self) -> Result<Option<i64>, Error>;
 
-    /// The highest token of all rows, and of what was forgotten.
+    /// The highest token of all rows and of all deleted rows.
     async fn highest_token(&self) -> Result<i64, Error>;
 
-    /// What an operator should know of the database as it is now.
+    /// What an operator should know about the present state of the database.
     async fn warnings(&self) -> Result<Vec<String>, Error> {
         Ok(Vec::new())
     }
 
-    /// Ends connections.
+    /// Closes connections.
     async fn close(&self);
 }

@@ -1,4 +1,4 @@
-//! How many connections of a pool each kind of call may take.
+//! Limits how many connections of a pool each kind of call may take.
 
 use std::time::Duration;
 
@@ -9,36 +9,36 @@ use tokio::{
 };
 
 /// Keeps connections of a pool for renewals and for releases. Attempts may wait long for rows that another transaction has
-/// locked. If they took all connections, every lock that is held would be lost meanwhile.
+/// locked. If they took all connections, every lock that this client holds would be lost meanwhile.
 #[derive(Debug)]
 pub struct Gate {
     /// For all calls but renewals: one connection less than the pool has.
     calls: Semaphore,
-    /// For attempts and clean-ups, which are for no held lock: again one less.
+    /// For attempts and clean-ups, which belong to no held lock: one connection less again.
     attempts: Semaphore,
     timeout: Duration,
 }
 
-/// Lets an attempt through, or the clean-up of one.
+/// Lets an attempt, or its clean-up, pass.
 pub(crate) async fn attempt(gate: Option<&Gate>) -> Result<Option<Pass<'_>>, Error> {
     let Some(gate) = gate else { return Ok(None) };
     gate.pass(Some(&gate.attempts)).await.map(Some)
 }
 
-/// Lets another call through that may wait for a row.
+/// Lets another call pass that may wait for a row.
 pub(crate) async fn call(gate: Option<&Gate>) -> Result<Option<Pass<'_>>, Error> {
     let Some(gate) = gate else { return Ok(None) };
     gate.pass(None).await.map(Some)
 }
 
-/// Held for the length of a call, which has one connection at a time.
+/// Permission for one call, which uses one connection at a time.
 pub(crate) struct Pass<'a> {
     _attempt: Option<SemaphorePermit<'a>>,
     _call: SemaphorePermit<'a>,
 }
 
 impl Gate {
-    /// For a pool of so many connections. A pool of two keeps none for releases. A pool of one keeps none.
+    /// For a pool with this many connections. A pool of two keeps no connection for releases, and a pool of one keeps none at all.
     #[cfg_attr(
         not(any(feature = "mysql", feature = "postgres")),
         expect(dead_code, reason = "a file has one connection")
@@ -56,12 +56,12 @@ impl Gate {
             };
             Ok::<_, AcquireError>(Pass { _attempt: attempt, _call: self.calls.acquire().await? })
         };
-        // Neither is ever closed.
+        // Neither semaphore is ever closed, so the only failure is the timeout.
         match timeout(self.timeout, pass).await {
             Ok(Ok(pass)) => Ok(pass),
             _ => {
-                let message = "no connection in time: other calls of this client have all that are not kept for \
-                               renewals and releases";
+                let message = "no connection in time: other calls of this client use all connections that are not \
+                               kept for renewals and releases";
                 Err(Error::new(ErrorKind::Unavailable, message))
             }
         }
@@ -72,7 +72,7 @@ impl Gate {
 mod tests {
     use super::*;
 
-    /// How many attempts, and how many calls besides, a pool of so many connections has room for.
+    /// How many attempts, and how many calls besides, may run with this many connections.
     async fn room(connections: u32) -> (usize, usize) {
         let gate = Gate::new(connections, Duration::from_millis(1));
         let (mut attempts, mut calls) = (Vec::new(), Vec::new());

@@ -1,15 +1,15 @@
-//! A waiter's look at its lock, which is carried out to its end.
+//! A look: a waiter reads the row of its lock, and changes nothing. Each look runs to its end.
 
 use std::future::Future;
 
 use lock_core::{Error, ErrorKind};
 use tokio::task::JoinHandle;
 
-/// The look of a waiter that is on its way, if there is one.
+/// The running look of a waiter, if there is one.
 ///
-/// A waiter's `next` is dropped before each of its polls. A look that was cut off with it would cost its session (see
-/// `servers/connection.rs`), and a busy server, whose looks are slow, would begin session after session. So the look goes on,
-/// and the waiter awaits the same one when its `next` is called again. There is never more than one.
+/// The core drops a waiter's `next` before each poll. If the look ended with it, it would cost its session (see
+/// `servers/connection.rs`), and a busy server, on which looks are slow, would start session after session. So the look goes on,
+/// and the next call of `next` awaits it. A waiter never has more than one.
 #[derive(Debug)]
 pub(crate) struct Look<T>(Option<JoinHandle<Result<T, Error>>>);
 
@@ -25,7 +25,7 @@ impl<T: Send + 'static> Look<T> {
         self.0.is_some()
     }
 
-    /// The answer to the look that is on its way, or to a new one.
+    /// The answer of the running look, or of a new one.
     pub(crate) async fn answer<F>(&mut self, begin: impl FnOnce() -> F) -> Result<T, Error>
     where
         F: Future<Output = Result<T, Error>> + Send + 'static,
@@ -36,8 +36,8 @@ impl<T: Send + 'static> Look<T> {
             if error.is_panic() {
                 std::panic::resume_unwind(error.into_panic());
             }
-            // The runtime that it ran on has ended.
-            Err(Error::new(ErrorKind::Unavailable, "a look had no answer").with_source(error))
+            // The runtime of the look has ended.
+            Err(Error::new(ErrorKind::Unavailable, "a look got no answer").with_source(error))
         })
     }
 }

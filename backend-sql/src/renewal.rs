@@ -1,5 +1,5 @@
-//! The answers to a batch of renewals, also for the grants that the batch left out: each is lost, or another transaction has
-//! its row.
+//! The answers to a batch of renewals. A grant that the batch did not renew is lost, or another transaction has locked its
+//! row; this module finds out which.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use crate::{
 
 const OPERATION: &str = "renew";
 
-/// The answer for each grant. `leases` are those that the batch has set; `sent` is when it left.
+/// The answer for each grant. `leases` are those that the batch has set; `sent` is when the batch was sent.
 pub(crate) async fn answers<D: Dialect>(
     dialect: &D,
     grants: &[&Grant],
     leases: Vec<Option<Duration>>,
     sent: Instant,
 ) -> Vec<Renewal> {
-    // All answers wait until each grant that was left out has one.
+    // All answers wait for those of the grants that the batch did not renew.
     let shortest = grants.iter().map(|grant| grant.lease).min().unwrap_or_default();
     let end = TokioInstant::now() + (shortest / ANSWER_IN).max(SHORTEST_CHECK);
     let mut answers = Vec::with_capacity(grants.len());
@@ -38,12 +38,12 @@ pub(crate) async fn answers<D: Dialect>(
     answers.into_iter().flatten().collect()
 }
 
-/// Whether a grant that was not renewed is lost, if that is known by `end`; `None` if another transaction has its row.
+/// Finds out by `end` whether a grant that was not renewed is lost; `None` if another transaction has locked its row.
 async fn missing<D: Dialect>(dialect: &D, grant: &Grant, end: TokioInstant) -> Option<Renewal> {
-    // The loss is certain; the new holder is for people.
+    // A row of another holder is certain proof of the loss.
     let look =
         timeout_at(end, dialect.look(&grant.name, Some(grant.owner))).await.unwrap_or_else(|_| {
-            let message = "the batch was answered before this lock was looked at";
+            let message = "there was no time left to look at this lock";
             Err(Error::new(ErrorKind::Timeout, message).on(&grant.name))
         });
     let row = match look {
@@ -57,7 +57,7 @@ async fn missing<D: Dialect>(dialect: &D, grant: &Grant, end: TokioInstant) -> O
     }
 }
 
-/// Renews a grant whose row another transaction had, if it lets go of it in time.
+/// Renews a grant whose row another transaction had locked, if that transaction ends in time.
 async fn renew_one<D: Dialect>(
     dialect: &D,
     grant: &Grant,
@@ -68,7 +68,7 @@ async fn renew_one<D: Dialect>(
     let renewal = dialect.renew_one(grant);
     let answer = timeout_at(end.min(TokioInstant::now() + limit), renewal).await;
     let answer = answer.unwrap_or_else(|_| {
-        Err(Error::new(ErrorKind::Timeout, "another transaction keeps the lock's row")
+        Err(Error::new(ErrorKind::Timeout, "another transaction has locked the lock's row")
             .on(&grant.name))
     });
     match answer {

@@ -14,7 +14,7 @@ use crate::{
     tunables::{GRACE, RETRY_PAUSE},
 };
 
-/// For how long a statement is repeated; and the name of the server or file, for messages.
+/// How long a statement is repeated, and the name of the server or file, for messages.
 #[derive(Debug)]
 pub(crate) struct Retry {
     timeout: Duration,
@@ -27,15 +27,15 @@ impl Retry {
         Self { timeout, whom, broken: AtomicU64::new(0) }
     }
 
-    /// How often a statement was tried again although it may have been carried out. The answer to the next try does not
-    /// tell.
+    /// How often a statement was repeated although it may have been carried out. The answer to the next try does not show
+    /// whether it was.
     pub(crate) fn broken(&self) -> u64 {
         self.broken.load(Ordering::Relaxed)
     }
 
     /// Runs a statement, and repeats it while it loses conflicts with others, up to the time limit.
     ///
-    /// Read a statement that writes to its end: only there it tells of a commit that failed.
+    /// Read the answer of a statement that writes to its end: only there does it report a commit that failed.
     pub(crate) async fn run<T, E, Fut>(
         &self,
         judge: impl Fn(E) -> Failure,
@@ -75,7 +75,7 @@ impl Retry {
         }
     }
 
-    /// The same for a statement that may be carried out twice. If a connection is broken, it tries up to `connections` more:
+    /// The same for a statement that is safe to run twice. If a connection is broken, this tries up to `connections` more, because
     /// after a restart of the server all connections of a pool are broken.
     #[cfg(any(feature = "mysql", feature = "postgres"))]
     pub(crate) async fn again<T, E, Fut>(
@@ -109,7 +109,7 @@ impl Retry {
 mod tests {
     use super::*;
 
-    /// Each connection that turns out to be broken may have taken its time to do so.
+    /// Each broken connection may take a long time to turn out to be broken.
     #[tokio::test(start_paused = true)]
     async fn all_tries_together_take_no_longer_than_a_call_may() {
         let retry = Retry::new(Duration::from_secs(5), "the server".into());

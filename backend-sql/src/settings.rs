@@ -1,4 +1,4 @@
-//! The options that all stores of this crate have, in a builder and behind the `?` of a URL.
+//! The options that all stores of this crate have, in a builder and in a URL.
 
 use std::time::Duration;
 
@@ -62,10 +62,10 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Their names in a URL.
+    /// The names of the options in a URL.
     pub(crate) const KEYS: &str = "strategy, table_prefix, longest_lease, timeout";
 
-    /// Takes over one option of a URL; `false` if it is none of these.
+    /// Sets one option of a URL; `false` if it is none of these.
     pub(crate) fn set(&mut self, key: &str, value: &str) -> Result<bool, Error> {
         let duration = || {
             humantime::parse_duration(value).map_err(|_| {
@@ -82,7 +82,7 @@ impl Settings {
         Ok(true)
     }
 
-    /// Whether all are allowed, in a store whose shortest lease is `shortest`; the tables' names.
+    /// Checks all options for a store whose shortest lease is `shortest`. Returns the names of the tables.
     pub(crate) fn check(&self, shortest: Duration) -> Result<Tables, Error> {
         let tables = Tables::new(&self.prefix)?;
         check_longest(self.longest_lease.unwrap_or(shortest), shortest)?;
@@ -99,13 +99,13 @@ impl Settings {
         Ok(tables)
     }
 
-    /// The longest lease of a store that these make.
+    /// The longest lease of a new store with these options.
     pub(crate) fn longest_lease_of_new(&self) -> Duration {
         self.longest_lease.unwrap_or(StoreSettings::DEFAULT_LONGEST_LEASE)
     }
 }
 
-/// Whether a store whose shortest lease is `shortest` may have this longest one.
+/// Checks the longest lease of a store whose shortest lease is `shortest`.
 ///
 /// # Errors
 /// `InvalidInput`, with the range.
@@ -123,10 +123,10 @@ pub fn check_longest(longest: Duration, shortest: Duration) -> Result<(), Error>
     Ok(())
 }
 
-/// Refuses a store whose longest lease is not what this client was told.
+/// Refuses a store whose longest lease is not the one that this client expects.
 ///
 /// # Errors
-/// `Config`, with both.
+/// `Config`, with both values.
 pub fn agree(expected: Option<Duration>, found: Duration) -> Result<(), Error> {
     let Some(expected) = expected.filter(|expected| *expected != found) else { return Ok(()) };
     let show = humantime::format_duration;
@@ -143,7 +143,7 @@ pub(crate) fn refusal(message: String) -> Error {
     Error::new(ErrorKind::InvalidInput, message)
 }
 
-/// The setters of [`Settings`] for a builder that has them in its field `settings`.
+/// The setters of [`Settings`], for a builder with a field `settings`.
 macro_rules! setters {
     ($builder:ident) => {
         impl $builder {

@@ -1,4 +1,4 @@
-//! The common flow, the trait `Dialect`, and the sessions, for backends that keep locks in other tables of the same servers.
+//! The common flow, the trait `Dialect`, and the sessions, for backends with other tables on the same servers.
 
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub use crate::servers::connection::{micros, span};
@@ -16,13 +16,13 @@ use lock_core::ConnectionSecurity;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 use std::time::Duration;
 
-/// What a URL says of a store, besides how its server is reached.
+/// The options of a store in its URL, except those of the connection.
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 #[derive(Clone, Debug)]
 pub struct Described {
     /// The names of its tables.
     pub tables: Tables,
-    /// The longest lease that the client believes the store to have.
+    /// The longest lease that the client expects.
     pub longest_lease: Option<Duration>,
     /// How long a call may take.
     pub timeout: Duration,
@@ -37,7 +37,7 @@ impl Described {
         Self { tables, longest_lease, timeout, connection: settings.connection }
     }
 
-    /// The longest lease of a store that is made by this description.
+    /// The longest lease of a new store with these options.
     #[must_use]
     pub fn longest_lease_of_new(&self) -> Duration {
         self.longest_lease.unwrap_or(lock_core::StoreSettings::DEFAULT_LONGEST_LEASE)
@@ -54,15 +54,15 @@ pub mod postgres {
         postgres::{
             connection::{
                 arg::Arg,
-                found::found,
                 sessions::{Sessions, first},
+                table_check::found,
             },
             statements::{exists, owners, shared as statement},
         },
         tunables::postgres::SHORTEST_LEASE,
     };
 
-    /// What such a URL says, without a connection.
+    /// Reads the options of such a URL. Does not connect.
     ///
     /// # Errors
     /// `InvalidInput` for a URL that is not of this form.
@@ -71,7 +71,7 @@ pub mod postgres {
         Ok(Described::new(builder.tables()?, &builder.settings))
     }
 
-    /// The sessions of a URL as of [`postgres::connect`](crate::postgres::connect); nothing was sent yet.
+    /// The sessions of a URL as of [`postgres::connect`](crate::postgres::connect). Sends nothing.
     ///
     /// # Errors
     /// `InvalidInput` for a URL that is not of this form; `Config` for a file that cannot be read.
@@ -99,7 +99,7 @@ pub mod mysql {
         tunables::mysql::SHORTEST_LEASE,
     };
 
-    /// What such a URL says, without a connection.
+    /// Reads the options of such a URL. Does not connect.
     ///
     /// # Errors
     /// `InvalidInput` for a URL that is not of this form.
@@ -109,7 +109,7 @@ pub mod mysql {
         Ok(Described::new(tables, &builder.settings))
     }
 
-    /// The server of a URL as of [`mysql::connect`](crate::mysql::connect); nothing was sent yet.
+    /// The server of a URL as of [`mysql::connect`](crate::mysql::connect). Sends nothing.
     ///
     /// # Errors
     /// `InvalidInput` for a URL that is not of this form; `Config` for a file that cannot be read.

@@ -49,16 +49,16 @@ impl FromStr for Strategy {
     }
 }
 
-/// What an attempt came to.
+/// The result of an attempt.
 #[derive(Debug)]
 pub(crate) enum Taken {
-    /// It is ours.
+    /// The request has the lock.
     Yes(Grant),
-    /// Another owner has it; or another was faster; or this owner was abandoned.
+    /// Another owner has the lock, or was faster, or this owner was abandoned.
     No(Option<Row>),
 }
 
-/// By the primary key: one statement takes the lock or does nothing. With both strategies readers use this: a reader joins
+/// Primary key: one statement takes the lock or does nothing. Readers use this with both strategies, since a reader joins
 /// whatever version the row has.
 pub(crate) async fn primary_key<D: Dialect>(
     dialect: &D,
@@ -94,8 +94,8 @@ fn grant(request: &Request, token: FencingToken) -> Grant {
     Grant::new(request, token).with_mode(request.mode)
 }
 
-/// The answer for a row that is held, or that others take first. If an earlier attempt of this owner took it, that is the same
-/// grant, with a new lease.
+/// The answer for a row that is held, or that others may take first. If an earlier attempt of this owner took it, the answer is
+/// the same grant with a new lease.
 async fn held<D: Dialect>(dialect: &D, request: &Request, row: Row) -> Result<Taken, Error> {
     let mut ours = grant(request, row.token);
     if row.granted {
@@ -111,7 +111,7 @@ async fn held<D: Dialect>(dialect: &D, request: &Request, row: Row) -> Result<Ta
     Ok(Taken::No(Some(row)))
 }
 
-/// By the version: reads the row, decides here, and changes the row only if nobody else has meanwhile.
+/// Optimistic: reads the row, decides here, and changes the row only if nobody else has changed it.
 pub(crate) async fn optimistic<D: Dialect>(
     dialect: &D,
     versions: &Versions,
@@ -141,8 +141,8 @@ pub(crate) async fn optimistic<D: Dialect>(
     Ok(Taken::No(last))
 }
 
-/// The versions of the rows that this client released. So it knows that there is a row, and need not read it before it takes
-/// it again. A version that is out of date costs one statement.
+/// The versions of the rows that this client released. With a version, it can take the row again without reading it first. A
+/// version that is out of date costs one statement.
 #[derive(Debug, Default)]
 pub(crate) struct Versions(Mutex<HashMap<LockName, i64>>);
 
@@ -155,7 +155,7 @@ impl Versions {
         versions.insert(name.clone(), version);
     }
 
-    /// Each is used once.
+    /// Returns a version and forgets it.
     fn recall(&self, name: &LockName) -> Option<i64> {
         self.0.lock().remove(name)
     }

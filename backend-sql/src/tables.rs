@@ -32,7 +32,7 @@ impl Tables {
         Ok(Self { schema: Some(schema.to_owned()), ..self })
     }
 
-    /// The quoted name of another table in the same schema, which ends with `suffix`. The name is checked.
+    /// The quoted name of another table in the same schema, which ends with `suffix`. Checks the name.
     ///
     /// # Errors
     /// `InvalidInput` as for a prefix.
@@ -42,13 +42,13 @@ impl Tables {
         Ok(format!("{}{quote}{table}{suffix}{quote}", self.schema(quote)))
     }
 
-    /// What stands before the name of a table.
+    /// The text before the name of a table.
     fn schema(&self, quote: char) -> String {
         let schema = self.schema.as_ref();
         schema.map(|schema| format!("{quote}{schema}{quote}.")).unwrap_or_default()
     }
 
-    /// Fills the names of the tables, and of what belongs to them, into a statement, each between two quotes of this kind.
+    /// Fills the quoted names of tables, indexes and triggers into a statement.
     pub fn fill(&self, text: &str, quote: char) -> String {
         let mut text = text.to_owned();
         let schema = self.schema(quote);
@@ -75,20 +75,20 @@ impl Tables {
     }
 }
 
-/// Whether a line of a statement is sent. Comments are not sent, except those that mark a line that tests leave out.
+/// Whether a line of a statement is sent. Comments are not sent, except the markers of guards, which tests need.
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(crate) fn is_sent(line: &str) -> bool {
     let line = line.trim_start();
     !line.starts_with("--") || line.starts_with("-- guard: ")
 }
 
-/// Whether a name needs nothing but quotes around it.
+/// Checks that a name needs only quotes around it.
 fn check(what: &str, name: &str) -> Result<(), Error> {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if (1..=LONGEST_NAME).contains(&name.len()) && name.chars().all(plain) {
         return Ok(());
     }
-    // Behind an `@` it may be the rest of a password that was not encoded.
+    // A name with an `@` may be the rest of a password that was not encoded, so it is not shown.
     let shown = match name.contains('@') {
         true => String::new(),
         false => format!(" {:?}", name.chars().take(LONGEST_NAME).collect::<String>()),

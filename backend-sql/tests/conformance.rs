@@ -1,5 +1,5 @@
-//! The suite over each database, by both strategies, each on a server or in a file of its own; over PostgreSQL also through a
-//! pooler that gives each transaction another session and tracks no prepared statements, which nobody tells the clients.
+//! The suite over each database with both strategies, each on its own server or in its own file. PostgreSQL is also tested through
+//! a pooler that gives each transaction another session and tracks no prepared statements; the clients' options do not say so.
 
 use std::{process::ExitCode, sync::Arc};
 
@@ -11,7 +11,7 @@ use conformance_tests::{
 };
 use lock_core::{Backend, Error, Init};
 
-/// What does not apply where waiters look for themselves.
+/// Cases that do not apply if waiters poll.
 const NO_PUSH: &[&str] = &["a_release_does_not_wake_the_whole_herd"];
 
 #[derive(Clone, Copy)]
@@ -94,7 +94,7 @@ impl Harness for OnSql {
     fn skips(&self) -> &'static [&'static str] {
         match self.database {
             Database::Sqlite | Database::Postgres => &[],
-            // Nothing is told through a pooler.
+            // No messages arrive through a pooler.
             Database::Mysql | Database::Pooled => NO_PUSH,
         }
     }

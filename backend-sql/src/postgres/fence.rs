@@ -6,7 +6,7 @@ use lock_core::{Error, ErrorKind, FencingToken, Stale};
 use sqlx::{PgConnection, SqlStr};
 
 use super::{
-    connection::{error::failure, found::found, sessions::first},
+    connection::{error::failure, sessions::first, table_check::found},
     statements,
 };
 use crate::tables::Tables;
@@ -28,7 +28,7 @@ use crate::tables::Tables;
 #[derive(Debug)]
 pub struct PostgresFence {
     exists: SqlStr,
-    /// Whether the table was found, and is not another role's.
+    /// Whether the table exists and passed the check of its owner.
     checked: AtomicBool,
     create: SqlStr,
     admit: SqlStr,
@@ -57,7 +57,7 @@ impl PostgresFence {
         })
     }
 
-    /// Refuses a table of another role, before any statement names it.
+    /// Refuses a table of another role before any statement names it.
     async fn check(&self, connection: &mut PgConnection) -> Result<(), Error> {
         let rows = sqlx::raw_sql(self.exists.clone()).fetch_all(connection).await.map_err(error)?;
         let found = found(&rows).map_err(|error| error.at("postgres", "fence"))?;
@@ -65,12 +65,12 @@ impl PostgresFence {
         Ok(())
     }
 
-    /// Creates the table, if there is none. Others may do so at the same time. If you do it in a transaction, they wait for its
-    /// end.
+    /// Creates the table, if there is none. Others may do so at the same time. If you do it in a transaction, they wait until it
+    /// ends.
     ///
     /// # Errors
     /// `Config` for a table of a role that could run code in the name of this one, and for a search path with a schema
-    /// before `pg_catalog`: a transaction of yours goes on. Otherwise as the database reports, which ends it.
+    /// before `pg_catalog`: your transaction goes on. Otherwise as the database reports, which ends the transaction.
     pub async fn create(&self, connection: &mut PgConnection) -> Result<(), Error> {
         self.check(connection).await?;
         let rows = sqlx::raw_sql(self.create.clone()).fetch_all(connection).await.map_err(error)?;
@@ -87,7 +87,8 @@ impl PostgresFence {
     /// The answer counts when the transaction commits. If the transaction rolls back, the token was not admitted.
     ///
     /// # Errors
-    /// `Config` as of [`create`](Self::create); otherwise as the database reports. *Cancel safety*: as of any statement in your transaction.
+    /// `Config` as of [`create`](Self::create); otherwise as the database reports. *Cancel safety*: as of any statement in your
+    /// transaction.
     pub async fn admit(
         &self,
         connection: &mut PgConnection,

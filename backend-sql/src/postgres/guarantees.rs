@@ -1,4 +1,4 @@
-//! What a PostgreSQL store promises.
+//! The guarantees of a PostgreSQL store.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use crate::tunables::{
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
     pub(super) longest_lease: Duration,
-    /// The longest that it ever was, as far as this client has heard.
+    /// The longest that it ever was, as far as this client knows.
     pub(super) longest_ever: Duration,
     pub(super) quarantined: bool,
-    /// Whether this client is told when it is its turn.
+    /// Whether messages arrive at this client.
     pub(super) push: bool,
     pub(super) connection: ConnectionSecurity,
 }

@@ -13,11 +13,11 @@
 //! Leases run on the server's clock. A crash of the server, a promotion or a restore empties the tables. Then the store
 //! grants nothing for one longest lease. Each attempt, release and batch of renewals is one statement in its own
 //! transaction, and works in any session: so poolers in transaction mode are fine. A client prepares statements only after it
-//! has seen that its sessions belong to it alone. `prepare=on` and `prepare=off` in the URL decide without that.
+//! has found out that no other client uses its sessions. `prepare=on` and `prepare=off` in the URL decide this without a check.
 //!
-//! Waiters stand in a queue. The statement that releases a lock also gives it to the first waiter, and wakes that waiter's
+//! Waiters wait in a queue. The statement that releases a lock also gives it to the first waiter, and wakes that waiter's
 //! client by NOTIFY. Each client that waits listens on one connection besides the pool's. If NOTIFY does not arrive, as behind
-//! a pooler in transaction mode, waiters look every 10 ms. `Guarantees::push` says whether NOTIFY arrives.
+//! a pooler in transaction mode, waiters poll every 10 ms. `Guarantees::push` says whether NOTIFY arrives.
 //!
 //! A role needs SELECT, INSERT, UPDATE and DELETE on `leasehold_locks`, `leasehold_places` and `leasehold_marker`, and SELECT on
 //! `leasehold_settings`; for [`PostgresFence`] SELECT, INSERT and UPDATE on `leasehold_fence`. Only the tables' owner can

@@ -21,10 +21,10 @@ pub(super) fn is_older(stored: i64) -> bool {
     stored < RECORD_VERSION
 }
 
-/// That of the tables, where none is named.
+/// The schema of the tables, if the options name none.
 pub(super) const DEFAULT_SCHEMA: &str = "public";
 
-/// The microseconds until a column's time.
+/// SQL for the microseconds until the time in a column.
 macro_rules! left {
     ($column:literal) => {
         concat!(
@@ -35,9 +35,9 @@ macro_rules! left {
     };
 }
 
-/// What stands in braces in the statements; the later may stand in the earlier.
+/// What replaces the names in braces in the statements. A part may contain later parts.
 const PARTS: [(&str, &str); 24] = [
-    // Whether the marker is this store's, and its time has come.
+    // Whether the marker is this store's, and the quarantine is over.
     ("{granting}", include_str!("sql/granting.sql")),
     // Whether the owner was not abandoned.
     ("{not_abandoned}", include_str!("sql/not_abandoned.sql")),
@@ -49,20 +49,20 @@ const PARTS: [(&str, &str); 24] = [
          pg_catalog.cardinality(waiters)::bigint + (far IS NOT NULL)::integer AS waiting, \
          coalesce(waiters[1], CASE WHEN waiters IS NOT NULL THEN '' END) AS first",
     ),
-    // To count those that are there in `pg_stat_activity` takes ten times as long.
+    // To count the sessions in `pg_stat_activity` takes ten times as long.
     (
         "{sessions}",
         "pg_catalog.current_setting('max_connections')::bigint, \
          (SELECT pg_catalog.sum(pg_catalog.pg_stat_get_db_numbackends(d.oid)) FROM pg_catalog.pg_database AS d)::bigint",
     ),
-    // How many wait, for people.
+    // How many wait, for operators.
     (
         "{waiting}",
         "pg_catalog.cardinality(waiters)::bigint + CASE WHEN far IS NULL THEN 0::bigint ELSE ( \
          SELECT pg_catalog.count(*) FROM {places} AS b \
          WHERE b.name = l.name AND b.entered > coalesce(l.moved, 0::bigint)) END AS waiting_all",
     ),
-    // Whether $2 has a place behind those near the head.
+    // Whether $2 has an entry in the tail of the queue.
     (
         "{is_behind}",
         "(l.far IS NOT NULL AND EXISTS (SELECT 1 FROM {places} AS b \
@@ -70,91 +70,95 @@ const PARTS: [(&str, &str); 24] = [
     ),
     // Whether $2 may become one of the readers that share the row.
     ("{open}", include_str!("sql/open.sql")),
-    // Whether $2 is one of them.
+    // Whether $2 is one of these readers.
     ("{is_reader}", "(l.owner = {shared} AND pg_catalog.strpos(l.readers, $2) > 0)"),
-    // Whether they share the row, and the first place is that of one more.
+    // Whether readers share the row, and the first entry is another reader's.
     (
         "{reader_next}",
         "coalesce(l.owner = {shared} AND pg_catalog.substr(l.waiters[1], 65, 1) = '*', false)",
     ),
-    // The owner of a row that readers share, as `OwnerId::READERS`; what each of them takes up; and what all may.
+    // The owner of a row that readers share, as `OwnerId::READERS`; the length of each reader in the column, and of all.
     ("{shared}", "'00000000000000000000000000000000'"),
     ("{reader}", "33"),
     ("{most}", "33000"),
-    // What is left of the places near the head without $2, and of until when they are alive.
+    // The head of the queue without the entry of $2: the entries, and until when they are alive.
     ("{without}", include_str!("sql/without.sql")),
-    // Whether places behind are to come near the head, where half of the room is free.
+    // Whether entries should move from the tail to the head: half of the head is free.
     ("{short}", "(far IS NOT NULL AND coalesce(pg_catalog.cardinality(waiters), 0) < {near} / 2)"),
-    // So many places stand in the row of the lock: few enough for a page to keep several versions of it, and so many that
-    // the table of places is hardly needed where a lock changes hands fast.
+    // The size of the head. It is small enough for a page to keep several versions of the row, and large enough that a lock that
+    // changes hands fast hardly needs the table of places.
     ("{near}", "16"),
-    // 'infinity' is no number of microseconds: it counts as a thousand years.
+    // 'infinity' has no number of microseconds, so it counts as a thousand years.
     ("{left of expires}", left!("expires_2")),
     ("{left of turn}", left!("turn")),
     ("{left of grants_from}", left!("m.grants_from")),
-    // A place begins with its owner's 32 digits and its client's.
-    ("{tell_first}", include_str!("sql/tell_first.sql")),
-    // The cluster and the database. A table that was made anew has another oid; a replica has its
-    // primary's cluster, but its unlogged tables are empty. Neither ever changes for a session, and
-    // both are dear to ask for (the control file is read), so a session asks once. Another client's
-    // session behind a pooler does just as well.
+    // An entry begins with the 32 digits of its owner and those of its client.
+    ("{notify_first}", include_str!("sql/notify_first.sql")),
+    // The cluster and the database. A table that was made anew has another oid; a replica has its primary's cluster, but its
+    // unlogged tables are empty. Neither name changes within a session, and both are expensive (the server reads its control
+    // file), so a session asks once. Behind a pooler, another client's session has the same names.
     (
         "{here}",
         "coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), \
          pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || \
          substring(pg_catalog.pg_relation_filepath('{marker}') from '([0-9]+)/[0-9]+$'), false))",
     ),
-    // 1 if the statement began within the last half minute, by a clock that was not set back since. To divide
-    // by 0 fails it, and it is repeated: see insert.sql.
-    // What this does not see is a clock that was set back, during the statement, by about as much as the statement
-    // is late. Exclusion does not rest on it: a clock that is set back makes leases, turns and quarantines longer, and no
-    // statement takes what was not over by some clock. A token could go back, where all of this comes together: the
-    // statement stands still by itself for over a minute between its snapshot and its row, while other sessions raise the
-    // watermark and sweep (a statement that waits for a row of that name keeps it from being swept, so it is not this wait);
-    // meanwhile the clock is set back by over half a minute; and its client has not given it up, which it does after
-    // `timeout`, 5 s if nothing is said, and then leaves a tombstone in that very row, which the statement finds. The
-    // server shows no clock but the wall's by which a statement could tell its age, and locking the marker's row for
-    // each new name, as in MySQL, would cost all of them for this.
+    // 1 if the statement began within the last half minute, by a clock that was not set back since; otherwise 0. The statement
+    // divides by this. So an old statement fails, and is repeated: see insert.sql.
+    // This does not notice a clock that is set back, during the statement, by about as much as the statement is late.
+    // Exclusion does not depend on it: a clock that is set back makes leases, turns and quarantines longer, and no statement
+    // takes a lock that had not ended by some clock. A token could go back only if all of this happens together:
+    // - The statement itself stops for over a minute between its snapshot and its row, while other sessions raise the
+    //   watermark and sweep. (A wait for a row of that name is not such a stop, since it keeps the row from being swept.)
+    // - Meanwhile the clock is set back by over half a minute.
+    // - The client has not given the statement up. It does so after `timeout`, 5 s by default, and then leaves a tombstone in
+    //   that very row, which the statement finds.
+    // PostgreSQL shows only the wall clock to a statement that wants to know its age. To lock the marker's row for each new
+    // name, as in MySQL, would make all of them pay for this case.
     (
         "{young}",
         "({now} BETWEEN pg_catalog.now() AND pg_catalog.now() + interval '30 seconds')::integer",
     ),
-    // So that a setting that was answered outlives a crash, also where the server answers commits before they
-    // are flushed: how long nothing is granted after the crash rests on it. For this transaction only.
+    // Makes this transaction durable, even if the server answers commits before it flushes them. The length of the quarantine
+    // after a crash depends on the settings, so an answered change must survive the crash.
     (
         "{durably}",
         "CASE WHEN pg_catalog.current_setting('synchronous_commit') = 'off' \
          THEN pg_catalog.set_config('synchronous_commit', 'on', true) END",
     ),
     ("{micros}", "(pg_catalog.date_part('epoch', {now}) * 1000000::double precision)::bigint"),
-    // The server's clock at the moment at which it is read, not at the start of the transaction.
+    // The server's clock now, not at the start of the transaction.
     ("{now}", "pg_catalog.clock_timestamp()"),
 ];
 
-/// What differs in ask.sql: for a writer, and for a reader.
-const ASK: [(&str, [&str; 2]); 8] = [
-    ("{ask_column}", ["", ", readers"]),
-    ("{ask_owner}", ["$2", "{shared}"]),
-    ("{ask_token}", ["", "WHEN a.takes AND NOT a.free THEN greatest(l.token, $5)"]),
-    ("{ask_expires}", ["", "WHEN a.takes AND NOT a.free THEN greatest(l.expires_2, {now} + $4)"]),
+/// What differs in attempt_or_enqueue.sql for a writer and for a reader, in this order.
+const READER_PARTS: [(&str, [&str; 2]); 8] = [
+    ("{attempt_column}", ["", ", readers"]),
+    ("{attempt_owner}", ["$2", "{shared}"]),
+    ("{attempt_token}", ["", "WHEN a.takes AND NOT a.free THEN greatest(l.token, $5)"]),
     (
-        "{ask_readers}",
+        "{attempt_expires}",
+        ["", "WHEN a.takes AND NOT a.free THEN greatest(l.expires_2, {now} + $4)"],
+    ),
+    (
+        "{attempt_readers}",
         [
             "",
             ", CASE WHEN a.takes THEN pg_catalog.concat(CASE WHEN NOT a.free THEN l.readers END, $2, ',') \
              ELSE l.readers END",
         ],
     ),
-    ("{ask_mine}", ["l.owner = $2", "{is_reader}"]),
-    ("{ask_free}", ["f.free", "(f.free OR {open})"]),
-    ("{ask_tells}", ["", "OR {reader_next}"]),
+    ("{attempt_mine}", ["l.owner = $2", "{is_reader}"]),
+    ("{attempt_free}", ["f.free", "(f.free OR {open})"]),
+    ("{attempt_tells}", ["", "OR {reader_next}"]),
 ];
 
-/// The statements by which a writer's place asks, and a reader's.
-fn asks(tables: &Tables) -> [SqlStr; 2] {
+/// attempt_or_enqueue.sql for a writer and for a reader.
+fn attempts(tables: &Tables) -> [SqlStr; 2] {
     [0, 1].map(|at| {
-        let text = include_str!("sql/ask.sql").to_owned();
-        let filled = ASK.iter().fold(text, |text, (part, each)| text.replace(part, each[at]));
+        let text = include_str!("sql/attempt_or_enqueue.sql").to_owned();
+        let filled =
+            READER_PARTS.iter().fold(text, |text, (part, each)| text.replace(part, each[at]));
         shared(tables, &filled)
     })
 }
@@ -165,15 +169,15 @@ macro_rules! statements {
         #[derive(Debug)]
         pub(super) struct Statements {
             $(pub(super) $name: SqlStr,)*
-            /// Of a writer's place, and of a reader's.
-            pub(super) asks: [SqlStr; 2],
+            /// For a writer and for a reader.
+            pub(super) attempts: [SqlStr; 2],
         }
 
         impl Statements {
             pub(super) fn new(tables: &Tables) -> Self {
                 Self {
                     $($name: shared(tables, include_str!(concat!("sql/", stringify!($name), ".sql"))),)*
-                    asks: asks(tables),
+                    attempts: attempts(tables),
                 }
             }
         }
@@ -181,12 +185,14 @@ macro_rules! statements {
 }
 
 statements! {
-    insert join part create_row take retake confirm heartbeat refill look free renew renew_readers renew_one release release_and_tell hand_on pass keep raise force leave abandon list
-    sweep_watermark sweep sweep_places settings set_longest_lease set_quarantine doubt open_at_once mark quarantine clock
-    version writers notify health room identity highest_token reset_watermark reset_tokens
+    insert join part create_row take retake confirm heartbeat refill look is_turn renew
+    renew_readers renew_one release release_and_notify hand_on release_to_waiter keep raise force
+    leave abandon list sweep_watermark sweep sweep_places settings set_longest_lease set_quarantine
+    distrust_rows open_at_once make_marker quarantine clock version writers notify health
+    session_count identity highest_token reset_watermark reset_tokens
 }
 
-/// What a session of our own pool is told first.
+/// The first statement in each session of our own pool.
 pub(super) fn own_session(timeout: Duration) -> SqlStr {
     let limit = timeout.as_millis().to_string();
     let lines = include_str!("sql/own_session.sql").lines().filter(|line| is_sent(line));
@@ -198,7 +204,7 @@ fn filled(tables: &Tables, text: &str) -> String {
     tables.fill(&text, '"')
 }
 
-/// Cloning it does not copy the text. The comments, which name the arguments, are left out.
+/// A statement with the tables' names, and without the comments, which name the arguments. To clone it does not copy the text.
 pub fn shared(tables: &Tables, text: &str) -> SqlStr {
     let lines = text.lines().filter(|line| is_sent(line));
     let text: Arc<str> = filled(tables, &lines.collect::<Vec<_>>().join("\n")).into();
@@ -216,32 +222,33 @@ pub(super) fn schema(tables: &Tables, longest_lease: i64) -> String {
     filled(tables, &text)
 }
 
-/// The SQL that upgrades older tables. It comes last, since others wait for what it locks.
+/// The SQL that upgrades older tables. It comes last, because others wait for the tables that it locks.
 pub(super) fn upgrade(tables: &Tables) -> String {
     filled(tables, include_str!("sql/upgrade.sql"))
 }
 
-/// Why tables of another role's are refused.
-fn theirs(names: &[&str]) -> String {
+/// SQL that says why a table of another role is refused.
+fn refused_table(names: &[&str]) -> String {
     let oid = |name: &&str| format!("pg_catalog.to_regclass('{name}')::pg_catalog.oid");
     let tables: Vec<_> = names.iter().map(oid).collect();
-    include_str!("sql/theirs.sql").replace("{tables}", &tables.join(", "))
+    include_str!("sql/refused_table.sql").replace("{tables}", &tables.join(", "))
 }
 
-/// Asks for these tables before a statement names one: see `connection/found.rs`.
+/// Checks these tables before a statement names one: see `connection/table_check.rs`.
 pub fn exists(tables: &Tables, names: &[&str]) -> SqlStr {
     let is_there = |name: &&str| format!("pg_catalog.to_regclass('{name}') IS NOT NULL");
     let found: Vec<_> = names.iter().map(is_there).collect();
     let text = include_str!("sql/exists.sql")
         .replace("{found}", &format!("ARRAY[{}]", found.join(", ")))
-        .replace("{theirs}", theirs(names).trim_end());
+        .replace("{refused_table}", refused_table(names).trim_end());
     shared(tables, &text)
 }
 
-/// Refuses them, in SQL of several statements.
+/// SQL that fails if another role owns one of these tables, for a script of several statements.
 #[must_use]
 pub fn owners(names: &[&str]) -> String {
-    include_str!("sql/owners.sql").replace("{theirs}", theirs(names).trim_end())
+    include_str!("sql/refuse_tables.sql")
+        .replace("{refused_table}", refused_table(names).trim_end())
 }
 
 /// The SQL that makes the table of the fence.
@@ -249,12 +256,12 @@ pub(super) fn fence_schema(tables: &Tables) -> String {
     filled(tables, &format!("{}{}", include_str!("sql/fence.sql"), owners(&["{fence}"])))
 }
 
-/// The same, where others may do so at once. Answers why the table is refused: an error would end the transaction that this
-/// is in.
+/// The same for a fence, even if others do so at the same time. It answers why the table is refused instead of failing: an error
+/// would end the user's transaction.
 pub(super) fn make_fence(tables: &Tables) -> SqlStr {
     let text = include_str!("sql/make_fence.sql");
     let text = text.replace("{fence.sql}", include_str!("sql/fence.sql").trim_end());
-    shared(tables, &format!("{text}{}", theirs(&["{fence}"])))
+    shared(tables, &format!("{text}{}", refused_table(&["{fence}"])))
 }
 
 /// The fence's statement.

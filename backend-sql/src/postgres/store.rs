@@ -1,18 +1,18 @@
-//! What all parts of this store share: the server, the settings, the entries in queues, and what is promised.
+//! What all parts of this store share: the server, the settings, the queue entries, and the guarantees.
 
 use std::{sync::Arc, time::Duration};
 
-use lock_core::{Error, ErrorKind, Guarantees, Mutex};
+use lock_core::{Error, ErrorKind, Guarantees, LockName, Mutex, OwnerId};
 use sqlx::{Row as _, SqlStr, postgres::PgRow};
 use tokio::sync::{OnceCell, watch};
 
 use super::{
-    connection::{arg::Arg, found::found, server::Server},
+    connection::{arg::Arg, server::Server, table_check::found},
     guarantees::{Terms, guarantees},
     statements::{check_version, is_older},
     waiting::{
-        entries::{Crowded, QueueEntries, Waited},
-        listen::{Heard, Listening},
+        entries::{BoundedSet, QueueEntries},
+        listen::{Delivery, Listening},
     },
 };
 use crate::{
@@ -21,9 +21,9 @@ use crate::{
     settings::{Settings, agree},
 };
 
-/// Which tables of a store are there.
+/// Which tables of a store exist.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Found {
+pub(super) struct ExistingTables {
     pub(super) settings: bool,
     pub(super) all: bool,
 }
@@ -34,8 +34,11 @@ pub(super) struct Postgres {
     pub(super) settings: Settings,
     listens: bool,
     pub(super) entries: Arc<QueueEntries>,
-    pub(super) waited: Waited,
-    pub(super) crowded: Crowded,
+    /// Owners of grants for whose names others waited at the time of the grant.
+    pub(super) waited: BoundedSet<OwnerId>,
+    /// Names that others held or waited for when this client last looked. For these names the client first looks, and enters
+    /// the queue, before it tries to take the lock.
+    pub(super) crowded: BoundedSet<LockName>,
     pub(super) listening: OnceCell<Listening>,
     pub(super) promised: Mutex<(Terms, Arc<Guarantees>)>,
     agreed: OnceCell<()>,
@@ -56,14 +59,14 @@ impl Postgres {
             settings,
             listens,
             entries: Arc::new(QueueEntries::new()),
-            waited: Waited::default(),
-            crowded: Crowded::default(),
+            waited: BoundedSet::default(),
+            crowded: BoundedSet::default(),
             listening: OnceCell::new(),
             promised: Mutex::new((terms, Arc::new(guarantees(terms)))),
             agreed: OnceCell::new(),
         };
-        // An older store is for `init` to upgrade; every other step makes sure that it is ready.
-        if this.found().await?.settings && !is_older(this.version().await?) {
+        // Only `init` upgrades an older store. Every other step first checks that the store is ready.
+        if this.existing_tables().await?.settings && !is_older(this.version().await?) {
             this.ready().await?;
         }
         this.listening().await;
@@ -84,13 +87,13 @@ impl Postgres {
         &self.entries
     }
 
-    /// Whether this client is told when it is its turn, and when that changes.
-    pub(super) fn told(&self) -> watch::Receiver<Heard> {
-        let never = || watch::channel(Heard::default()).1;
-        self.listening.get().map_or_else(never, Listening::heard)
+    /// Whether messages arrive at this client, and each change of that.
+    pub(super) fn delivery(&self) -> watch::Receiver<Delivery> {
+        let never = || watch::channel(Delivery::default()).1;
+        self.listening.get().map_or_else(never, Listening::delivery)
     }
 
-    /// Takes the store's settings over, once, or refuses the store if they are not what we were told.
+    /// Reads the store's settings, once. Refuses the store if they differ from this client's options.
     pub(super) async fn ready(&self) -> Result<(), Error> {
         let settle = || async {
             check_version(self.version().await?)?;
@@ -106,7 +109,7 @@ impl Postgres {
         longest_ever: Duration,
         quarantined: bool,
     ) {
-        let (push, connection) = (self.told().borrow().arrives, self.settings.connection);
+        let (push, connection) = (self.delivery().borrow().works, self.settings.connection);
         let mut promised = self.promised.lock();
         let longest_ever = longest_ever.max(promised.0.longest_ever);
         let terms = Terms { longest_lease, longest_ever, quarantined, push, connection };
@@ -127,7 +130,7 @@ impl Postgres {
         self.server.once(statement, args).await
     }
 
-    /// The same for a statement that may be carried out twice.
+    /// The same for a statement that is safe to run twice.
     pub(super) async fn again(
         &self,
         statement: &SqlStr,
@@ -137,23 +140,23 @@ impl Postgres {
         self.server.again(statement, args).await
     }
 
-    /// Which tables are there: before any statement names one.
-    pub(super) async fn found(&self) -> Result<Found, Error> {
+    /// Which tables exist. This comes before any statement that names one.
+    pub(super) async fn existing_tables(&self) -> Result<ExistingTables, Error> {
         let rows = self.server.again(&self.server.exists, &[]).await?;
         let found = found(&rows)?;
         let settings = found.first() == Some(&true);
-        Ok(Found { settings, all: found.iter().all(|is_there| *is_there) })
+        Ok(ExistingTables { settings, all: found.iter().all(|is_there| *is_there) })
     }
 
-    /// The version of the records. Before it is read, since the tables may have been made since we connected, those of another
-    /// role are refused.
+    /// The version of the records. Tables may have been made after this client connected, so this first refuses those of another
+    /// role.
     pub(super) async fn version(&self) -> Result<i64, Error> {
-        self.found().await?;
+        self.existing_tables().await?;
         let stored = self.server.number(&self.server.sql.version).await?;
         stored.ok_or_else(|| Error::new(ErrorKind::Config, "the row of settings is gone"))
     }
 
-    /// Takes over what the store agrees on: the longest lease, and whether there is a quarantine.
+    /// Reads the settings that all clients share: the longest lease, and whether there is a quarantine.
     pub(super) async fn learn(&self) -> Result<(Duration, bool), Error> {
         let rows = self.server.again(&self.server.sql.settings, &[]).await?;
         let Some(row) = rows.first() else {

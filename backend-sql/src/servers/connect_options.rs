@@ -42,7 +42,7 @@ impl<DB: Database> fmt::Debug for Reached<DB> {
 }
 
 impl<DB: Database> Reached<DB> {
-    /// What a connection is made by.
+    /// The options with which connections are made.
     pub(crate) fn options(&self) -> Options<DB> {
         match self {
             Self::Pool(pool) => (*pool.connect_options()).clone(),
@@ -50,7 +50,7 @@ impl<DB: Database> Reached<DB> {
         }
     }
 
-    /// The pool, and whether it is the user's and stays open.
+    /// The pool, and whether it is the user's. The user's pool stays open.
     pub(crate) fn pool(self, timeout: Duration) -> (Pool<DB>, bool) {
         match self {
             Self::Pool(pool) => (pool, true),
@@ -59,10 +59,10 @@ impl<DB: Database> Reached<DB> {
                     .max_connections(CONNECTIONS)
                     .acquire_timeout(timeout)
                     .idle_timeout(IDLE)
-                    // A holder must be able to renew and release. See `shrink.rs` for the others.
+                    // One connection stays, so that a holder can renew and release. `shrink.rs` closes the others.
                     .min_connections(1)
-                    // A test would cost each statement a second round trip. One that meets a broken
-                    // connection is repeated on another, where that is harmless.
+                    // A test would cost each statement a second round trip. Instead, a statement that meets a broken
+                    // connection is repeated on another one, if that is safe.
                     .test_before_acquire(false)
                     .connect_lazy_with(options.disable_statement_logging());
                 (pool, false)
@@ -71,14 +71,14 @@ impl<DB: Database> Reached<DB> {
     }
 }
 
-/// The way to a server, as a driver's options describe it.
+/// How the connection to a server is protected, by the options of a driver.
 pub(crate) struct Way {
     pub(crate) security: ConnectionSecurity,
     pub(crate) has_password: bool,
 }
 
 impl Way {
-    /// Whether a password may go this way, where `tls` is what is better.
+    /// Refuses to send a password unencrypted over a network. `tls` names the better option.
     pub(crate) fn check(&self, plaintext: bool, tls: &str) -> Result<(), Error> {
         if self.has_password && self.security == ConnectionSecurity::Plain && !plaintext {
             return Err(plaintext_refusal(tls));
@@ -87,30 +87,30 @@ impl Way {
     }
 }
 
-/// An option of both drivers that is a number.
+/// An option of both drivers. Its value is a number.
 pub(crate) const CAPACITY: &str = "statement-cache-capacity";
 
-/// What the URL of a kind of store looks like.
+/// The form of the URL of a kind of store.
 pub(crate) struct Form {
-    /// What the store is called.
+    /// The name of the database.
     pub(crate) whose: &'static str,
     pub(crate) schemes: [&'static str; 2],
     pub(crate) example: &'static str,
-    /// What the driver understands behind the `?`.
+    /// The options that the driver understands.
     pub(crate) drivers: &'static [&'static str],
-    /// Those of them that are about TLS.
+    /// The ones of these for TLS.
     pub(crate) tls: Tls,
-    /// What this kind of store understands besides [`Settings::KEYS`]; [`switch`] reads those that are on or off.
+    /// The options of this kind of store besides [`Settings::KEYS`]. [`switch`] reads those that are on or off.
     pub(crate) own: &'static [&'static str],
 }
 
-/// What a URL says.
+/// The contents of a URL.
 pub(crate) struct Described<DB: Database> {
     pub(crate) reached: Reached<DB>,
     pub(crate) settings: Settings,
     /// Files for TLS.
     pub(crate) files: Vec<Named>,
-    /// Those of [`Form::own`], in their order in the URL.
+    /// The options of [`Form::own`], in the order of the URL.
     #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "only it has any"))]
     pub(crate) own: Vec<(String, String)>,
 }
@@ -127,7 +127,7 @@ where
     if !schemes.contains(&url.scheme()) || url.cannot_be_a_base() {
         return Err(wrong());
     }
-    // A password that was not encoded may end up here.
+    // A password that was not encoded may end up in the options.
     let secret = url.query().is_some_and(|query| query.contains('@'));
     let pairs: Vec<(String, String)> = url.query_pairs().into_owned().collect();
     let (theirs, ours): (Vec<_>, Vec<_>) =
@@ -144,7 +144,7 @@ where
     if !theirs.is_empty() {
         url.query_pairs_mut().extend_pairs(&theirs);
     }
-    // The driver's message may repeat a value, and a value may be a password.
+    // The driver's message may repeat a value, which may be a password, so it is dropped.
     let options = Options::<DB>::from_str(url.as_str()).map_err(|_| {
         refusal(format!("the user, password, host or database of the {whose} URL is no UTF-8"))
     })?;
@@ -177,7 +177,7 @@ pub(crate) fn switch(key: &str, value: &str) -> Result<bool, Error> {
     }
 }
 
-/// Whether each of these URLs is refused by naming what is wrong, and no password.
+/// Asserts that each of these URLs is refused with a message that names what is wrong, and shows no password.
 #[cfg(test)]
 pub(crate) fn assert_refused<T: fmt::Debug>(
     parse: impl Fn(&str) -> Result<T, Error>,

@@ -1,4 +1,4 @@
-//! One statement at a time on a connection of a pool, and the times in statements.
+//! Lends a connection of a pool for one statement, and converts times in statements.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use crate::error::{Failure, general};
 
 /// A connection for the length of one statement.
 ///
-/// The connection goes back to the pool only when the statement has ended. If the statement is given up half-way, by a time
-/// limit or because its future was dropped, the connection is closed: its answer may never come, and the next call on the
-/// connection would wait for it.
+/// The connection returns to the pool only when the statement has ended. If the statement is given up half-way, by a time
+/// limit or because its future was dropped, the connection is closed. Otherwise the next call on the connection would wait for an
+/// answer that may never come.
 pub(crate) struct Lent<DB: Database>(Option<PoolConnection<DB>>);
 
 impl<DB: Database> Lent<DB> {
@@ -21,9 +21,10 @@ impl<DB: Database> Lent<DB> {
     ) -> Result<Self, Failure> {
         match pool.acquire().await {
             Ok(connection) => Ok(Self(Some(connection))),
-            // Nothing has been sent. What is invalid is a handshake for TLS.
+            // Nothing has been sent. (InvalidData means a failed TLS handshake.)
             Err(sqlx::Error::Io(error)) if error.kind() != std::io::ErrorKind::InvalidData => {
-                let unreachable = Error::new(ErrorKind::Unavailable, "the server is not reached");
+                let unreachable =
+                    Error::new(ErrorKind::Unavailable, "the server cannot be reached");
                 Err(Failure::Error(unreachable.with_source(sqlx::Error::Io(error))))
             }
             Err(error) => Err(judge(error)),

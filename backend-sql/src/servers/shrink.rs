@@ -1,14 +1,14 @@
-//! Closes the connections that a busy moment has opened, but for one.
+//! Closes the connections that a busy moment has opened, except one.
 //!
-//! The driver's own time limit for idle connections cannot be as short: it closes the last connection, too, and opens another
-//! one in its place, so that a client that does nothing would begin a session of the server again and again.
+//! The driver's own time limit for idle connections cannot be as short. It also closes the last connection and opens another
+//! one, so a client that does nothing would start a session of the server again and again.
 
 use sqlx::{Database, Pool};
 use tokio::{task::AbortHandle, time::sleep};
 
 use crate::tunables::SHRINK;
 
-/// Shrinks a pool until this is dropped.
+/// Shrinks a pool again and again until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Shrinking(AbortHandle);
 
@@ -21,7 +21,7 @@ impl Shrinking {
                 while pool.size() > 1 && pool.num_idle() == pool.size() as usize {
                     let Some(connection) = pool.try_acquire() else { break };
                     if let Err(error) = connection.close().await {
-                        tracing::debug!(%error, "a connection was broken when it was closed");
+                        tracing::debug!(%error, "an idle connection was already broken when it was closed");
                     }
                 }
             }

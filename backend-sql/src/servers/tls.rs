@@ -1,5 +1,5 @@
-//! The options of a URL for TLS. Each option is used, or refused by its name. The driver alone would ignore some: a mode that
-//! it does not know, certificates to trust in a mode that trusts all, a certificate without its key.
+//! The TLS options of a URL. Each option is used, or refused by its name. The driver alone would silently ignore some: an unknown
+//! mode, certificates to trust in a mode that trusts all, a certificate without its key.
 
 use std::{env, fs, path::PathBuf};
 
@@ -8,26 +8,26 @@ use rustls::crypto::CryptoProvider;
 
 use crate::settings::refusal;
 
-/// What the options for TLS are called in the URL of a kind of store.
+/// The names of the TLS options in the URL of a kind of store.
 pub(crate) struct Tls {
     pub(crate) mode: &'static str,
-    /// No TLS; TLS where the server has it, which is what holds where nothing is said; TLS.
+    /// The modes without a check: no TLS; TLS if the server has it, which is the default; TLS.
     pub(crate) plain: [&'static str; 3],
-    /// TLS with a certificate that is checked, not against the host and against it.
+    /// The modes with a check of the certificate: without and with a check of the host's name.
     pub(crate) checked: [&'static str; 2],
-    /// The file of authorities to trust; of our own certificate, and its key.
+    /// The file of trusted authorities; the files of our own certificate and of its key.
     pub(crate) authority: &'static str,
     pub(crate) own: [&'static str; 2],
-    /// What comes before these in the names of variables of the environment that the driver reads, if it does.
+    /// The prefix of these names in the environment, if the driver reads them there.
     pub(crate) variables: Option<&'static str>,
 }
 
-/// What a URL names, and must exist.
+/// Something that a URL names and that must exist.
 #[derive(Clone, Debug)]
 pub(crate) enum Named {
-    /// A file, by the option.
+    /// A file, and the option that names it.
     File { option: &'static str, path: PathBuf },
-    /// The process's provider of cryptography, by the option and its value.
+    /// The process's provider of cryptography, and the option and the value that need it.
     Provider { option: &'static str, mode: &'static str, other: &'static str },
 }
 
@@ -36,27 +36,27 @@ impl Tls {
         self.plain.into_iter().chain(self.checked)
     }
 
-    /// What an option is by the environment.
+    /// The value of an option in the environment.
     fn variable(&self, option: &str) -> Option<(String, String)> {
         let name = format!("{}{}", self.variables?, option.to_uppercase());
         env::var(&name).ok().map(|value| (name, value))
     }
 
-    /// The mode that these options, or the environment, choose.
+    /// The mode that the URL or the environment chooses.
     fn chosen(&self, said: Option<&str>) -> Result<&'static str, Error> {
         let (whence, value) = match (said, self.variable(self.mode)) {
             (Some(value), _) => (format!("{} in the URL", self.mode), value.to_owned()),
             (None, Some((name, value))) => (format!("{name} in the environment"), value),
             (None, None) => return Ok(self.plain[1]),
         };
-        // A value may be anything, and is not shown.
+        // The value may be a secret, so it is not shown.
         self.modes().find(|mode| mode.eq_ignore_ascii_case(&value)).ok_or_else(|| {
             let allowed: Vec<_> = self.modes().collect();
             refusal(format!("{whence} is not understood; it must be one of {}", allowed.join(", ")))
         })
     }
 
-    /// Whether all that is said of TLS is used; the files that are named.
+    /// Refuses options that would not be used. Returns the files that the options name.
     pub(crate) fn check(&self, options: &[(String, String)]) -> Result<Vec<Named>, Error> {
         let said = |option: &str| {
             options.iter().find(|(key, _)| key == option).map(|(_, value)| value.as_str())
@@ -87,7 +87,7 @@ impl Tls {
                     )));
                 }
             }
-            // The driver takes PEM itself, too.
+            // The driver also takes the PEM text itself.
             if !value.trim_start().starts_with("-----BEGIN") {
                 files.push(Named::File { option, path: value.into() });
             }
@@ -115,7 +115,7 @@ pub(crate) fn readable(files: &[Named]) -> Result<(), Error> {
             Named::Provider { option, mode, other } if CryptoProvider::get_default().is_none() => {
                 let message = format!(
                     "{option} {mode} needs a provider of cryptography that the application has installed \
-                     (rustls's CryptoProvider::install_default); allowed without one is {other}"
+                     (rustls's CryptoProvider::install_default); without one, use {other}"
                 );
                 return Err(Error::new(ErrorKind::Config, message));
             }

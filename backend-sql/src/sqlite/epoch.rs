@@ -1,12 +1,15 @@
-//! Epochs: which clock the times of a row belong to.
+//! The epoch of a row says to which clock its times belong.
 
 use lock_core::{Env as _, Error, ErrorKind, SystemEnv};
 
-/// A boot of a machine, seen from a time namespace: processes that share it share CLOCK_BOOTTIME.
+/// The epoch of this process: a boot of a machine, seen from a time namespace. Processes of one epoch share CLOCK_BOOTTIME.
 pub(super) fn current() -> Result<String, Error> {
     let missing = |path: &str, error: std::io::Error| {
-        Error::new(ErrorKind::Config, format!("cannot read {path}, by which leases are told apart"))
-            .with_source(error)
+        Error::new(
+            ErrorKind::Config,
+            format!("cannot read {path}, which identifies the clock of leases"),
+        )
+        .with_source(error)
     };
     let path = "/proc/sys/kernel/random/boot_id";
     let boot = std::fs::read_to_string(path).map_err(|error| missing(path, error))?;
@@ -16,8 +19,8 @@ pub(super) fn current() -> Result<String, Error> {
     Ok(format!("{} {namespace}{}", boot.trim(), offset()))
 }
 
-/// By how much the clock of this namespace is ahead. The kernel gives the number of a namespace that has ended
-/// to the next one, whose clock may be another: rows of the former would be held for the difference.
+/// The offset of this namespace's clock. It is part of the epoch because the kernel reuses the number of a namespace that has
+/// ended, and the next one may have another clock: rows of the first would then be held for the difference.
 fn offset() -> String {
     let offsets = std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
     let boottime = offsets.lines().find_map(|line| line.strip_prefix("boottime"));

@@ -68,7 +68,7 @@ impl SqliteFence {
         let admitted = sqlx::query_scalar::<_, i64>(self.admit.clone())
             .bind(resource)
             .bind(token.get() as i64)
-            // To the end: without a transaction a commit that fails is told only there.
+            // Read to the end: without a transaction, only the end reports a commit that failed.
             .fetch_all(&mut *connection)
             .await
             .map_err(error)?;

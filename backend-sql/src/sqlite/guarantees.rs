@@ -1,4 +1,4 @@
-//! What a SQLite store promises.
+//! The guarantees of a SQLite store.
 
 use std::{path::Path, time::Duration};
 
@@ -10,7 +10,7 @@ use crate::{
     tunables::{FAR_POLL, LONGEST_POLL, PLACE_LIFE, UNHEARD, sqlite::SHORTEST_LEASE},
 };
 
-/// `push`: whether this client is woken.
+/// `push` says whether other clients can wake this one.
 pub(super) fn guarantees(longest_lease: Duration, path: &Path, push: bool) -> Guarantees {
     let mut promised = Guarantees::new(SHORTEST_LEASE, longest_lease);
     promised.record_version = Some(RECORD_VERSION.cast_unsigned());

@@ -1,4 +1,4 @@
-//! A row of the locks' table, read by the clock of this client's epoch.
+//! Reads a row of the locks' table by the clock of this client's epoch.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use sqlx::{Row as _, sqlite::SqliteRow};
 use super::epoch::now;
 use crate::{dialect::Row, error::general};
 
-/// As our clock sees it, which is that of `epoch`.
+/// Reads a row by our clock, which is that of `epoch`.
 pub(super) fn read(row: &SqliteRow, epoch: &str) -> Result<Row, Error> {
     columns(row, epoch).map_err(general)?
 }
@@ -16,7 +16,7 @@ pub(super) fn read(row: &SqliteRow, epoch: &str) -> Result<Row, Error> {
 fn columns(row: &SqliteRow, epoch: &str) -> Result<Result<Row, Error>, sqlx::Error> {
     let left = match end(row, epoch)? {
         Some(end) => end.saturating_sub(now()),
-        // On a clock that is not ours: held for the whole lease, as far as we can tell.
+        // Another clock's row that this clock has not seen before: it counts as held for the whole lease.
         None => row.try_get("lease")?,
     };
     let kept = row.try_get("kept")?;
@@ -24,7 +24,7 @@ fn columns(row: &SqliteRow, epoch: &str) -> Result<Result<Row, Error>, sqlx::Err
     let waiting: Option<u32> = row.try_get("waiting")?;
     let before_us: u32 = row.try_get("before")?;
     let read = Row::read(
-        // Not as it looks, which would be another name.
+        // If the name cannot be read, an empty one makes this fail. A readable form of it would be another name.
         row.try_get("name").unwrap_or_default(),
         text(row, "owner")?,
         text(row, "label")?,
@@ -40,7 +40,7 @@ fn columns(row: &SqliteRow, epoch: &str) -> Result<Result<Row, Error>, sqlx::Err
     }))
 }
 
-/// When the lease of a row is over, by our clock; `None` if that has not seen it yet.
+/// When the lease of a row ends by our clock; `None` if this clock has not seen the row yet.
 pub(super) fn end(row: &SqliteRow, epoch: &str) -> Result<Option<i64>, sqlx::Error> {
     if text(row, "epoch")? == Some(epoch) {
         row.try_get("expires_2").map(Some)
@@ -49,7 +49,7 @@ pub(super) fn end(row: &SqliteRow, epoch: &str) -> Result<Option<i64>, sqlx::Err
     }
 }
 
-/// A column of text, which SQLite keeps although it is no UTF-8.
+/// A column of text. SQLite may store text that is not UTF-8.
 fn text<'r>(row: &'r SqliteRow, column: &str) -> Result<Option<&'r str>, sqlx::Error> {
     match row.try_get(column) {
         Err(sqlx::Error::ColumnDecode { .. }) => Ok(Some("\u{fffd}")),

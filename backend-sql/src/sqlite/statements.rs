@@ -28,27 +28,27 @@ macro_rules! statements {
 }
 
 statements! {
-    insert join part create_row take look adopt renew renew_readers release keep raise force list abandon withdraw enter leave first
+    insert join part create_row take look note_sighting renew renew_readers release keep raise force list abandon withdraw enter leave first
     sweep_watermark sweep forget forget_seen forget_places longest_lease set_longest_lease identity highest_token
     version
 }
 
-/// Whether `s` of the table of sightings is that of the row `l`, as it is now, by the clock of this epoch.
+/// Whether the note `s` is about the row `l` in its present state, by the clock of this epoch.
 const SIGHTING: &str = include_str!("sql/sighting.sql");
 
-/// Whether the lease of the row `l` is over: by its own clock, or by ours, where that has seen it for so long.
+/// Whether the lease of the row `l` is over: by its own clock, or by ours if the note on the row says so.
 const OVER: &str = include_str!("sql/over.sql");
 
 /// Whether readers share the row `l`.
 const READ: &str = include_str!("sql/read.sql");
 
-/// Whether the place `q` is alive, by the clocks.
+/// Whether the queue entry `q` is alive.
 const ALIVE: &str = include_str!("sql/alive.sql");
 
-/// Whether live places go before the owner ?2.
+/// Whether live entries come before the owner ?2.
 const BEHIND: &str = include_str!("sql/behind.sql");
 
-/// With what stands for the parts, which name the arguments that are the clock and its epoch.
+/// Replaces the parts in braces. A part names the arguments that hold the clock and its epoch, as in `{over ?5 ?6}`.
 fn with_clock(text: &str) -> String {
     let mut text = text.to_owned();
     for at in 1..9 {
@@ -89,7 +89,7 @@ pub(super) fn schema(tables: &Tables, longest_lease_ms: i64) -> String {
     tables.fill(&text, '"')
 }
 
-/// The SQL that upgrades tables of this version, which is an older one, by one.
+/// The SQL that upgrades tables of this older version by one version.
 pub(super) fn upgrade(tables: &Tables, stored: i64) -> String {
     let text = match stored {
         0 => include_str!("sql/upgrade_1.sql"),
@@ -121,7 +121,7 @@ mod tests {
     }
 
     impl File {
-        /// Locks in memory, of which one is held by the clock of `theirs` for a lease of 100.
+        /// A database in memory with one lock, which is held by the clock of `theirs` for a lease of 100.
         async fn new() -> Self {
             let tables = Tables::new("x").unwrap();
             let sql = Statements::new(&tables);
@@ -135,7 +135,8 @@ mod tests {
         }
 
         async fn adopt(&mut self, now: i64, epoch: &str, seen: i64) -> u64 {
-            let adopt = sqlx::query(self.sql.adopt.clone()).bind("job").bind(now).bind(epoch);
+            let adopt =
+                sqlx::query(self.sql.note_sighting.clone()).bind("job").bind(now).bind(epoch);
             adopt.bind(seen).execute(&mut self.file).await.unwrap().rows_affected()
         }
 
@@ -145,7 +146,7 @@ mod tests {
             held.fetch_optional(&mut self.file).await.unwrap().is_none()
         }
 
-        /// What the holder, or an operator, does.
+        /// Runs what the holder, or an operator, would.
         async fn run(&mut self, sql: &'static str) {
             sqlx::query(sql).execute(&mut self.file).await.unwrap();
         }
@@ -160,7 +161,7 @@ mod tests {
             assert_eq!(file.adopt(10, "ours", seen).await, adopted, "version {seen}");
         }
         assert!(!file.is_free(109, "ours").await && file.is_free(110, "ours").await);
-        // What the holder writes begins it anew, and so does another holder of a row made anew.
+        // Each write of the holder starts the lease anew, and so does another holder of a row that was made anew.
         for change in ["version = version + 1", "token = token + 1, version = 7"] {
             let sql = format!("UPDATE x_locks SET {change}");
             sqlx::query(AssertSqlSafe(sql)).execute(&mut file.file).await.unwrap();
@@ -170,7 +171,7 @@ mod tests {
         assert!(!file.is_free(1_099, "ours").await && file.is_free(1_100, "ours").await);
     }
 
-    /// Two that do not share a clock wait for a holder that has died: neither makes the other wait longer.
+    /// Two clients with different clocks wait for a holder that has died: neither makes the other wait longer.
     #[tokio::test]
     async fn clocks_that_look_in_turn_see_the_end_of_a_dead_holder() {
         let mut file = File::new().await;
@@ -182,7 +183,7 @@ mod tests {
         }
         assert!(!file.is_free(99, "one").await && file.is_free(100, "one").await);
         assert!(!file.is_free(9_104, "two").await && file.is_free(9_105, "two").await);
-        assert!(!file.is_free(9_105, "three").await, "who has not seen it takes nothing");
+        assert!(!file.is_free(9_105, "three").await, "a clock that has not seen it takes nothing");
     }
 
     #[tokio::test]

@@ -7,7 +7,7 @@ use sqlx::{AssertSqlSafe, SqlitePool};
 use tokio::sync::OnceCell;
 
 use super::{
-    connection::open::File,
+    connection::open::{File, Statement},
     epoch,
     guarantees::guarantees,
     statements::{self, Statements},
@@ -37,21 +37,21 @@ impl Sqlite {
         let sqlite = Self {
             sql: Statements::new(&file.tables),
             epoch: epoch::current()?,
-            promised: RwLock::new(Arc::new(guarantees(longest, &file.path, bells.is_heard()))),
+            promised: RwLock::new(Arc::new(guarantees(longest, &file.path, bells.works()))),
             places,
             bells,
             agreed: OnceCell::new(),
             file,
         };
-        // A file that is not there is made by the first use that writes, with what we were told.
-        // An older one is for `init` to upgrade; every other step makes sure that it is ready.
+        // The first use that writes makes a missing file, with this client's settings. Only `init` upgrades an older one. Every
+        // other step first checks that the store is ready.
         if sqlite.file.is_there() && !is_older(sqlite.version().await?) {
             sqlite.ready().await?;
         }
         Ok(sqlite)
     }
 
-    /// Takes the store's longest lease over, once, or refuses the store if it is not what we were told.
+    /// Reads the store's longest lease, once. Refuses the store if it differs from this client's option.
     pub(super) async fn ready(&self) -> Result<(), Error> {
         self.agreed.get_or_try_init(|| self.agree()).await.copied()
     }
@@ -66,15 +66,11 @@ impl Sqlite {
 
     /// The version of the records.
     pub(super) async fn version(&self) -> Result<i64, Error> {
-        let pool = self.file.pool().await?;
-        let read = || async {
-            sqlx::query_scalar::<_, Option<i64>>(self.sql.version.clone()).fetch_one(pool).await
-        };
-        let stored = self.file.while_busy(read).await?;
+        let stored: Option<i64> = self.file.value(&self.sql.version).await?;
         stored.ok_or_else(|| Error::new(ErrorKind::Config, "the row of settings is gone"))
     }
 
-    /// Upgrades older tables. Another may do so at once, and then it need not be done.
+    /// Upgrades older tables. Another client may do so at the same time; then nothing is left to do.
     pub(super) async fn upgrade(&self) -> Result<(), Error> {
         let stored = self.version().await?;
         if !is_older(stored) {
@@ -87,7 +83,7 @@ impl Sqlite {
             let mut all = pool.begin_with("BEGIN IMMEDIATE").await?;
             loop {
                 let version = sqlx::query_scalar::<_, Option<i64>>(self.sql.version.clone());
-                // A row that is gone is told of by the next step.
+                // If the row is gone, the next step reports it.
                 let stored = version.fetch_one(&mut *all).await?.filter(|stored| is_older(*stored));
                 let Some(stored) = stored else { break };
                 let step = AssertSqlSafe(statements::upgrade(tables, stored));
@@ -100,19 +96,21 @@ impl Sqlite {
     }
 
     pub(super) async fn longest_lease(&self) -> Result<Duration, Error> {
-        let pool = self.file.pool().await?;
-        let read = || async {
-            sqlx::query_scalar::<_, i64>(self.sql.longest_lease.clone()).fetch_one(pool).await
-        };
-        self.file.while_busy(read).await.map(milliseconds)
+        self.file.value(&self.sql.longest_lease).await.map(milliseconds)
     }
 
     pub(super) fn set_promises(&self, longest: Duration) {
-        let promised = guarantees(longest, &self.file.path, self.bells.is_heard());
+        let promised = guarantees(longest, &self.file.path, self.bells.works());
         *self.promised.write() = Arc::new(promised);
     }
 
-    /// The pool for a statement that only reads; `None` while there is nothing to read.
+    /// Runs a statement that answers no rows, once this client agrees with the store: see [`File::write`].
+    pub(super) async fn write(&self, build: impl Fn() -> Statement) -> Result<(), Error> {
+        self.ready().await?;
+        self.file.write(build).await
+    }
+
+    /// The pool for a statement that only reads; `None` while there is no file to read.
     pub(super) async fn reader(&self) -> Result<Option<&SqlitePool>, Error> {
         if self.file.is_there() { self.pool().await.map(Some) } else { Ok(None) }
     }

@@ -1,5 +1,5 @@
-//! A server that is not what it says: it claims a message of the largest length, or never ends. The drivers set no limit to
-//! what they read; the call's time limit does.
+//! A hostile server announces the longest message, or sends without end. The drivers do not limit what they read, but the time
+//! limit of the call ends it.
 
 use std::{
     io::{Read as _, Write as _},
@@ -16,20 +16,20 @@ use crate::support::WAIT;
 const LIMIT: Duration = Duration::from_millis(500);
 /// What a call may take on a loaded machine.
 const SOON: Duration = Duration::from_secs(30);
-/// So much memory needs this process at most; the largest message of PostgreSQL would be 4 GiB.
+/// The most memory that this process may use. The longest message of PostgreSQL would be 4 GiB.
 const MOST: u64 = 1 << 30;
 
-/// What follows the claim.
+/// What follows the announcement.
 #[derive(Clone, Copy, Debug)]
 enum Then {
     Silence,
-    /// A byte now and then.
+    /// One byte at a time.
     Trickle,
-    /// More and more, at no more than the machine has memory for until the limit.
+    /// More and more data, slowly enough for the machine's memory until the time limit.
     Stream,
 }
 
-/// Answers everybody by `claim`, and by `part` again and again. Tells when a connection was closed by the client.
+/// Answers each client with `claim`, and then with `part` again and again. The receiver learns when a client closes its connection.
 fn serve(
     claim: Vec<u8>,
     part: Vec<u8>,
@@ -51,7 +51,7 @@ fn serve(
     (address, closed)
 }
 
-/// Ends with an error when the client has gone.
+/// Fails when the client has closed the connection.
 fn answer(
     mut client: TcpStream,
     claim: &[u8],
@@ -95,7 +95,7 @@ async fn ends_in_time(
         let error = connect(address).await.unwrap_err();
         assert!(began.elapsed() < SOON, "{then:?}: {:?}: {error}", began.elapsed());
         assert!(began.elapsed() >= LIMIT, "{then:?}: no limit was met: {error}");
-        // With what was read.
+        // The client has closed the connection, and with it freed what it read.
         tokio::task::spawn_blocking(move || closed.recv_timeout(WAIT)).await.unwrap().unwrap();
         assert!(peak() < MOST, "{then:?}: {} bytes", peak());
     }
@@ -104,8 +104,7 @@ async fn ends_in_time(
 #[cfg(feature = "postgres")]
 #[tokio::test]
 async fn postgres_ends_in_time() {
-    // An answer to the login. (Small notices without end are another matter: the driver reads on without giving way as
-    // long as the server is faster than it.)
+    // An answer to the login. (Endless small notices are not tested: the driver never yields while the server is faster.)
     let claim = [b"R".as_slice(), &[0xff; 4]].concat();
     ends_in_time((claim, vec![0; 1 << 20], false), async |address| {
         let url = format!("postgres://app@{address}/a?sslmode=disable&timeout=500ms");
@@ -117,7 +116,7 @@ async fn postgres_ends_in_time() {
 #[cfg(feature = "mysql")]
 #[tokio::test]
 async fn mysql_ends_in_time() {
-    // A greeting of the longest packets, of which each says that there is another.
+    // A greeting of the longest packets. Each says that another one follows.
     let header = [0xff, 0xff, 0xff, 0];
     let part = [vec![0; 0xff_ff_ff], header.to_vec()].concat();
     ends_in_time((header.to_vec(), part, true), async |address| {

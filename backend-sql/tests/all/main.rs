@@ -1,4 +1,4 @@
-//! All tests on real servers and files but the suite's, which has a harness of its own.
+//! All tests on real servers and files, except the suite, which has its own harness.
 #![allow(clippy::unwrap_used)]
 
 mod broken;

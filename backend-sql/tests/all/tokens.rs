@@ -1,4 +1,4 @@
-//! Another client sets the watermark to the limit, so that no larger token can be granted.
+//! Fencing tokens are used up: another client has set the watermark to the limit.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,7 +9,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::support::{BOTH, SECOND, WAIT, granted, request_for};
 
-/// Uses the tokens of a store up, whose watermark `set` sets; a grant of before.
+/// Uses up the tokens of a store. `set` sets its watermark. Returns an earlier grant.
 async fn use_up(store: &Arc<dyn Backend>, set: impl AsyncFn(u64)) -> Grant {
     let held = granted(store, &request_for("a", SECOND)).await;
     let highest = store.highest_token().await.unwrap().unwrap();
@@ -29,7 +29,7 @@ async fn use_up(store: &Arc<dyn Backend>, set: impl AsyncFn(u64)) -> Grant {
     held
 }
 
-/// That a store without a quarantine cannot set them back.
+/// Asserts that a store without a quarantine refuses to set the tokens back.
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
 async fn is_refused(store: &Arc<dyn Backend>) {
     let reset = Init::new().with_reset_tokens(true);
@@ -47,14 +47,14 @@ async fn postgres_sets_them_back() {
     for strategy in BOTH {
         let store = open_apart(&server, strategy).await;
         let prefix = strategy.to_string().replace('-', "_");
-        // Also where the quarantine is off, tokens of before are waited out.
+        // Also without a quarantine, `init` waits until the clock is past the old tokens.
         let init = Init::new().with_longest_lease(2 * SECOND).with_quarantine(false);
         store.init(&init).await.unwrap();
         let set = async |limit| {
             server.sql(&format!("UPDATE {prefix}_marker SET watermark = {limit}")).await.unwrap();
         };
         let held = use_up(&store, set).await;
-        // Tombstones and rows that are held have their tokens, too.
+        // Rows with tombstones, and held rows, have tokens, too.
         store.abandon(&request_for("c", SECOND)).await.unwrap();
         let raised = format!("UPDATE {prefix}_locks SET token = {}", i64::MAX);
         server.sql(&raised).await.unwrap();
@@ -67,7 +67,7 @@ async fn postgres_sets_them_back() {
         assert_eq!(settings.quarantine, Some(false));
         let highest = store.highest_token().await.unwrap().unwrap();
         assert!(highest < FencingToken::MAX, "{highest}");
-        // Not by a release that hands over, either.
+        // A release that hands over does not grant anything, either.
         let next = request_for("a", SECOND);
         let handing_over = ReleaseOptions::new().with_next(&next);
         let released = store.release(&held, handing_over).await.unwrap();

@@ -33,7 +33,7 @@ use crate::{
 };
 
 impl Postgres {
-    /// A statement that takes a lock and tells the token. `last` is its argument besides the request.
+    /// Runs a statement that takes a lock and answers the token. `last` is its argument after those of the request.
     async fn grant(
         &self,
         statement: &SqlStr,
@@ -47,7 +47,7 @@ impl Postgres {
         first(&self.again(statement, args).await?)?.map(token_of).transpose()
     }
 
-    /// Renews grants of one mode: the owners that were renewed, and for how long.
+    /// Renews grants of one mode. Returns the owners that were renewed, and for how long.
     async fn renew_batch(
         &self,
         statement: &SqlStr,
@@ -63,9 +63,9 @@ impl Postgres {
         set.map_err(general)
     }
 
-    /// What is known of a name. A request with an entry asks for it, unless its entry has only to wait; and so does one
-    /// that finds it free, where those who go first may be gone.
-    async fn look_or_ask(&self, request: &Request) -> Result<Option<Row>, Error> {
+    /// Reads the row of a name. A request with an entry attempts to take the lock, unless its entry has only to wait. A request
+    /// without an entry does so if the lock is free but others come first, since these may be gone.
+    async fn look_or_attempt(&self, request: &Request) -> Result<Option<Row>, Error> {
         let entry = self.entries.of(request.owner);
         match &entry {
             None => {
@@ -80,7 +80,7 @@ impl Postgres {
                 }
             }
         }
-        match self.ask(request, entry.as_deref()).await? {
+        match self.attempt_or_enqueue(request, entry.as_deref()).await? {
             Some(row) => Ok(Some(row)),
             None => self.look(&request.name, Some(request.owner)).await,
         }
@@ -116,7 +116,7 @@ impl Dialect for Postgres {
     }
 
     fn guarantees(&self) -> Arc<Guarantees> {
-        let push = self.told().borrow().arrives;
+        let push = self.delivery().borrow().works;
         let mut promised = self.promised.lock();
         if promised.0.push != push {
             let terms = Terms { push, ..promised.0 };
@@ -166,14 +166,18 @@ impl Dialect for Postgres {
     }
 
     fn looks_first(&self, request: &Request) -> bool {
-        self.crowded.has(&request.name) || self.entries.of(request.owner).is_some()
+        self.crowded.contains(&request.name) || self.entries.of(request.owner).is_some()
     }
 
     async fn look_to_take(&self, request: &Request) -> Result<Option<Row>, Error> {
-        let row = self.look_or_ask(request).await?;
+        let row = self.look_or_attempt(request).await?;
         let others =
             |row: &Row| if row.granted { row.waiting > Some(0) } else { row.refuses(request) };
-        self.crowded.note(&request.name, row.as_ref().is_some_and(others));
+        if row.as_ref().is_some_and(others) {
+            self.crowded.insert(&request.name);
+        } else {
+            self.crowded.remove(&request.name);
+        }
         Ok(row)
     }
 
@@ -187,7 +191,7 @@ impl Dialect for Postgres {
         let remaining = match server.number(&sql.quarantine).await? {
             Some(remaining) => remaining,
             None => {
-                server.once(&sql.mark, &[Span(self.longest_ever())]).await?;
+                server.once(&sql.make_marker, &[Span(self.longest_ever())]).await?;
                 server.number(&sql.quarantine).await?.unwrap_or(1)
             }
         };
@@ -229,16 +233,16 @@ impl Dialect for Postgres {
             let args = [whose[0], whose[1], Span(keep)];
             return Ok(first(&self.once(&sql.keep, &args).await?)?.into());
         }
-        // Where somebody waited a moment ago, somebody may wait now.
-        if !self.waited.forget(grant.owner)
+        // If somebody waited when the lock was granted, somebody may wait now.
+        if !self.waited.remove(&grant.owner)
             && let Some(version) = first(&self.once(&sql.release, &whose).await?)?
         {
             return Ok(Left::Free(version));
         }
-        if self.pass(grant, None).await?.is_some() {
+        if self.release_to_waiter(grant, None).await?.is_some() {
             return Ok(Left::Taken);
         }
-        let rows = self.once(&sql.release_and_tell, &whose).await?;
+        let rows = self.once(&sql.release_and_notify, &whose).await?;
         self.refill_if(&grant.name, &rows, 1).await;
         Ok(first(&rows)?.into())
     }
@@ -249,8 +253,8 @@ impl Dialect for Postgres {
         next: &Request,
     ) -> Result<Option<Handed>, Error> {
         let (owner, next_owner) = (grant.owner.to_string(), next.owner.to_string());
-        // Where somebody waited a moment ago, somebody may wait now.
-        if !self.waited.has(grant.owner) {
+        // If somebody waited when the lock was granted, somebody may wait now.
+        if !self.waited.contains(&grant.owner) {
             let args = [
                 Text(grant.name.as_str()),
                 Text(&owner),
@@ -266,8 +270,10 @@ impl Dialect for Postgres {
         }
         let waiter = QueueWaiter::new(Arc::clone(&self), next);
         let entry = waiter.entry();
-        let Some((token, queued)) = self.pass(grant, Some(&entry)).await? else { return Ok(None) };
-        self.waited.forget(grant.owner);
+        let Some((token, queued)) = self.release_to_waiter(grant, Some(&entry)).await? else {
+            return Ok(None);
+        };
+        self.waited.remove(&grant.owner);
         if !queued {
             return Ok(Some(Handed::Passed));
         }
@@ -302,7 +308,7 @@ impl Dialect for Postgres {
 
     async fn sweep(&self, rows: bool) -> Result<(), Error> {
         if rows {
-            // In this order: what is deleted was below the watermark before this raise.
+            // In this order, so that rows are deleted by the watermark before this raise.
             self.once(&self.server.sql.sweep, &[]).await?;
             self.once(&self.server.sql.sweep_watermark, &[]).await?;
             self.once(&self.server.sql.sweep_places, &[]).await?;
@@ -311,7 +317,7 @@ impl Dialect for Postgres {
     }
 
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
-        self.settle(init).await
+        self.apply_init(init).await
     }
 
     async fn clock_micros(&self) -> Result<Option<i64>, Error> {

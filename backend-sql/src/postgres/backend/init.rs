@@ -23,8 +23,8 @@ use crate::{
 };
 
 impl Postgres {
-    /// Repeats a statement that passes over rows that others have locked, until it has passed over none.
-    async fn all_rows(&self, statement: &SqlStr, args: &[Arg<'_>]) -> Result<(), Error> {
+    /// Repeats a statement that skips rows that others have locked, until it skips none.
+    async fn until_none_skipped(&self, statement: &SqlStr, args: &[Arg<'_>]) -> Result<(), Error> {
         self.in_time(async {
             while first(&self.server.once(statement, args).await?)? == Some(true) {
                 sleep(ROWS_AGAIN).await;
@@ -34,10 +34,10 @@ impl Postgres {
         .await
     }
 
-    /// Waits for the end of all transactions that write to locks now. A statement of theirs may have read the marker as it was
-    /// before, and wait for a row: when it has that, it grants by what it has read, as every statement sees what was
-    /// committed when it began.
-    async fn writers_end(&self) -> Result<(), Error> {
+    /// Waits for the end of all transactions that write to locks now. One of their statements may have read the old marker and
+    /// now wait for a row. When it gets the row, it grants by the old marker, since a statement sees what was committed when
+    /// it began.
+    async fn wait_for_writers(&self) -> Result<(), Error> {
         let mut before = self.writers().await?;
         self.in_time(async {
             while !before.is_empty() {
@@ -57,17 +57,17 @@ impl Postgres {
 
     async fn in_time(&self, wait: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
         timeout(self.server.timeout, wait).await.unwrap_or_else(|_| {
-            let message = "other transactions keep rows of locks; end them, and repeat init";
+            let message = "other transactions have locked rows of locks; end them, and repeat init";
             Err(Error::new(ErrorKind::Unavailable, message))
         })
     }
 
     /// Makes the tables if need be, and changes settings.
-    pub(super) async fn settle(&self, init: &Init) -> Result<StoreSettings, Error> {
+    pub(super) async fn apply_init(&self, init: &Init) -> Result<StoreSettings, Error> {
         init.refuse_restored("keep all clients stopped for one longest lease after a restore")?;
         if init.first_use && init.reset_tokens {
-            let message = "a first use grants at once, and tokens that are set back wait for a quarantine; \
-                           allowed is one of the two";
+            let message = "a first use grants at once, but setting tokens back takes a quarantine; \
+                           choose one of the two";
             return Err(Error::new(ErrorKind::InvalidInput, message));
         }
         let (server, sql) = (&self.server, &self.server.sql);
@@ -76,7 +76,7 @@ impl Postgres {
         }
         let longest = init.longest_lease.unwrap_or_else(|| self.settings.longest_lease_of_new());
         let (tables, longest) = (&server.tables, micros(longest));
-        let found = self.found().await?;
+        let found = self.existing_tables().await?;
         let stored = if found.settings { self.version().await? } else { RECORD_VERSION };
         let older = is_older(stored);
         if !older {
@@ -92,18 +92,18 @@ impl Postgres {
         if let Some(quarantined) = init.quarantine {
             server.once(&sql.set_quarantine, &[Truth(quarantined)]).await?;
             if quarantined {
-                self.writers_end().await?;
+                self.wait_for_writers().await?;
             }
-            self.all_rows(&sql.doubt, &[]).await?;
+            self.until_none_skipped(&sql.distrust_rows, &[]).await?;
         }
         let (longest, quarantined) = self.learn().await?;
         if init.reset_tokens {
             let longest = self.longest_ever().max(longest);
-            // Nothing is granted from here on, and by no row; then the tokens are set back.
+            // First make sure that nothing is granted any more, not by the proof in a row either. Then set the tokens back.
             server.once(&sql.reset_watermark, &[Span(longest)]).await?;
-            self.writers_end().await?;
-            self.all_rows(&sql.doubt, &[]).await?;
-            self.all_rows(&sql.reset_tokens, &[Number(micros(longest))]).await?;
+            self.wait_for_writers().await?;
+            self.until_none_skipped(&sql.distrust_rows, &[]).await?;
+            self.until_none_skipped(&sql.reset_tokens, &[Number(micros(longest))]).await?;
             server.once(&sql.reset_watermark, &[Span(longest)]).await?;
         }
         if init.first_use {

@@ -1,4 +1,4 @@
-//! The statements on the queue in a lock's row.
+//! The statements on the queue of a lock.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::{
             sessions::first,
         },
         store::Postgres,
-        waiting::entries::{QueueEntry, Told},
+        waiting::entries::{Notice, QueueEntry},
     },
     servers::connection::span,
     tunables::postgres::{ENTRY_LIFE, TURN},
@@ -32,15 +32,15 @@ pub(super) fn wanted<'a>(request: &'a Request, owner: &'a str) -> [Arg<'a>; 5] {
     ]
 }
 
-/// For how long an entry counts as alive with so many others before it: it may miss one of its heartbeats.
+/// For how long an entry counts as alive with this many others before it. It may miss one heartbeat.
 fn life(others: u32) -> Duration {
     ENTRY_LIFE + poll_behind::<Postgres>(others) * 2
 }
 
 impl Postgres {
-    /// Releases a grant. The first waiter gets the lock, if its entry allows that. `entry` goes to the end of the queue, if
-    /// that is near the head. Returns the new token, and whether the entry is in the queue, or `None` if nothing was done.
-    pub(super) async fn pass(
+    /// Releases a grant. The first waiter gets the lock, if its entry allows that. `entry` joins the end of the queue if the head
+    /// has room. Returns the new token, and whether `entry` is in the queue, or `None` if nothing was done.
+    pub(super) async fn release_to_waiter(
         &self,
         grant: &Grant,
         entry: Option<&QueueEntry>,
@@ -53,21 +53,21 @@ impl Postgres {
             MaybeText(entry.map(|entry| entry.id.as_str())),
             Span(life(0)),
         ];
-        let rows = self.once(&self.server.sql.pass, &args).await?;
+        let rows = self.once(&self.server.sql.release_to_waiter, &args).await?;
         let Some(row) = rows.first() else { return Ok(None) };
         let (token, queued) = (row.try_get(0).map_err(general)?, row.try_get(1).map_err(general)?);
-        self.crowded.note(&grant.name, true);
+        self.crowded.insert(&grant.name);
         self.refill_if(&grant.name, &rows, 2).await;
         Ok(Some((token_of(token)?, queued)))
     }
 
-    /// Brings entries that are behind near the head, if the answer to a statement says in this column that it is time. The
-    /// statement was carried out: where this fails the next one does it.
+    /// Moves entries from the tail of the queue to its head, if this column of a statement's answer says that it is time. The
+    /// statement itself succeeded, so a failure here is only logged: the next statement moves them.
     pub(super) async fn refill_if(&self, name: &LockName, rows: &[PgRow], column: usize) {
         if rows.first().is_some_and(|row| row.try_get(column).unwrap_or(false))
             && let Err(error) = self.refill(name).await
         {
-            tracing::debug!(%name, %error, "the queue was not moved on; the next heartbeat will do");
+            tracing::debug!(%name, %error, "the head of the queue was not refilled; the next heartbeat tries again");
         }
     }
 
@@ -75,9 +75,9 @@ impl Postgres {
         self.again(&self.server.sql.refill, &[Text(name.as_str())]).await.map(drop)
     }
 
-    /// One step of a request: it is granted what is free for it, or its entry, if it has one, is in the queue then. `None`
-    /// if the name has no row, or the owner was abandoned.
-    pub(super) async fn ask(
+    /// One attempt: the request gets the lock if the lock is free for it; otherwise its entry, if it has one, is in the queue
+    /// afterwards. `None` if the name has no row, or the owner was abandoned.
+    pub(super) async fn attempt_or_enqueue(
         &self,
         request: &Request,
         entry: Option<&QueueEntry>,
@@ -87,28 +87,28 @@ impl Postgres {
         let [waits, turn, near, far] =
             [MaybeText(id), Span(TURN), Span(life(0)), Span(life(u32::MAX))];
         let args = [name, owner, label, lease, floor, waits, turn, near, far];
-        let ask = &self.server.sql.asks[usize::from(request.mode == Mode::Shared)];
+        let statement = &self.server.sql.attempts[usize::from(request.mode == Mode::Shared)];
         for again in [true, false] {
-            let rows = self.again(ask, &args).await?;
+            let rows = self.again(statement, &args).await?;
             let Some(row) = rows.first() else {
                 entry.inspect(|entry| entry.queued.store(false, Ordering::Relaxed));
                 return Ok(None);
             };
-            let asked = self.entered(row, request, entry)?;
+            let answer = self.read_entry(row, request, entry)?;
             let short = row.try_get("short").map_err(general)?;
             if short {
                 self.refill(&request.name).await?;
             }
-            // Otherwise all near the head were dead, and others came there.
-            if !again || !short || asked.granted || asked.is_held() {
-                return Ok(Some(asked));
+            // Otherwise all entries at the head were dead, and others moved there: try once more.
+            if !again || !short || answer.granted || answer.is_held() {
+                return Ok(Some(answer));
             }
         }
         Ok(None)
     }
 
-    /// Where an entry stands by the row that a statement of its has read.
-    fn entered(
+    /// Reads the answer of a statement, and notes where the entry stands in the queue.
+    fn read_entry(
         &self,
         row: &PgRow,
         request: &Request,
@@ -122,7 +122,7 @@ impl Postgres {
         }
         let mut read = Self::row(row, entry.map(|entry| entry.id.as_str()))?;
         read.granted = granted;
-        // Those behind that are before it. An attempt does not count them.
+        // How many entries of the tail come before it. Only a heartbeat counts them, not an attempt.
         let before: Option<i64> = row.try_get("before").ok();
         read.before_us = match at {
             Some(at) => at.unsigned_abs().saturating_sub(1),
@@ -139,49 +139,50 @@ impl Postgres {
             entry.others.store(most, Ordering::Relaxed);
         }
         if granted && read.waiting > Some(0) {
-            self.waited.note(request.owner);
+            self.waited.insert(&request.owner);
         }
         Ok(read)
     }
 
-    /// Says of an entry in the queue that it is alive, if that is all that is to be done for it. `None`: it is to ask.
+    /// The poll of an entry: a heartbeat if it has nothing to do but wait, or a confirmation of a grant. `None`: the entry must
+    /// ask for the lock.
     pub(super) async fn heartbeat(
         &self,
         request: &Request,
         entry: &QueueEntry,
     ) -> Result<Option<Row>, Error> {
         let (owner, name) = (request.owner.to_string(), Text(request.name.as_str()));
-        let told = match entry.take_told() {
+        let notice = match entry.take_notice() {
             None if entry.queued.load(Ordering::Relaxed) => {
-                // A message that comes meanwhile is acted on first.
+                // A message that arrives meanwhile comes first.
                 tokio::select! {
-                    () = self.server.idle() => {}
+                    () = self.server.wait_for_idle() => {}
                     () = entry.wake.notified() => {}
                 }
-                entry.take_told()
+                entry.take_notice()
             }
-            told => told,
+            notice => notice,
         };
-        match told {
-            Some(Told::Given) => {
+        match notice {
+            Some(Notice::Granted) => {
                 let args = [name, Text(&owner), Span(request.lease)];
                 let rows = self.again(&self.server.sql.confirm, &args).await?;
                 let Some(row) = rows.first() else { return Ok(None) };
                 token_of(row.try_get("token").map_err(general)?)?;
                 let confirmed = Row { granted: true, ..Self::row(row, Some(&entry.id))? };
                 if confirmed.waiting > Some(0) {
-                    self.waited.note(request.owner);
+                    self.waited.insert(&request.owner);
                 }
                 Ok(Some(confirmed))
             }
-            Some(Told::Ask) => Ok(None),
+            Some(Notice::Ask) => Ok(None),
             None if !entry.queued.load(Ordering::Relaxed) => Ok(None),
             None => {
                 let alive = Span(life(entry.others.load(Ordering::Relaxed)));
                 let args = [name, Text(&owner), Text(&entry.id), alive];
                 let rows = self.again(&self.server.sql.heartbeat, &args).await?;
                 let Some(row) = rows.first() else { return Ok(None) };
-                let read = self.entered(row, request, Some(entry))?;
+                let read = self.read_entry(row, request, Some(entry))?;
                 self.refill_if(&request.name, &rows, row.column("short").ordinal()).await;
                 let ours = read.owner == Some(request.owner);
                 let waits = read.is_held() && read.refuses(request) && !ours;
@@ -193,10 +194,10 @@ impl Postgres {
     /// Whether it is the turn of the entry with this id.
     pub(super) async fn is_turn(&self, name: &LockName, id: &str) -> Result<bool, Error> {
         let args = [Text(name.as_str()), Text(id)];
-        Ok(first(&self.again(&self.server.sql.free, &args).await?)? == Some(true))
+        Ok(first(&self.again(&self.server.sql.is_turn, &args).await?)? == Some(true))
     }
 
-    /// Gives up the entry with this id, and what it was granted.
+    /// Removes the entry with this id, and releases what it was granted.
     pub(super) async fn leave(&self, request: &Request, id: &str) -> Result<(), Error> {
         let owner = request.owner.to_string();
         let args = [Text(request.name.as_str()), Text(&owner), Text(id)];
@@ -206,7 +207,7 @@ impl Postgres {
         self.leave_readers(request).await
     }
 
-    /// Takes a reader that gives up away from those who share a lock.
+    /// Removes a reader that gives up from those who share a lock.
     pub(super) async fn leave_readers(&self, request: &Request) -> Result<(), Error> {
         let left = Grant::new(request, FencingToken::ZERO);
         if request.mode == Mode::Shared && !self.part(&left).await? {
@@ -215,14 +216,14 @@ impl Postgres {
         Ok(())
     }
 
-    /// Reads a row for people, with all who wait.
+    /// Reads a row for operators, with the number of all waiters.
     pub(super) fn shown(row: &PgRow) -> Result<Row, Error> {
         let waiting: Option<i64> = row.try_get("waiting_all").map_err(general)?;
         let waiting = Some(waiting.unwrap_or(0).unsigned_abs());
         Ok(Row { waiting, ..Self::row(row, None)? })
     }
 
-    /// Reads a row for a client, which may have this entry in the queue.
+    /// Reads a row for a client that may have this entry in the queue.
     pub(super) fn row(row: &PgRow, entry: Option<&str>) -> Result<Row, Error> {
         Self::read(row, entry).map_err(general)?
     }

@@ -1,4 +1,4 @@
-//! A waiter with an entry in a queue on the server.
+//! A waiter with an entry in the server's queue.
 
 use std::sync::{Arc, atomic::Ordering};
 
@@ -12,8 +12,8 @@ use crate::{
     postgres::{
         store::Postgres,
         waiting::{
-            entries::{QueueEntry, Told},
-            listen::Heard,
+            entries::{Notice, QueueEntry},
+            listen::Delivery,
         },
     },
     tunables::{LOOK, LOOK_AFTER_FAILURE, postgres::LONGEST_LOOK},
@@ -24,28 +24,28 @@ pub(super) struct QueueWaiter {
     store: Arc<Postgres>,
     request: Request,
     entry: Arc<QueueEntry>,
-    /// Whether this client is told when it is its turn; where not, it looks.
-    told: watch::Receiver<Heard>,
+    /// Whether messages arrive at this client. If not, the waiter looks at short intervals.
+    delivery: watch::Receiver<Delivery>,
     look: Look<bool>,
 }
 
 impl QueueWaiter {
     pub(super) fn new(store: Arc<Postgres>, request: &Request) -> Self {
-        let entry = store.entries().enter(request);
-        let told = store.told();
-        Self { store, request: request.clone(), entry, told, look: Look::default() }
+        let entry = store.entries().add(request);
+        let delivery = store.delivery();
+        Self { store, request: request.clone(), entry, delivery, look: Look::default() }
     }
 
     pub(super) fn entry(&self) -> Arc<QueueEntry> {
         Arc::clone(&self.entry)
     }
 
-    /// Ends when it is this entry's turn, by looking now and then.
+    /// Looks again and again, and returns when it is this entry's turn.
     async fn look(&mut self) {
         let Self { store, request, entry, look, .. } = self;
         loop {
             if !look.is_on_its_way() {
-                // One with others before it comes to its turn no sooner than they look.
+                // The others before this entry must look first.
                 let others = entry.others.load(Ordering::Relaxed);
                 let pause = LOOK.saturating_mul(others.saturating_add(1)).min(LONGEST_LOOK);
                 tokio::time::sleep(jittered(&SystemEnv, pause)).await;
@@ -54,8 +54,8 @@ impl QueueWaiter {
                 let (store, name) = (Arc::clone(store), request.name.clone());
                 let entry = Arc::clone(entry);
                 async move {
-                    // Before the pass: other attempts need it meanwhile.
-                    store.server.idle().await;
+                    // Before the gate: other attempts may pass it meanwhile.
+                    store.server.wait_for_idle().await;
                     let _pass = gate::attempt(Some(&store.server.gate)).await?;
                     store.is_turn(&name, &entry.id).await
                 }
@@ -63,7 +63,7 @@ impl QueueWaiter {
             match look.answer(begin).await {
                 Ok(true) => return,
                 Ok(false) => {}
-                // The core's own poll is behind this, and reports what it meets.
+                // The core polls as well, and reports its errors.
                 Err(error) => {
                     tracing::debug!(name = request.name.as_str(), %error, "look failed");
                     tokio::time::sleep(LOOK_AFTER_FAILURE).await;
@@ -83,12 +83,12 @@ impl Drop for QueueWaiter {
 impl Waiter for QueueWaiter {
     async fn next(&mut self) -> Signal {
         loop {
-            let told = self.told.borrow_and_update().now;
-            let (mut changes, entry) = (self.told.clone(), self.entry());
+            let listening = self.delivery.borrow_and_update().listening;
+            let (mut changes, entry) = (self.delivery.clone(), self.entry());
             tokio::select! {
                 () = entry.wake.notified() => return Signal::Recheck,
-                () = self.look(), if !told => {
-                    entry.tell(Told::Ask);
+                () = self.look(), if !listening => {
+                    entry.notify(Notice::Ask);
                     return Signal::Recheck;
                 }
                 Ok(()) = changes.changed() => {}
@@ -97,7 +97,7 @@ impl Waiter for QueueWaiter {
     }
 
     async fn leave(self: Box<Self>) -> Result<(), Error> {
-        // Every attempt of it was answered: one that never got as far as the queue has left nothing.
+        // All its attempts were answered. If none entered the queue, there is nothing to remove.
         if !self.entry.queued.load(Ordering::Relaxed) {
             return Ok(());
         }

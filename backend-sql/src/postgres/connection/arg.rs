@@ -12,7 +12,7 @@ use crate::servers::connection::micros;
 
 /// One argument.
 #[derive(Clone, Copy, Debug)]
-#[allow(missing_docs, reason = "each is said by its type")]
+#[allow(missing_docs, reason = "the type says it")]
 pub enum Arg<'a> {
     Text(&'a str),
     MaybeText(Option<&'a str>),
@@ -44,7 +44,7 @@ impl Arg<'_> {
         }
     }
 
-    /// As it stands in SQL.
+    /// The argument as SQL text.
     fn literal(self) -> String {
         match self {
             Self::Text(text) => quoted(text),
@@ -61,8 +61,8 @@ impl Arg<'_> {
     }
 }
 
-/// A statement with its arguments written into it in place of `$1` and so on. None of ours has a `$` and
-/// a digit that means anything else.
+/// Writes the arguments into a statement, in place of `$1` and so on. None of our statements has a `$` and a digit with another
+/// meaning.
 pub(crate) fn inline(statement: &str, args: &[Arg<'_>]) -> String {
     let mut parts = statement.split('$');
     let mut text = parts.next().unwrap_or_default().to_owned();
@@ -83,7 +83,7 @@ pub(crate) fn inline(statement: &str, args: &[Arg<'_>]) -> String {
     text
 }
 
-/// An escape string means the same whatever `standard_conforming_strings` is.
+/// An escape string means the same for every `standard_conforming_strings`.
 fn quoted(text: &str) -> String {
     format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
 }

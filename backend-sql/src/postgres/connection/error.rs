@@ -1,15 +1,15 @@
-//! PostgreSQL's SQLSTATEs as ours: <https://www.postgresql.org/docs/current/errcodes-appendix.html>.
+//! Turns PostgreSQL's SQLSTATEs into our errors: <https://www.postgresql.org/docs/current/errcodes-appendix.html>.
 
 use lock_core::{Error, ErrorKind};
 
 use crate::error::{Failure, USED_UP, general};
 
-/// A client that waits needs two sessions, any other one; more while it is busy.
+/// A client that waits needs two sessions, any other client needs one, and a busy client more.
 const NO_SESSION: &str = "no session of the server in time: it has none left (raise max_connections, run fewer clients, or put a \
      pooler between), or all of the pool are in use";
 
 pub(crate) fn failure(error: sqlx::Error) -> Failure {
-    // The driver tries anew for as long as the server has no session left, and then tells only that.
+    // While the server has no session left, the driver retries, and in the end reports only this.
     if matches!(error, sqlx::Error::PoolTimedOut) {
         return Failure::Error(Error::new(ErrorKind::Unavailable, NO_SESSION).with_source(error));
     }
@@ -18,13 +18,13 @@ pub(crate) fn failure(error: sqlx::Error) -> Failure {
         return Failure::Error(general(error));
     };
     let (kind, what) = match state.as_str() {
-        // Serialization failure and deadlock: rolled back, whatever the isolation level.
+        // Serialization failure and deadlock: rolled back, at any isolation level.
         "40001" | "40P01" => return Failure::Busy(error),
-        // Another has locked the settings that are to be upgraded (upgrade.sql), or the session has a limit of its own.
+        // Another transaction has locked the tables that are to be upgraded (upgrade.sql), or the session has its own limit.
         "55P03" => return Failure::Busy(error),
-        // A division by zero: one that makes a row has waited for too long for it (insert.sql).
+        // Division by zero: a statement that inserts a row has waited too long (insert.sql).
         "22012" => return Failure::Busy(error),
-        // Another has made the same tables meanwhile, which IF NOT EXISTS does not see before it commits.
+        // Another client has made the same tables, which IF NOT EXISTS does not see before they are committed.
         "23505" | "42P07" | "42710" => return Failure::Busy(error),
         "28000" | "28P01" => (ErrorKind::Auth, "the server refuses the user or the password"),
         "42501" => (ErrorKind::Auth, "the role may not use the tables"),
@@ -33,7 +33,7 @@ pub(crate) fn failure(error: sqlx::Error) -> Failure {
             ErrorKind::Config,
             "the tables are not there; `leasehold init` makes them, and `create` a fence's, or the SQL of `leasehold schema`",
         ),
-        // owners.sql.
+        // refuse_tables.sql.
         "LH001" => {
             let message = error.as_database_error().map(|error| error.message().to_owned());
             let refused = Error::new(ErrorKind::Config, message.unwrap_or_default());

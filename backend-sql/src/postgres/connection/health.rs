@@ -16,22 +16,22 @@ use crate::{
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Health {
-    /// How old the oldest snapshot of the database is.
+    /// The age of the oldest snapshot in the database.
     oldest: Duration,
-    room: Room,
+    room: SessionCount,
 }
 
-/// The server's sessions.
+/// How many sessions the server allows and has.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Room {
-    /// How many there may be.
+pub(crate) struct SessionCount {
+    /// How many the server allows.
     pub(crate) most: i64,
     used: i64,
 }
 
-impl Room {
+impl SessionCount {
     pub(crate) async fn of(server: &Server) -> Result<Self, Error> {
-        let [most, used] = numbers(server, &server.sql.room).await?;
+        let [most, used] = numbers(server, &server.sql.session_count).await?;
         Ok(Self { most, used })
     }
 
@@ -40,7 +40,7 @@ impl Room {
     }
 }
 
-/// The numbers in the one row of an answer.
+/// The numbers in the only row of an answer.
 async fn numbers<const N: usize>(server: &Server, statement: &SqlStr) -> Result<[i64; N], Error> {
     let rows = server.again(statement, &[]).await?;
     let Some(row) = rows.first() else { return Err(general(sqlx::Error::RowNotFound)) };
@@ -55,10 +55,10 @@ impl Health {
     pub(crate) async fn of(server: &Server) -> Result<Self, Error> {
         let [oldest, most, used] = numbers(server, &server.sql.health).await?;
         let oldest = Duration::from_secs(oldest.unsigned_abs());
-        Ok(Self { oldest, room: Room { most, used } })
+        Ok(Self { oldest, room: SessionCount { most, used } })
     }
 
-    /// What an operator should know, a sentence each.
+    /// What an operator should know, one sentence each.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if self.oldest >= OLD_SNAPSHOT {
@@ -85,9 +85,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_hurts_is_told() {
+    fn an_operator_is_warned_only_of_what_hurts() {
         let of = |oldest, sessions| {
-            let room = Room { most: 100, used: sessions };
+            let room = SessionCount { most: 100, used: sessions };
             Health { oldest: Duration::from_secs(oldest), room }.warnings()
         };
         assert!(of(0, 10).is_empty());

@@ -3,7 +3,7 @@
 
 pub(crate) mod arg;
 pub(super) mod error;
-pub(crate) mod found;
 pub(super) mod health;
 pub(super) mod server;
 pub(crate) mod sessions;
+pub(crate) mod table_check;

@@ -13,7 +13,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Server {
     sessions: Sessions,
-    /// What is asked before any other statement.
+    /// The check of the tables, which comes before any other statement.
     pub(crate) exists: SqlStr,
     pub(crate) sql: Statements,
     pub(crate) tables: Tables,

@@ -35,15 +35,15 @@ pub struct Sessions {
     pub(crate) pool: PgPool,
     /// Whether the pool is the user's, and stays open.
     given: bool,
-    /// A pool of our own.
+    /// Only for a pool of our own.
     _shrinking: Option<Shrinking>,
-    /// Whether statements are prepared, and their arguments bound, if we were told.
+    /// The option `prepare`: whether statements are prepared, and their arguments bound.
     prepares: Option<bool>,
-    /// Whether a session of ours is nobody else's, as far as was seen: see `waiting/listen.rs`.
+    /// Whether no other client uses our sessions, as `waiting/listen.rs` has found out.
     alone: AtomicBool,
     own_session: SqlStr,
     retry: Retry,
-    /// Which calls may have how many connections.
+    /// How many connections each kind of call may take.
     pub gate: Gate,
     /// How long a call may take.
     pub timeout: Duration,
@@ -64,10 +64,10 @@ impl Sessions {
         Self { pool, given, _shrinking, prepares, alone, own_session, retry, gate, timeout }
     }
 
-    /// Waits for a while until a connection is idle: what can wait is not to begin a session. On a busy server, whose answers
-    /// are late, many clients would otherwise begin one for each of their calls, and make it busier. Another call may take
-    /// the connection first.
-    pub(crate) async fn idle(&self) {
+    /// Waits a while for an idle connection, so that a call that can wait starts no new session. Otherwise many clients of a busy
+    /// server, whose answers are late, would start a session for each of their calls and make the server busier. Another call may
+    /// take the connection first.
+    pub(crate) async fn wait_for_idle(&self) {
         let end = Instant::now() + PATIENCE;
         let most = self.pool.options().get_max_connections();
         while self.pool.num_idle() == 0
@@ -78,19 +78,19 @@ impl Sessions {
         }
     }
 
-    /// How often a statement was tried again that may have been carried out.
+    /// How often a statement was repeated although it may have been carried out.
     pub fn broken(&self) -> u64 {
         self.retry.broken()
     }
 
-    /// Behind a pooler that gives each transaction another session, what was prepared is in another session when it
-    /// is wanted; and where it is wanted there may be another's of that name, which would be run in its place. So
-    /// nothing is prepared before this is seen.
+    /// Notes whether no other client uses our sessions. Behind a pooler that gives each transaction another session, a prepared
+    /// statement is in another session when the client needs it, and this session may have another client's statement of the
+    /// same name, which would run instead. So nothing is prepared before this is known.
     pub(crate) fn sessions_are_ours(&self, alone: bool) {
         self.alone.store(alone, Ordering::Relaxed);
     }
 
-    /// Runs a statement, again and again while it loses conflicts with others, up to the time limit.
+    /// Runs a statement, and repeats it while it loses conflicts with others, up to the time limit.
     ///
     /// # Errors
     /// As of a call.
@@ -98,7 +98,7 @@ impl Sessions {
         self.retry.run(identity, || self.send(statement, args)).await
     }
 
-    /// The same for a statement that may be carried out twice.
+    /// The same for a statement that is safe to run twice.
     ///
     /// # Errors
     /// As of a call.
@@ -125,13 +125,15 @@ impl Sessions {
                 lent.settle(&answer);
                 return answer.map_err(failure);
             }
-            // Nothing was carried out. The connection goes: its driver still believes in what it has prepared.
-            tracing::debug!("what was prepared is gone, or another's; nothing is prepared for now");
+            // Nothing was carried out. Drop the connection: its driver still counts on its prepared statements.
+            tracing::debug!(
+                "prepared statements are gone, or are another client's; nothing is prepared for now"
+            );
             self.sessions_are_ours(false);
         }
         let mut lent = Lent::of(&self.pool, failure).await?;
-        // In one message: the driver sends a statement and its arguments in two, between which a
-        // pooler may change the session.
+        // In one message: the driver sends a statement and its arguments in two messages, between which a pooler may change the
+        // session.
         let limit = self.timeout.as_millis();
         let statement = inline(statement.as_str(), args);
         let text = AssertSqlSafe(format!("SET LOCAL lock_timeout = {limit}; {statement}"));
@@ -156,8 +158,7 @@ impl Sessions {
         self.retry.run(identity, run).await
     }
 
-    /// What a statement without arguments tells of the session that it runs in, as one message that a pooler
-    /// takes for a whole.
+    /// Asks about the session in which this statement runs. It is one message, which a pooler does not split.
     pub(crate) async fn session(&self, text: &'static str) -> Result<i32, Error> {
         let run = || async {
             let mut lent = Lent::of(&self.pool, failure).await?;
@@ -169,7 +170,7 @@ impl Sessions {
         self.retry.run(identity, run).await
     }
 
-    /// A statement without arguments that tells one number.
+    /// Runs a statement without arguments that answers one number.
     ///
     /// # Errors
     /// As of a call.
@@ -185,7 +186,7 @@ impl Sessions {
     }
 }
 
-/// Whether a statement was refused since its session has not what was prepared, or has it already.
+/// Whether a statement was refused because its session lacks the prepared statement, or already has one of that name.
 fn is_of_the_session<T>(answer: &Result<T, sqlx::Error>) -> bool {
     let error = answer.as_ref().err().and_then(sqlx::Error::as_database_error);
     error.and_then(|error| error.code()).is_some_and(|code| code == "26000" || code == "42P05")
@@ -194,7 +195,7 @@ fn is_of_the_session<T>(answer: &Result<T, sqlx::Error>) -> bool {
 /// The first column of the first row.
 ///
 /// # Errors
-/// `Config` where it is of another type.
+/// `Config` if it is of another type.
 pub fn first<'r, T>(rows: &'r [PgRow]) -> Result<Option<T>, Error>
 where
     T: Decode<'r, Postgres> + Type<Postgres>,
@@ -211,18 +212,21 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_can_wait_waits_while_another_session_would_be_begun_for_it() {
+    async fn a_call_that_can_wait_starts_no_session() {
         let server = Postgres::start(PostgresOptions::new()).await.unwrap();
         let pool = PgPoolOptions::new().max_connections(2).test_before_acquire(false);
         let url = format!("postgres://postgres@{}/postgres", server.address());
         let pool = pool.connect(&url).await.unwrap();
         let sessions = Sessions::new(pool.clone(), true, Some(false), Duration::from_secs(30));
-        assert!(sessions.idle().now_or_never().is_some(), "one is idle");
+        assert!(sessions.wait_for_idle().now_or_never().is_some(), "one is idle");
         let _first = pool.acquire().await.unwrap();
         let began = Instant::now();
-        sessions.idle().await;
-        assert!(began.elapsed() >= PATIENCE, "another session would be begun");
+        sessions.wait_for_idle().await;
+        assert!(began.elapsed() >= PATIENCE, "another session would be started");
         let _second = pool.acquire().await.unwrap();
-        assert!(sessions.idle().now_or_never().is_some(), "no other session may be begun");
+        assert!(
+            sessions.wait_for_idle().now_or_never().is_some(),
+            "no other session may be started"
+        );
     }
 }

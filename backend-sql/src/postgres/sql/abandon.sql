@@ -1,8 +1,10 @@
--- No attempt of $2 at $1 may succeed any more, and what it has is taken away, its place too. An
--- attempt that was read before this statement holds the row's lock, and this one waits for it; a later
--- one finds the tombstone in the row itself. A lock that was released, and is kept, stays. Those of an hour
--- ago are forgotten: no statement of theirs is under way. No more than a thousand are kept. No row is made with
--- an old watermark: see insert.sql. Answers whether places behind are to be brought near the head.
+-- Bars the owner $2 from the name $1: no attempt of it succeeds any more, and it loses its lock and its queue entry. A
+-- lock that was released, and is kept for a minimum hold, stays.
+-- An attempt that arrived before this statement has locked the row, so this statement waits for it. A later attempt finds
+-- the tombstone in the row itself. Tombstones older than an hour are dropped, because no statement of such an owner is
+-- still under way. At most 1000 are kept.
+-- No row is made with an old watermark: see insert.sql.
+-- Answers whether entries should move from the tail of the queue to its head.
 WITH gone AS (
     INSERT INTO {locks} AS l (name, token, version, expires_2, kept, buried, buried_at)
     SELECT $1, coalesce(pg_catalog.max(m.watermark), 0), 0, {now}, false, ARRAY[$2], ARRAY[{now}]
@@ -27,7 +29,7 @@ WITH gone AS (
             ) AS b
         )
     RETURNING {short} AS short, CASE
-        WHEN (owner IS NULL OR expires_2 <= {now} OR {reader_next}) AND waiters[1] IS NOT NULL THEN {tell_first}
+        WHEN (owner IS NULL OR expires_2 <= {now} OR {reader_next}) AND waiters[1] IS NOT NULL THEN {notify_first}
     END AS told, 1 / {young} AS young
 ),
 forgotten AS (

@@ -1,5 +1,5 @@
--- What the release of another granted to $2 at $1: renews it for $3, as for a repeat of the owner, and answers the token. A
--- message only says that this is worth asking.
+-- Renews for $3 what another client's release granted to the owner $2 at the name $1, as for a repeat of the owner, and
+-- answers the token. The message of the release is only a hint that this is worth asking.
 UPDATE {locks} AS l SET expires_2 = greatest(l.expires_2, {now} + $3::interval)
 WHERE name = $1
     -- guard: confirm-owner

@@ -1,4 +1,4 @@
--- Makes a free row of $1, for the optimistic strategy. One with an old watermark is not made: see insert.sql.
+-- Makes a free row for $1, for the optimistic strategy. Fails if the watermark that it read is too old: see insert.sql.
 INSERT INTO {locks} (name, token, version, expires_2, kept)
 SELECT $1, m.watermark, 0, 'epoch', false FROM {marker} AS m
 ON CONFLICT DO NOTHING

@@ -1,5 +1,5 @@
--- Frees $1 whatever owner has it, and tells the first who waits. Above 9007199254740990 = 2^53 - 2 there is no token to
--- grant: one that is out of its range becomes the highest that a grant of ours may have, and such a version begins anew.
+-- Frees $1, whoever has it, and notifies the first waiter. No token above 9007199254740990 = 2^53 - 2 can be granted: a
+-- token out of range becomes the highest that a grant of ours may have, and a version out of range starts again at 0.
 UPDATE {locks} SET owner = NULL,
     token = CASE WHEN token BETWEEN 0 AND 9007199254740990 THEN token ELSE {micros} + (
         SELECT (pg_catalog.date_part('epoch', quarantine) * 1000000::double precision)::bigint FROM {settings}
@@ -9,4 +9,4 @@ WHERE name = $1 AND (
     (owner IS NOT NULL AND expires_2 > {now})
     OR token NOT BETWEEN 0 AND 9007199254740990 OR version NOT BETWEEN 0 AND 9007199254740990
 )
-RETURNING version, CASE WHEN waiters[1] IS NOT NULL THEN {tell_first} END
+RETURNING version, CASE WHEN waiters[1] IS NOT NULL THEN {notify_first} END

@@ -1,6 +1,6 @@
--- Gives $1 back if it is $2's and nobody waits for it, and grants it to the next of the same process: to
--- $3, with the label $4, the lease $5 and floor + 1 $6. That the row was granted in this very store shows
--- that nothing was lost since: see retake.sql.
+-- Releases $1 if it is $2's and nobody waits for it, and grants it to the next request of the same process: owner $3,
+-- label $4, lease $5, floor + 1 $6. The row was granted in this very store, which shows that nothing was lost since: see
+-- retake.sql.
 UPDATE {locks} AS l SET
     owner = $3, label = $4, token = greatest({micros}, l.token + 1, $6), version = l.version + 1,
     expires_2 = {now} + $5, kept = false

@@ -1,5 +1,6 @@
 -- What slows this database down: for how many seconds the oldest snapshot of another session, or a prepared transaction,
--- has kept dead versions of rows here; and what room.sql tells. One statement: the next might find no idle session.
+-- has kept dead versions of rows. Also answers what session_count.sql does. It is one statement because a second one might find no
+-- idle session.
 SELECT greatest(
         (
             SELECT pg_catalog.date_part('epoch', pg_catalog.max({now} - a.xact_start))

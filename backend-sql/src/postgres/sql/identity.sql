@@ -1,2 +1,2 @@
--- Which cluster, database and tables these are.
+-- Identifies the cluster, the database and the tables.
 SELECT {here} || '/' || '{settings}'::regclass::oid::text

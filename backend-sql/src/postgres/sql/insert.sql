@@ -1,11 +1,10 @@
--- Takes a name that is not there, released, or expired, and that nobody waits for. One round trip,
--- so nothing is in here that can be elsewhere.
+-- Takes a name that has no row, or is released or expired, and that nobody waits for. This is the one round trip of an
+-- acquire, so it contains nothing that can be elsewhere.
 -- $1 name, $2 owner, $3 label, $4 lease, $5 floor + 1.
--- What a row that is there gets is computed in SET, by a clock read when its lock was had. The values
--- of a new row may be older by a wait for another's insert: its lease then ends earlier. Its watermark may
--- be older, too, and a sweep that came meanwhile may have forgotten a token above both, where tokens lead the
--- clock: a sweep believes a watermark after a minute (sweep.sql), and no statement that is older than half of
--- that comes to its end.
+-- If the row exists, SET computes its values by a clock that is read after the row was locked. The values of a new row
+-- may be older, by the time that the statement waited for another insert: then the lease ends earlier. The watermark may
+-- be older, too. Where tokens lead the clock, a sweep may meanwhile have deleted a row with a token above both. So a
+-- sweep trusts a watermark only after a minute (sweep.sql), and a statement older than half a minute fails.
 INSERT INTO {locks} AS l (name, owner, label, token, version, expires_2, kept, store, itself)
 SELECT $1, $2, $3, greatest(
     {micros},

@@ -1,5 +1,5 @@
--- Makes $2 a reader of $1: of a name that is free, as insert.sql takes it, or beside the readers that share it, if nobody waits.
--- The arguments are those of insert.sql. The readers' lease ends with the last one of theirs, and they have one token.
+-- Makes $2 a reader of $1. The name is free, and is taken as in insert.sql, or readers share it and nobody waits. The
+-- arguments are those of insert.sql. All readers have one token, and the row's lease is the longest of theirs.
 INSERT INTO {locks} AS l (name, owner, readers, label, token, version, expires_2, kept, store, itself)
 SELECT $1, {shared}, pg_catalog.concat($2, ','), $3, greatest({micros}, m.watermark + 1, $5), 1, {now} + $4, false,
     m.store, '{locks}'::regclass

@@ -1,14 +1,14 @@
--- The place $3 of the name $1 is given up, and so is what its owner $2 was granted. If that leaves
--- the lock free for the next, it is told. Answers whether places behind are to be brought near the head.
+-- Removes the entry $3 from the queue of $1, and takes away what its owner $2 was granted. If that leaves the lock free,
+-- notifies the next entry. Answers whether entries should move from the tail of the queue to its head.
 WITH gone AS (
     UPDATE {locks} AS l SET
         owner = CASE WHEN l.owner = $2 THEN NULL ELSE l.owner END,
         turn = CASE WHEN l.waiters[1] = $3 THEN NULL ELSE l.turn END,
         (waiters, alive) = {without}
-    -- One behind takes the row's lock, too: whoever brings it near the head meanwhile is waited for.
+    -- An entry in the tail locks the row, too, so that it waits for a statement that is moving it to the head.
     WHERE name = $1 AND (l.owner = $2 OR $3 = ANY (l.waiters) OR l.far IS NOT NULL)
     RETURNING {short} AS short, CASE
-        WHEN (owner IS NULL OR expires_2 <= {now} OR {reader_next}) AND waiters[1] IS NOT NULL THEN {tell_first}
+        WHEN (owner IS NULL OR expires_2 <= {now} OR {reader_next}) AND waiters[1] IS NOT NULL THEN {notify_first}
     END AS told
 ),
 forgotten AS (

@@ -1,5 +1,6 @@
--- Makes the fence's table, also where others do so at once: IF NOT EXISTS does not see what was not committed when it
--- looked, and waits for it, and fails. The second time it sees it. A transaction that this is in goes on.
+-- Makes the fence's table, even if others do so at the same time. IF NOT EXISTS does not see a table whose transaction
+-- has not committed: it waits for that transaction and then fails. The second try sees the table. A transaction around
+-- this statement goes on.
 DO $$ BEGIN
     {fence.sql}
 EXCEPTION WHEN unique_violation OR duplicate_table OR duplicate_object THEN

@@ -1,2 +1,2 @@
--- Sends a word without meaning to the channel $1.
+-- Sends an empty message to the channel $1.
 SELECT pg_catalog.pg_notify($1, '')

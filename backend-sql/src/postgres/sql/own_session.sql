@@ -1,5 +1,5 @@
--- For a session of our own pool, which is nobody else's, with a time limit in ms for the wait for a row or table: a client that
--- gives a statement up leaves its session to it, which ends with this wait. Statements are planned once, when the table
--- may be small: a scan of it would be right then, and slow later. What has no other plan counts as dear by this, and is
--- not worth compiling.
+-- Settings for a session of our own pool, which no other client uses. The time limit in ms is for the wait for a row or
+-- table: when a client gives a statement up, its session ends with this wait. Statements are planned once, when the table
+-- may be small: a scan would be right then, and slow later. A plan without an alternative then counts as expensive, but
+-- compiling it (jit) is not worth it.
 SET lock_timeout = {limit}; SET enable_seqscan = off; SET jit = off

@@ -1,4 +1,4 @@
--- Takes the reader $2 away from those who share $1. The last one holds it alone from here on, and then gives it back. Answers
+-- Removes the reader $2 from those who share $1. The last reader then holds the lock alone, and must release it. Answers
 -- whether others are left.
 UPDATE {locks} AS l SET
     owner = CASE WHEN pg_catalog.length(l.readers) = {reader} THEN $2 ELSE l.owner END,

@@ -1,9 +1,8 @@
--- Brings places of $1 that are behind near the head, where there is room for half of those that have room there; and
--- forgets what is written of places that were brought there before and are gone since. If that leaves the lock free for
--- the next, it is told.
--- Places enter behind one after the other, each under the row's lock. So this sees the first of them, in their order,
--- also where it has waited for the row: the last may be missing. That nobody is behind any more is believed only if
--- nobody has entered there since this statement began. One that left meanwhile counts as one that died.
+-- Moves entries of $1 from the tail of the queue to its head, if half of the head is free, and deletes the rows of
+-- entries that moved earlier and are gone. If the lock is free, notifies the first entry.
+-- Entries join the tail one after the other, each under the row's lock. So this statement sees the first of them in their
+-- order, even if it waited for the row; it may miss the last ones. It treats the tail as empty only if nobody has joined
+-- the tail since it began. An entry that left meanwhile counts as dead.
 WITH gone AS (
     DELETE FROM {places} AS p USING {locks} AS s
     WHERE s.name = $1 AND p.name = $1 AND p.entered <= s.moved AND p.place <> ALL (s.waiters)
@@ -39,4 +38,4 @@ UPDATE {locks} AS l SET (waiters, alive, moved, far) = (
     ) AS e
 )
 WHERE name = $1 AND {short}
-RETURNING CASE WHEN (owner IS NULL OR expires_2 <= {now} OR {reader_next}) AND waiters[1] IS NOT NULL THEN {tell_first} END
+RETURNING CASE WHEN (owner IS NULL OR expires_2 <= {now} OR {reader_next}) AND waiters[1] IS NOT NULL THEN {notify_first} END

@@ -1,4 +1,4 @@
--- Gives $1 back if it is $2's and nobody waits for it. The row stays for its token.
+-- Releases $1 if it is $2's and nobody waits for it. The row stays, since it keeps the token.
 UPDATE {locks} SET owner = NULL
 WHERE name = $1
     -- guard: release-owner

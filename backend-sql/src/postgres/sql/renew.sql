@@ -1,6 +1,7 @@
--- Renews a batch: $1 names, $2 their owners, $3 their leases. No lease is set that is above the longest lease, which may
--- have been lowered since the grant. A row that another transaction has is left out, since an UPDATE would wait for it. A
--- batch may be carried out after one that was sent later: it never shortens. Answers who was renewed, and the lease in µs.
+-- Renews a batch: $1 names, $2 their owners, $3 their leases. No lease exceeds the longest lease, which may have been
+-- lowered since the grant. Rows that another transaction has locked are skipped, because an UPDATE would wait for them.
+-- The batch may arrive after one that was sent later, so it never shortens a lease. Answers which owners were renewed,
+-- and the lease in µs.
 WITH ours AS (
     SELECT l.name, least(
         -- guard: renew-longest

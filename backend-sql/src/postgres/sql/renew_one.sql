@@ -1,5 +1,5 @@
--- Renews $1 for $3 if it is $2's, and waits for its row; for the longest lease where that is shorter: see renew.sql. It may
--- be carried out after one that was sent later: it never shortens. Answers the lease in µs.
+-- Renews $1 for $3, but at most for the longest lease (see renew.sql), if it is $2's. Waits for the row. It may arrive
+-- after a renewal that was sent later, so it never shortens a lease. Answers the lease in µs.
 UPDATE {locks} AS l SET expires_2 = greatest(l.expires_2, {now} + least(
         (SELECT s.longest_lease FROM {settings} AS s),
         $3::interval))

@@ -1,4 +1,5 @@
--- Renews a batch of readers, of which some may share a lock. The arguments, the answer and the rest are those of renew.sql.
+-- Renews a batch of readers, of which several may share a lock. Otherwise as renew.sql, with the same arguments and
+-- answer.
 WITH ours AS (
     SELECT l.name, g.owner, least((SELECT s.longest_lease FROM {settings} AS s), g.lease) AS lease
     FROM unnest($1::text[], $2::text[], $3::interval[]) AS g (name, owner, lease)

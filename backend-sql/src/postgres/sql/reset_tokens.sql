@@ -1,5 +1,5 @@
--- Sets tokens that lead the clock by more than $1 microseconds back to the clock; no grant of ours has such a token. Rows
--- that others have locked are left alone, so that no renewal waits. Answers whether any is left.
+-- Sets tokens that lead the clock by more than $1 microseconds back to the clock; no grant of ours has such a token.
+-- Skips rows that others have locked, so that no renewal waits. Answers whether any row was skipped.
 WITH ahead AS (
     SELECT name, {micros} AS clock FROM {locks} WHERE token > {micros} + $1
 ),

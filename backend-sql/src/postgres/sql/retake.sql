@@ -1,7 +1,8 @@
--- Takes a row that this client left behind, at version $6, or at any if that is null. The other
--- arguments are those of insert.sql. That the row is still there, granted in this very store, shows as
--- well as the marker that nothing was lost: what empties the one empties the other, and no marker is
--- made anew beside a row like this. So the marker is not read.
+-- Takes a row that this client released, at version $6, or at any version if $6 is null. The other arguments are those of
+-- insert.sql.
+-- This statement does not read the marker. The row still exists and was granted in this very store, which shows just as
+-- well that nothing was lost: what empties one of the two tables empties the other, and no marker is made anew beside
+-- such a row.
 UPDATE {locks} AS l SET
     token = greatest({micros}, l.token + 1, $5),
     owner = $2, label = $3, version = l.version + 1, expires_2 = {now} + $4, kept = false

@@ -1,6 +1,6 @@
--- Whether a loss is followed by a quarantine: $1. Locks that were lost while it was off may still be believed in: turning
--- it on begins a whole one. The marker is made where it is missing or another store's, so that no client makes one that
--- knows the old setting. doubt.sql does the rest.
+-- Sets whether a quarantine follows a loss of data: $1. Holders may still believe in locks that were lost while it was
+-- off, so turning it on begins a whole quarantine. A missing marker, or one of another store, is replaced here, so that
+-- no client that knows the old setting makes one. distrust_rows.sql does the rest.
 WITH held_back AS (
     INSERT INTO {marker} AS m (id, store, itself, grants_from, watermark, raised)
     SELECT 1, {here}, '{marker}'::regclass, {now} + quarantine, 0, 'epoch'

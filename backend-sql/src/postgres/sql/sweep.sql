@@ -1,8 +1,7 @@
--- First step of a sweep: forgets free rows whose tokens the watermark has covered for a minute. A
--- statement that makes such a row anew has read that watermark: none that is older than half a minute comes to
--- its end (insert.sql). This one may wait for as long as it likes: when it has a row, all is looked at anew but
--- the marker, and what that covered then it covers still. A row that somebody waits for, or that has tombstones
--- away, stays.
+-- First step of a sweep: deletes free rows whose tokens the watermark has covered for a minute. A statement that inserts
+-- such a row again has read that watermark, because no statement older than half a minute succeeds (insert.sql). The
+-- sweep itself may wait as long as it likes: when it gets a row, it reads everything anew except the marker, and what
+-- that covered then is still covered. A row stays if somebody waits for it, or if it has tombstones.
 DELETE FROM {locks} AS l USING {marker} AS m
 WHERE (l.owner IS NULL OR l.expires_2 <= {now})
     -- guard: sweep-covered
@@ -10,7 +9,7 @@ WHERE (l.owner IS NULL OR l.expires_2 <= {now})
     AND NOT EXISTS (
         SELECT 1 FROM pg_catalog.unnest(l.alive) AS alive WHERE alive > {now} - interval '1 minute'
     )
-    -- The position of the last that entered behind is about the time at which it did.
+    -- `far` is about the time at which the last entry joined the tail.
     AND (l.far IS NULL OR l.far < {micros} - 60000000::bigint AND NOT EXISTS (
         SELECT 1 FROM {places} AS b WHERE b.name = l.name AND b.alive > {now} - interval '1 minute'
     ))

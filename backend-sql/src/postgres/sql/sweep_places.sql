@@ -1,5 +1,5 @@
--- Third step of a sweep: forgets what is written of places that are long gone. Rows that others have locked are left to the
--- next sweep.
+-- Third step of a sweep: deletes the rows of entries that have long been dead. Rows that others have locked are left to
+-- the next sweep.
 DELETE FROM {places} AS p USING (
     SELECT b.name, b.owner FROM {places} AS b WHERE b.alive < {now} - interval '1 minute' FOR UPDATE SKIP LOCKED
 ) AS dead

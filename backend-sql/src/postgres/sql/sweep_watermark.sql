@@ -1,6 +1,7 @@
--- Second step of a sweep: whatever forgets a token raises the watermark to it first, for the sweep
--- after this one. Not each time, since each begins the minute anew; but also where the clock was set back, which
--- would otherwise end all sweeping until it is again where it was.
+-- Second step of a sweep: raises the watermark to the tokens of all free rows, for the sweep after this one. Whatever
+-- deletes a token raises the watermark to it first. It does so at most once a minute, since each raise starts the minute
+-- of sweep.sql anew. If the clock was set back, it raises at once: otherwise there would be no sweep until the clock is
+-- where it was.
 UPDATE {marker} SET
     watermark = greatest(watermark, (
         SELECT coalesce(pg_catalog.max(token), 0) FROM {locks} WHERE owner IS NULL OR expires_2 <= {now}

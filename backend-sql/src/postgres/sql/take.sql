@@ -1,6 +1,6 @@
--- Takes a row that is as it was when we looked: at version $6. The other arguments are those of
--- insert.sql. It must be free besides: a client of the other strategy may have swept the row away and
--- made another, which counts its versions anew.
+-- Takes a row that has not changed since this client read it: version $6. The other arguments are those of insert.sql.
+-- The row must also be free: a client of the other strategy may have swept the row away and made another, which counts
+-- its versions anew.
 UPDATE {locks} AS l SET
     token = greatest({micros}, l.token + 1, $5),
     owner = $2, label = $3, version = l.version + 1, expires_2 = {now} + $4, kept = false,

@@ -1,6 +1,6 @@
--- From version 0, where the settings have no such column yet, and from 1, where the whole queue stood in the row of the
--- lock. The locks that this takes stand in the way of all clients, also while they are waited for: so they are waited for
--- shortly, and after all else. Places of older clients are forgotten: those are refused from here on. Locks that are held
+-- Upgrades from version 0, in which the settings had no such column, and from version 1, in which the whole queue stood
+-- in the lock's row. All clients wait while this waits for its table locks. So it waits only briefly, and comes after
+-- everything else. Queue entries of older clients are dropped, since those clients are refused from now on. Held locks
 -- stay.
 DO $$ DECLARE
     grantee record;
@@ -18,7 +18,7 @@ BEGIN
         ALTER TABLE {locks} RENAME COLUMN heard TO alive;
         ALTER TABLE {locks} ADD COLUMN far bigint, ADD COLUMN moved bigint, ADD COLUMN readers text;
         UPDATE {locks} SET waiters = NULL, alive = NULL, turn = NULL WHERE waiters IS NOT NULL;
-        -- Whoever may use the locks is to use the places, which are new.
+        -- A role that may use the locks needs the new table of places, too.
         FOR grantee IN
             SELECT DISTINCT a.grantee AS role FROM pg_catalog.pg_class AS c, pg_catalog.aclexplode(c.relacl) AS a
             WHERE c.oid = '{locks}'::regclass::oid AND a.privilege_type = 'UPDATE'::text

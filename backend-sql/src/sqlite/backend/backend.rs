@@ -10,7 +10,7 @@ use lock_core::{
 use sqlx::{Row as _, sqlite::SqliteRow};
 
 use super::{
-    queue::Passed,
+    queue::Outcome,
     steps::{nanos, read_to_end},
 };
 use crate::{
@@ -36,11 +36,8 @@ impl Dialect for Sqlite {
     }
 
     async fn identity(&self) -> Result<String, Error> {
-        let pool = self.pool().await?;
-        let read = || async {
-            sqlx::query_scalar::<_, String>(self.sql.identity.clone()).fetch_one(pool).await
-        };
-        self.file.while_busy(read).await
+        self.ready().await?;
+        self.file.value(&self.sql.identity).await
     }
 
     async fn agree_once(&self) -> Result<(), Error> {
@@ -56,7 +53,7 @@ impl Dialect for Sqlite {
 
     fn guarantees(&self) -> Arc<Guarantees> {
         let promised = Arc::clone(&self.promised.read());
-        if promised.push != self.bells.is_heard() {
+        if promised.push != self.bells.works() {
             self.set_promises(promised.longest_lease);
         }
         Arc::clone(&self.promised.read())
@@ -75,13 +72,8 @@ impl Dialect for Sqlite {
     }
 
     async fn create_row(&self, name: &LockName) -> Result<(), Error> {
-        let pool = self.pool().await?;
-        let write = || {
-            let query =
-                sqlx::query(self.sql.create_row.clone()).bind(name.as_str()).bind(&self.epoch);
-            async { query.execute(pool).await }
-        };
-        self.file.while_busy(write).await.map(drop)
+        let create = &self.sql.create_row;
+        self.write(|| sqlx::query(create.clone()).bind(name.as_str()).bind(&self.epoch)).await
     }
 
     async fn take(&self, request: &Request, version: i64) -> Result<Option<FencingToken>, Error> {
@@ -98,7 +90,7 @@ impl Dialect for Sqlite {
     }
 
     async fn look_to_take(&self, request: &Request) -> Result<Option<Row>, Error> {
-        // Before the look: what is released after it is given to a place.
+        // Enter the queue before the look. A release after the look then finds the entry.
         if let Some(place) = self.places.of(request.owner)
             && place.enter()
         {
@@ -110,7 +102,7 @@ impl Dialect for Sqlite {
         let (Some(found), Some(row)) = (found, read) else { return Ok(None) };
         let unseen = rows::end(&found, &self.epoch).map_err(general)?.is_none();
         if unseen && row.is_held() {
-            self.adopt(&row).await?;
+            self.note_sighting(&row).await?;
         }
         Ok(Some(row))
     }
@@ -155,9 +147,9 @@ impl Dialect for Sqlite {
 
     async fn tell_next_reader(&self, joined: &Request) {
         if self.places.of(joined.owner).is_some_and(|place| place.is_entered())
-            && let Err(error) = self.tell_first(&joined.name).await
+            && let Err(error) = self.wake_first(&joined.name).await
         {
-            tracing::debug!(name = %joined.name, %error, "the next reader finds out by its poll");
+            tracing::debug!(name = %joined.name, %error, "the next reader was not woken; its next poll finds the lock");
         }
     }
 
@@ -165,9 +157,9 @@ impl Dialect for Sqlite {
         if let Some(keep) = keep {
             return Ok(self.change(&self.sql.keep, grant, Some(nanos(keep))).await?.into());
         }
-        Ok(match self.pass(grant, None).await? {
+        Ok(match self.release_to_waiter(grant, None).await? {
             None => Left::NotHeld,
-            Some(Passed { owner: None, version, .. }) => Left::Free(version),
+            Some(Outcome { owner: None, version, .. }) => Left::Free(version),
             Some(_) => Left::Taken,
         })
     }
@@ -177,33 +169,33 @@ impl Dialect for Sqlite {
         grant: &Grant,
         next: &Request,
     ) -> Result<Option<Handed>, Error> {
-        let Some(passed) = self.pass(grant, Some(next)).await? else { return Ok(None) };
-        if passed.owner == Some(next.owner) {
-            return Ok(Some(Handed::Granted(passed.token)));
+        let Some(outcome) = self.release_to_waiter(grant, Some(next)).await? else {
+            return Ok(None);
+        };
+        if outcome.owner == Some(next.owner) {
+            return Ok(Some(Handed::Granted(outcome.token)));
         }
         let waiter = QueueWaiter::new(Arc::clone(&self), next);
         if let Some(place) = self.places.of(next.owner) {
             place.enter();
             if let Err(error) = self.enter(next, &place).await {
-                // Its first poll enters it.
-                tracing::debug!(name = %next.name, %error, "no place yet");
+                // Its first poll tries again.
+                tracing::debug!(name = %next.name, %error, "no queue entry yet");
             }
-            // The lock may have been released before the place was there.
+            // The lock may have been released before the entry was in the queue.
             place.wake();
         }
-        Ok(Some(Handed::Queued(passed.token, Box::new(waiter))))
+        Ok(Some(Handed::Queued(outcome.token, Box::new(waiter))))
     }
 
     async fn abandon(&self, request: &Request) -> Result<(), Error> {
-        let pool = self.pool().await?;
         let owner = request.owner.to_string();
-        // First the tombstone, so that a late statement finds it, then whatever an earlier one took or entered.
-        let write = || {
+        // First the tombstone, so that a late statement finds it. Then remove what an earlier statement took or entered.
+        self.write(|| {
             let query = sqlx::query(self.sql.abandon.clone()).bind(&owner);
-            let query = query.bind(now()).bind(&self.epoch).bind(today());
-            async { query.execute(pool).await }
-        };
-        self.file.while_busy(write).await?;
+            query.bind(now()).bind(&self.epoch).bind(today())
+        })
+        .await?;
         self.remove(request).await
     }
 
@@ -222,7 +214,7 @@ impl Dialect for Sqlite {
         };
         let freed = self.file.while_busy(write).await?.is_some();
         if freed {
-            self.tell_first(name).await?;
+            self.wake_first(name).await?;
         }
         Ok(freed)
     }
@@ -241,35 +233,26 @@ impl Dialect for Sqlite {
     }
 
     async fn sweep(&self, rows: bool) -> Result<(), Error> {
-        let pool = self.pool().await?;
         if rows {
             for statement in [&self.sql.sweep_watermark, &self.sql.sweep] {
-                let write = || {
-                    let query = sqlx::query(statement.clone()).bind(now()).bind(&self.epoch);
-                    async { query.execute(pool).await }
-                };
-                self.file.while_busy(write).await?;
+                self.write(|| sqlx::query(statement.clone()).bind(now()).bind(&self.epoch)).await?;
             }
         }
-        let write = || async { sqlx::query(self.sql.forget_seen.clone()).execute(pool).await };
-        self.file.while_busy(write).await?;
-        let write = || {
+        self.write(|| sqlx::query(self.sql.forget_seen.clone())).await?;
+        self.write(|| {
             let query = sqlx::query(self.sql.forget_places.clone()).bind(now());
-            let query = query.bind(&self.epoch).bind(wall_micros());
-            async { query.execute(pool).await }
-        };
-        self.file.while_busy(write).await?;
+            query.bind(&self.epoch).bind(wall_micros())
+        })
+        .await?;
         let bells = Arc::clone(&self.bells);
         if let Ok(Err(error)) = tokio::task::spawn_blocking(move || bells.sweep()).await {
-            tracing::debug!(%error, "pipes of clients that have ended may be left");
+            tracing::debug!(%error, "the pipes of clients that have ended may remain");
         }
         let before = now().saturating_sub(nanos(REMEMBERED));
-        let write = || {
-            let query = sqlx::query(self.sql.forget.clone()).bind(before);
-            let query = query.bind(&self.epoch).bind(today());
-            async { query.execute(pool).await }
-        };
-        self.file.while_busy(write).await.map(drop)
+        self.write(|| {
+            sqlx::query(self.sql.forget.clone()).bind(before).bind(&self.epoch).bind(today())
+        })
+        .await
     }
 
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
@@ -292,13 +275,8 @@ impl Dialect for Sqlite {
         }
         self.upgrade().await?;
         if let Some(longest) = init.longest_lease {
-            let pool = self.file.pool().await?;
-            let write = || {
-                let query = sqlx::query(self.sql.set_longest_lease.clone());
-                let query = query.bind(longest.as_millis() as i64);
-                async { query.execute(pool).await }
-            };
-            self.file.while_busy(write).await?;
+            let (set, ms) = (&self.sql.set_longest_lease, longest.as_millis() as i64);
+            self.file.write(|| sqlx::query(set.clone()).bind(ms)).await?;
         }
         let longest = self.longest_lease().await?;
         self.set_promises(longest);
@@ -310,11 +288,10 @@ impl Dialect for Sqlite {
     }
 
     async fn highest_token(&self) -> Result<i64, Error> {
-        let Some(pool) = self.reader().await? else { return Ok(0) };
-        let read = || async {
-            sqlx::query_scalar::<_, i64>(self.sql.highest_token.clone()).fetch_one(pool).await
-        };
-        self.file.while_busy(read).await
+        match self.reader().await? {
+            Some(_) => self.file.value(&self.sql.highest_token).await,
+            None => Ok(0),
+        }
     }
 
     async fn close(&self) {

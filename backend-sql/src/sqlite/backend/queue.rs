@@ -1,4 +1,4 @@
-//! The queue of a name: its table of places, and the wake-up of the next waiter.
+//! The queue of a name: its entries, and how the next waiter is woken.
 
 use std::time::Duration;
 
@@ -17,21 +17,21 @@ use crate::{
     waiting::{Place, Places, Queue, Turn},
 };
 
-/// What a release has left behind.
-pub(super) struct Passed {
+/// The state after a release.
+pub(super) struct Outcome {
     pub(super) version: i64,
-    /// Who has the lock now.
+    /// The new owner, if the release granted the lock.
     pub(super) owner: Option<OwnerId>,
     pub(super) token: FencingToken,
 }
 
 impl Sqlite {
-    /// Enters the place of a request, or says that it is alive.
+    /// Adds the entry of a request to the queue, or sends its heartbeat.
     pub(super) async fn enter(&self, request: &Request, place: &Place) -> Result<(), Error> {
-        let pool = self.pool().await?;
+        self.ready().await?;
         let (owner, bell) = (request.owner.to_string(), self.bells.own());
-        let write = || {
-            let query = sqlx::query(self.sql.enter.clone())
+        let build = || {
+            sqlx::query(self.sql.enter.clone())
                 .bind(request.name.as_str())
                 .bind(&owner)
                 .bind(request.label.as_str())
@@ -40,18 +40,18 @@ impl Sqlite {
                 .bind(now())
                 .bind(&self.epoch)
                 .bind(wall_micros())
-                .bind(request.mode == Mode::Shared);
-            async { query.execute(pool).await }
+                .bind(request.mode == Mode::Shared)
         };
-        self.file.while_busy(write).await.inspect_err(|_| place.doubt()).map(drop)
+        self.file.write(build).await.inspect_err(|_| place.doubt())
     }
 
-    /// Gives a grant back: to the first place, which is told; or to `next`, if nobody waits. `None`: nothing was done.
-    pub(super) async fn pass(
+    /// Releases a grant. The first entry gets the lock, and its client is woken. If nobody waits, `next` gets the lock. `None`:
+    /// the grant was not there.
+    pub(super) async fn release_to_waiter(
         &self,
         grant: &Grant,
         next: Option<&Request>,
-    ) -> Result<Option<Passed>, Error> {
+    ) -> Result<Option<Outcome>, Error> {
         let pool = self.pool().await?;
         let owner = grant.owner.to_string();
         let next_owner = next.map(|next| next.owner.to_string());
@@ -70,17 +70,17 @@ impl Sqlite {
             .bind(next.map(|next| next.floor.get() as i64));
             async { read_to_end(query.fetch_all(pool)).await }
         };
-        let passed = self.file.while_busy(write).await?;
-        let Some((version, owner, token, bell)) = passed else { return Ok(None) };
+        let released = self.file.while_busy(write).await?;
+        let Some((version, owner, token, bell)) = released else { return Ok(None) };
         let owner = owner.map(|owner| owner.parse()).transpose()?;
         if let (Some(owner), Some(bell)) = (owner, bell) {
             self.bells.ring(&bell, owner);
         }
-        Ok(Some(Passed { version, owner, token: token_of(token)? }))
+        Ok(Some(Outcome { version, owner, token: token_of(token)? }))
     }
 
-    /// Tells the first place of a name that the lock is free, if it is.
-    pub(super) async fn tell_first(&self, name: &LockName) -> Result<(), Error> {
+    /// Wakes the first waiter of a name if the lock is free.
+    pub(super) async fn wake_first(&self, name: &LockName) -> Result<(), Error> {
         let pool = self.pool().await?;
         let read = || {
             let query = sqlx::query_as::<_, (String, Option<String>)>(self.sql.first.clone());
@@ -95,23 +95,18 @@ impl Sqlite {
         Ok(())
     }
 
-    /// Takes the place of a request away, and what it holds unless that was released and is kept; and tells the next.
+    /// Removes the entry of a request, takes its lock away unless that is kept for a minimum hold, and wakes the next waiter.
     pub(super) async fn remove(&self, request: &Request) -> Result<(), Error> {
-        let pool = self.pool().await?;
+        let (leave, name) = (&self.sql.leave, request.name.as_str());
         let owner = request.owner.to_string();
-        let write = || {
-            let query = sqlx::query(self.sql.leave.clone()).bind(request.name.as_str());
-            let query = query.bind(&owner);
-            async { query.execute(pool).await }
-        };
-        // Before the lock, which might be given to it.
-        self.file.while_busy(write).await?;
+        // The entry goes first: otherwise the release of the lock could give the lock to it.
+        self.write(|| sqlx::query(leave.clone()).bind(name).bind(&owner)).await?;
         let left = Grant::new(request, FencingToken::ZERO);
         if request.mode == Mode::Shared {
             self.part(&left).await?;
         }
         self.change(&self.sql.withdraw, &left, None).await?;
-        self.tell_first(&request.name).await
+        self.wake_first(&request.name).await
     }
 }
 
@@ -124,7 +119,7 @@ impl Queue for Sqlite {
     }
 
     fn is_woken(&self) -> bool {
-        self.bells.is_heard()
+        self.bells.works()
     }
 
     async fn turn(&self, request: &Request) -> Result<Turn, Error> {

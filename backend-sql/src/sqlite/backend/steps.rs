@@ -1,4 +1,4 @@
-//! Statements that several steps share.
+//! Statements that several operations use.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl Sqlite {
-    /// What is known of a name, by an owner that may have a place, or by nobody.
+    /// Reads the row of a name, for an owner that may have a queue entry, or for an operator.
     pub(super) async fn fetch(
         &self,
         name: &LockName,
@@ -30,7 +30,7 @@ impl Sqlite {
         self.file.while_busy(read).await
     }
 
-    /// Renews grants of one mode; the owners that were renewed, and the longest lease in ms.
+    /// Renews grants of one mode. Returns the owners that were renewed, and the longest lease in ms.
     pub(super) async fn renew_batch(
         &self,
         statement: &sqlx::SqlStr,
@@ -51,17 +51,16 @@ impl Sqlite {
         self.file.while_busy(write).await
     }
 
-    pub(super) async fn adopt(&self, row: &Row) -> Result<(), Error> {
-        let pool = self.pool().await?;
-        let write = || {
-            let query = sqlx::query(self.sql.adopt.clone()).bind(row.name.as_str());
-            let query = query.bind(now()).bind(&self.epoch).bind(row.version);
-            async { query.execute(pool).await }
-        };
-        self.file.while_busy(write).await.map(drop)
+    /// Notes when the lease of another clock's row ends by our clock.
+    pub(super) async fn note_sighting(&self, row: &Row) -> Result<(), Error> {
+        self.write(|| {
+            let query = sqlx::query(self.sql.note_sighting.clone()).bind(row.name.as_str());
+            query.bind(now()).bind(&self.epoch).bind(row.version)
+        })
+        .await
     }
 
-    /// A statement that changes one owner's live grant and tells its new version.
+    /// Runs a statement that changes one owner's live grant. Returns the row's new version.
     pub(super) async fn change(
         &self,
         statement: &sqlx::SqlStr,
@@ -82,7 +81,7 @@ impl Sqlite {
         self.file.while_busy(write).await
     }
 
-    /// A statement that takes a lock and tells the token.
+    /// Runs a statement that takes a lock. Returns the token.
     pub(super) async fn grant(
         &self,
         statement: &sqlx::SqlStr,
@@ -97,7 +96,7 @@ impl Sqlite {
                 .bind(&owner)
                 .bind(request.label.as_str())
                 .bind(nanos(request.lease))
-                // Read anew for each try: what waits for the database must not make them old.
+                // The clocks are read again for each try, so that a wait for the database does not make them stale.
                 .bind(now())
                 .bind(&self.epoch)
                 .bind(wall_micros())
@@ -114,9 +113,8 @@ impl Sqlite {
 
 /// The one row of a statement that writes, once it is committed.
 ///
-/// SQLite commits a statement after its last row. `fetch_optional` stops at the first, and the driver
-/// then commits without telling whether that failed, so that a grant on a full disk would be one in
-/// our memory only.
+/// SQLite commits a statement after its last row. `fetch_optional` stops at the first row, and the driver then commits without
+/// reporting whether that failed. So a grant on a full disk would exist only in our memory.
 pub(super) async fn read_to_end<T>(
     rows: impl Future<Output = Result<Vec<T>, sqlx::Error>>,
 ) -> Result<Option<T>, sqlx::Error> {

@@ -1,4 +1,4 @@
-//! SQLite's result codes as ours.
+//! Turns SQLite's result codes into our errors.
 
 use std::path::Path;
 
@@ -6,12 +6,12 @@ use lock_core::{Error, ErrorKind};
 
 use crate::error::{Failure, USED_UP, general};
 
-/// What a code means to somebody who has to mend it. See <https://sqlite.org/rescode.html>.
+/// The meaning of a code, for somebody who must repair it. See <https://sqlite.org/rescode.html>.
 pub(crate) fn failure(error: sqlx::Error, path: &Path) -> Failure {
     let Some(code) = error.as_database_error().and_then(|error| error.code()) else {
         return Failure::Error(general(error));
     };
-    // A token above the largest number is none of the column's type.
+    // A token above the largest integer does not have the column's type.
     if code == "3091" {
         return Failure::Error(Error::new(ErrorKind::Config, USED_UP).with_source(error));
     }
@@ -22,13 +22,13 @@ pub(crate) fn failure(error: sqlx::Error, path: &Path) -> Failure {
         // No such column or table.
         1 => (ErrorKind::Config, "has tables that are not as this version makes them"),
         3 => (ErrorKind::Auth, "permission denied"),
-        8 => (ErrorKind::Config, "is read-only; allowed is a file that may be written"),
+        8 => (ErrorKind::Config, "is read-only; it must be a file that may be written"),
         10 => (ErrorKind::Unavailable, "cannot be read or written"),
         11 => (ErrorKind::Config, "is damaged"),
         13 => (ErrorKind::Unavailable, "is on a disk that is full"),
         14 => (
             ErrorKind::Config,
-            "cannot be opened; allowed is a file that may be read and written, in a folder that may",
+            "cannot be opened; the file and its folder must be readable and writable",
         ),
         26 => (ErrorKind::Config, "is no SQLite database"),
         _ => (ErrorKind::Unavailable, "refused a statement"),

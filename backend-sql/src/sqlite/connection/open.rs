@@ -1,4 +1,4 @@
-//! The file: found or made, and statements on it that wait for others without blocking a thread.
+//! Finds or makes the file, and runs statements on it. They wait for other writers without blocking a thread.
 
 use std::{
     convert::identity,
@@ -10,8 +10,12 @@ use std::{
 use lock_core::{Error, ErrorKind};
 use rustix::fs::{Access, access};
 use sqlx::{
-    AssertSqlSafe, SqlitePool,
-    sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
+    AssertSqlSafe, FromRow, SqlStr, Sqlite, SqlitePool,
+    query::Query,
+    sqlite::{
+        SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteRow,
+        SqliteSynchronous,
+    },
 };
 use tokio::sync::OnceCell;
 
@@ -25,6 +29,9 @@ use crate::{
     tunables::sqlite::{OWN_WAIT, TRIES_AT_ONCE},
 };
 
+/// A statement with its arguments.
+pub(crate) type Statement = Query<'static, Sqlite, SqliteArguments>;
+
 #[derive(Debug)]
 pub(crate) struct File {
     pub(crate) path: PathBuf,
@@ -32,7 +39,7 @@ pub(crate) struct File {
     pub(crate) tables: Tables,
     pub(crate) settings: Settings,
     given: Option<SqlitePool>,
-    /// Whether a file that we make is for its group, too.
+    /// Whether the users of its group may use a file that we make.
     group: bool,
     pool: OnceCell<SqlitePool>,
 }
@@ -54,7 +61,7 @@ impl File {
 
     fn check_mode(&self) -> Result<(), Error> {
         match mode::check(&self.path) {
-            // The file of an application that has other data in it has a mode of the application's.
+            // The application chose the mode of a file that also holds its other data.
             Err(error) if self.given.is_some() => {
                 tracing::warn!(%error);
                 Ok(())
@@ -81,12 +88,12 @@ impl File {
                 self.connect()
             }
         };
-        // It may have been made since it was looked for: by another, or by the pool.
+        // Another process, or the pool, may have made the file since the first check.
         self.check_mode()?;
         let longest = self.settings.longest_lease_of_new();
         let schema = statements::schema(&self.tables, longest.as_millis() as i64);
-        // Looked for first, so that a role that may not create tables can use those that are there. A file that lacks one,
-        // such as one that an older version made, gets it now.
+        // Check first, so that a user who may not create tables can use the existing ones. If a table is missing, as in a file
+        // of an older version, it is made now.
         let known = "SELECT 1 FROM {settings} WHERE EXISTS (SELECT 1 FROM {locks}) IS NOT NULL \
             AND EXISTS (SELECT 1 FROM {seen}) IS NOT NULL \
             AND EXISTS (SELECT 1 FROM {abandoned}) IS NOT NULL \
@@ -96,13 +103,13 @@ impl File {
         if let Ok(Some(_)) = found.fetch_optional(&pool).await {
             return Ok(pool);
         }
-        // Nothing is made in a file of another version: an older one is for `init` to upgrade.
+        // Nothing is made in a file of another version. Only `init` upgrades an older one.
         let version = self.tables.fill(include_str!("../sql/version.sql"), '"');
         let read = || async {
             let version = sqlx::query_scalar::<_, Option<i64>>(AssertSqlSafe(version.clone()));
             version.fetch_optional(&pool).await
         };
-        // It fails where there are no settings yet.
+        // This fails if there are no settings yet.
         if let Ok(Some(Some(stored))) = self.while_busy(read).await {
             if is_older(stored) {
                 return Ok(pool);
@@ -133,7 +140,7 @@ impl File {
             .connect_lazy_with(options)
     }
 
-    /// Runs a statement, again and again while another has the database, up to the time limit.
+    /// Runs a statement, and repeats it while another client has the database, up to the time limit.
     pub(crate) async fn while_busy<T, Fut>(&self, run: impl Fn() -> Fut) -> Result<T, Error>
     where
         Fut: Future<Output = Result<T, sqlx::Error>>,
@@ -151,16 +158,37 @@ impl File {
         self.retry.run(identity, tries).await
     }
 
+    /// Runs a statement that answers no rows. `build` makes it anew for each try, so that its clocks are not stale.
+    pub(crate) async fn write(&self, build: impl Fn() -> Statement) -> Result<(), Error> {
+        let pool = self.pool().await?;
+        let run = || {
+            let statement = build();
+            async { statement.execute(pool).await }
+        };
+        self.while_busy(run).await.map(drop)
+    }
+
+    /// The one value that a statement without arguments reads.
+    pub(crate) async fn value<T>(&self, statement: &SqlStr) -> Result<T, Error>
+    where
+        T: Send + Unpin,
+        (T,): for<'r> FromRow<'r, SqliteRow>,
+    {
+        let pool = self.pool().await?;
+        let read = || async { sqlx::query_scalar::<_, T>(statement.clone()).fetch_one(pool).await };
+        self.while_busy(read).await
+    }
+
     pub(crate) async fn close(&self) {
-        // A pool that was given stays its owner's.
+        // A pool from the user stays open.
         if let Some(pool) = self.pool.get().filter(|_| self.given.is_none()) {
             pool.close().await;
         }
     }
 }
 
-/// The path made absolute, so that it stays the same file when the program changes its folder, and
-/// so that SQLite takes no name for one of its URIs; refused where it can be no store.
+/// Makes the path absolute, so that it stays the same file when the program changes its folder, and so that SQLite takes no
+/// name for one of its URIs. Refuses a path that cannot be a store.
 ///
 /// Nothing here opens the file. A process that closes any descriptor of it loses the locks that its
 /// SQLite connections have on it (POSIX record locks).
@@ -168,7 +196,7 @@ fn checked(path: &Path) -> Result<PathBuf, Error> {
     let refuse = |kind, why: &str| Err(Error::new(kind, format!("{path:?} {why}")));
     let config = |why: &str| refuse(ErrorKind::Config, why);
     if path.to_str().is_none_or(|text| text.contains(char::is_control)) {
-        let why = "is no path for a store; allowed is UTF-8 without control characters";
+        let why = "is no path for a store; it must be UTF-8 without control characters";
         return refuse(ErrorKind::InvalidInput, why);
     }
     let path = match std::path::absolute(path) {
@@ -179,14 +207,13 @@ fn checked(path: &Path) -> Result<PathBuf, Error> {
     let exists = match fs::metadata(&path) {
         Ok(found) if found.is_file() => true,
         Ok(found) if found.is_dir() => {
-            return config("is a directory; allowed is a file in an existing folder");
+            return config("is a directory; it must be a file in an existing folder");
         }
-        Ok(_) => return config("is no regular file; allowed is a file in an existing folder"),
+        Ok(_) => return config("is no regular file; it must be a file in an existing folder"),
         Err(_) => false,
     };
     if !folder.is_dir() {
-        let why =
-            format!("cannot be made, since {folder:?} is no folder; allowed is an existing one");
+        let why = format!("cannot be made, since {folder:?} is no folder; the folder must exist");
         return config(&why);
     }
     let may = |path: &Path, how| access(path, how).map_err(std::io::Error::from);
@@ -199,9 +226,7 @@ fn checked(path: &Path) -> Result<PathBuf, Error> {
         Err(error) => {
             let why = match error.kind() {
                 std::io::ErrorKind::ReadOnlyFilesystem => "is on a read-only file system",
-                _ => {
-                    "cannot be opened; allowed is a file that may be read and written, in a folder that may"
-                }
+                _ => "cannot be opened; the file and its folder must be readable and writable",
             };
             refuse(ErrorKind::Unavailable, why).map_err(|refusal| refusal.with_source(error))
         }

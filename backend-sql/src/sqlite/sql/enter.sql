@@ -1,5 +1,5 @@
--- The place of ?2 for ?1: at the end of the queue, or where it is already; it is heard of. An abandoned owner gets none,
--- nor one that holds the lock: it would be served after its release.
+-- Adds the entry of the owner ?2 to the end of the queue of ?1. If it is already there, this is its heartbeat. An
+-- abandoned owner gets no entry. Nor does an owner that holds the lock: it would be served again after its release.
 -- ?3 label, ?4 floor, ?5 bell or null, ?6 now, ?7 epoch, ?8 wall clock in µs, ?9 whether it is a reader's.
 INSERT INTO {queue} (name, position, owner, label, floor, bell, heard, epoch, wall, shared)
 SELECT ?1, coalesce((SELECT max(position) FROM {queue} WHERE name = ?1), 0) + 1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9

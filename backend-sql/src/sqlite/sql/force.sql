@@ -1,5 +1,6 @@
--- Frees ?1 whatever owner has it. ?2 now, ?3 epoch, ?4 wall clock in µs. Above 9007199254740990 = 2^53 - 2 there is no token
--- to grant: one that is out of its range becomes the highest that a grant of ours may have, and such a version begins anew.
+-- Frees ?1, whoever has it. ?2 now, ?3 epoch, ?4 wall clock in µs. No token above 9007199254740990 = 2^53 - 2 can be
+-- granted: a token out of range becomes the highest that a grant of ours may have, and a version out of range starts
+-- again.
 UPDATE {locks} AS l SET owner = NULL, readers = NULL, label = NULL,
     token = CASE WHEN token BETWEEN 0 AND 9007199254740990 THEN token
         ELSE ?4 + (SELECT longest_lease * 1000 FROM {settings}) END,

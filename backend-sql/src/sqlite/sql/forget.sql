@@ -1,4 +1,4 @@
--- Forgets abandoned owners that no statement can be under way for: those of before ?1, in this epoch
--- ?2. Another epoch's clock says nothing here. It is over, or of another time namespace: they go on
--- the second day after theirs, ?3 being today.
+-- Deletes the records of abandoned owners of which no statement can still be under way: those before ?1 in this epoch ?2.
+-- The clock of another epoch says nothing here, since that epoch is over or belongs to another time namespace. Its
+-- records are deleted on the second day after theirs; ?3 is today.
 DELETE FROM {abandoned} WHERE (epoch = ?2 AND at < ?1) OR (epoch <> ?2 AND day < ?3 - 1)

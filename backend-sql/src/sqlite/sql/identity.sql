@@ -1,2 +1,2 @@
--- The store's name, made with it.
+-- The store's random name, made with the store.
 SELECT identity FROM {settings}

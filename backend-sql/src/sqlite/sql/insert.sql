@@ -1,9 +1,9 @@
--- Takes a name that is not there, released, or expired, and for which no live place goes first; sets the lease of our own
--- anew.
+-- Takes a name that has no row, or is released or expired, if no live entry comes first. If the owner already holds the
+-- lock, sets its lease anew.
 -- ?1 name, ?2 owner, ?3 label, ?4 lease, ?5 now, ?6 epoch, ?7 wall clock in µs, ?8 floor + 1.
--- The clocks may be older than this statement by the time it waited for the database: that makes a
--- lease end earlier and a lock look held for longer, never the other way round. A repeat may come
--- after a renewal that was sent later: it never shortens, nor the lease, by which other clocks count.
+-- The clocks may be older than this statement, by the time that it waited for the database. Then the new lease ends
+-- earlier, or a held lock looks held for longer, never the other way round. A repeat may arrive after a renewal that was
+-- sent later, so it never shortens the lease, neither `expires_2` nor `lease`, by which other clocks count.
 INSERT INTO {locks} AS l (name, owner, label, token, version, lease, expires_2, epoch, kept)
 SELECT ?1, ?2, ?3, max(
     ?7,

@@ -1,7 +1,7 @@
--- Makes ?2 a reader of ?1: of a name that is free, as insert.sql takes it, or beside the readers that share it. One that
--- is a reader already renews. The arguments, and the clocks, are those of insert.sql.
--- The readers' lease ends with the last one of theirs: it never shortens. By a clock that is not that of the row, it begins
--- anew, for at least the whole lease that the row was given last. All of them have one token.
+-- Makes ?2 a reader of ?1. The name is free, and is taken as in insert.sql, or readers share it. An owner that is already
+-- a reader renews instead. The arguments and the clocks are those of insert.sql.
+-- All readers have one token. The row's lease is the longest of theirs, so it is never shortened. By a clock that is not
+-- the row's, it starts anew, for at least the whole lease that the row was given last.
 INSERT INTO {locks} AS l (name, owner, readers, label, token, version, lease, expires_2, epoch, kept)
 SELECT ?1, {shared}, ?2 || ',', ?3, max(?7, s.watermark + 1, ?8), 1, ?4, ?5 + ?4, ?6, 0
 FROM {settings} AS s

@@ -1,5 +1,5 @@
--- Takes the reader ?2 away from those who share ?1. The last one holds it alone from here on, and then gives it back.
--- ?3 now, ?4 epoch.
+-- Removes the reader ?2 from those who share ?1. The last reader then holds the lock alone, and must release it. ?3 now,
+-- ?4 epoch.
 UPDATE {locks} SET
     owner = CASE WHEN readers = ?2 || ',' THEN ?2 ELSE owner END,
     readers = nullif(replace(readers, ?2 || ',', ''), ''),

@@ -1,7 +1,8 @@
--- Gives ?1 back if it is ?2's. ?3 now, ?4 epoch, ?5 wall clock in µs.
--- The first live place gets the lock, for as long as a new holder has to renew it; a reader's begins to share it. If nobody waits, the next request of the
--- same process gets it: ?6 owner, ?7 label, ?8 lease, ?9 its floor; null where there is none, and then the lock is free.
--- An abandoned one stops the statement. The row stays for its token.
+-- Releases ?1 if it is ?2's. ?3 now, ?4 epoch, ?5 wall clock in µs.
+-- The first live entry gets the lock, for the time in which a new holder must renew it. If that entry is a reader's, it
+-- starts to share the lock. If nobody waits, the next request of the same process gets the lock: ?6 owner, ?7 label, ?8
+-- lease, ?9 its floor. These are null if there is none: then the lock is free. If that owner was abandoned, the statement
+-- does nothing. The row stays, since it keeps the token.
 UPDATE {locks} AS l SET
     owner = g.owner, readers = g.readers, label = g.label, bell = g.bell, version = version + 1, kept = 0,
     token = CASE WHEN g.owner IS NULL THEN l.token

@@ -1,6 +1,7 @@
--- Renews a batch. ?1 now, ?2 epoch, ?3 a JSON array of [name, owner, lease]. No lease is set that is above the longest lease,
--- which may have been lowered since the grant. A batch may be carried out after one that was sent later: it never shortens,
--- nor the lease, by which other clocks count. Answers who was renewed, and the longest lease in ms.
+-- Renews a batch. ?1 now, ?2 epoch, ?3 a JSON array of [name, owner, lease]. No lease exceeds the longest lease, which
+-- may have been lowered since the grant. The batch may arrive after one that was sent later, so it never shortens a
+-- lease, neither `expires_2` nor `lease`, by which other clocks count. Answers which owners were renewed, and the longest
+-- lease in ms.
 UPDATE {locks} AS l SET
     lease = CASE WHEN l.epoch = ?2 THEN max(l.expires_2 - ?1, g.lease) ELSE g.lease END,
     epoch = ?2, version = version + 1,

@@ -1,4 +1,5 @@
--- Renews a batch of readers, of which some may share a lock. The arguments, the answer and the rest are those of renew.sql.
+-- Renews a batch of readers, of which several may share a lock. Otherwise as renew.sql, with the same arguments and
+-- answer.
 UPDATE {locks} AS l SET
     lease = CASE WHEN l.epoch = ?2 THEN max(l.expires_2 - ?1, g.lease) ELSE max(l.lease, g.lease) END,
     epoch = ?2, version = version + 1,

@@ -1,7 +1,7 @@
 -- The tables of leasehold in SQLite. {locks} and its like stand for the names of the tables.
 --
--- One row per name that is held, or was held lately. Times are nanoseconds of CLOCK_BOOTTIME, which
--- only make sense within one epoch: one boot of one machine, seen from one time namespace.
+-- One row per name that is held, or was held lately. Times are nanoseconds of CLOCK_BOOTTIME. They only make sense within
+-- one epoch: one boot of one machine, seen from one time namespace.
 CREATE TABLE IF NOT EXISTS {locks} (
     name    TEXT    NOT NULL PRIMARY KEY,
     owner   TEXT,                -- 32 hexadecimal digits; NULL when released; all 0 where readers share it
@@ -9,15 +9,15 @@ CREATE TABLE IF NOT EXISTS {locks} (
     token   INTEGER NOT NULL,    -- of the holder, or of the last one
     version INTEGER NOT NULL,    -- one more with every change
     lease   INTEGER NOT NULL,
-    expires_2 INTEGER NOT NULL,  -- the name says the version since which it is so
+    expires_2 INTEGER NOT NULL,  -- the name contains the version of the records
     epoch   TEXT    NOT NULL,
     readers TEXT,                -- the owners that share it, with a comma behind each; NULL where none do
-    bell    TEXT,                -- of the place that a release gave it to last
-    kept    INTEGER NOT NULL     -- 1: released, and kept for a last while
+    bell    TEXT,                -- of the entry that a release granted the lock to last
+    kept    INTEGER NOT NULL     -- 1: released, and kept for a minimum hold
 ) STRICT, WITHOUT ROWID;
 
--- Rows that were seen by the clock of another epoch, which cannot tell when their leases end: to it they are
--- held for a whole lease more. One that has another token or version has changed since it was seen.
+-- Notes on rows of other epochs. A client cannot tell when a lease of another epoch ends, so it takes the row as held for a
+-- whole lease from when it first saw it. If the row's token or version differs, the row has changed since.
 CREATE TABLE IF NOT EXISTS {seen} (
     name    TEXT    NOT NULL,
     epoch   TEXT    NOT NULL, -- of the clock
@@ -27,7 +27,7 @@ CREATE TABLE IF NOT EXISTS {seen} (
     PRIMARY KEY (name, epoch)
 ) STRICT, WITHOUT ROWID;
 
--- Owners that must never be granted anything any more.
+-- Tombstones: owners that are never granted anything again.
 CREATE TABLE IF NOT EXISTS {abandoned} (
     owner TEXT    NOT NULL PRIMARY KEY,
     at    INTEGER NOT NULL, -- as {locks}.expires_2
@@ -35,15 +35,15 @@ CREATE TABLE IF NOT EXISTS {abandoned} (
     day   INTEGER NOT NULL  -- of the wall clock, from 1970 on
 ) STRICT, WITHOUT ROWID;
 
--- Who waits, in order. A place is heard of by the clock that its epoch has, and by the wall clock for all others.
+-- The queue. A heartbeat counts by the clock of its epoch; clients of other epochs use the wall clock.
 CREATE TABLE IF NOT EXISTS {queue} (
     name     TEXT    NOT NULL,
     position INTEGER NOT NULL,
-    owner    TEXT    NOT NULL, -- fresh for each place
+    owner    TEXT    NOT NULL, -- fresh for each entry
     label    TEXT    NOT NULL,
     floor    INTEGER NOT NULL, -- the token must be larger
-    bell     TEXT,             -- by which its process is woken: 32 hexadecimal digits; null where it looks
-    heard    INTEGER NOT NULL, -- as {locks}.expires_2
+    bell     TEXT,             -- wakes its process: 32 hexadecimal digits; null if that polls instead
+    heard    INTEGER NOT NULL, -- the last heartbeat, on the clock of {locks}.expires_2
     epoch    TEXT    NOT NULL,
     wall     INTEGER NOT NULL, -- the same by the wall clock, in microseconds
     shared   INTEGER NOT NULL, -- 1: a reader's
@@ -52,8 +52,8 @@ CREATE TABLE IF NOT EXISTS {queue} (
 
 CREATE UNIQUE INDEX IF NOT EXISTS {queue_owner} ON {queue} (name, owner);
 
--- Whoever is granted the lock has left the queue, in the same step; so have those before it, which were passed over. The
--- reader that came last is the last one that is named.
+-- A grant removes the entry of the new owner in the same step, and the dead entries before it. Of readers, the new one is the
+-- last in the column.
 CREATE TRIGGER IF NOT EXISTS {served} AFTER UPDATE OF owner ON {locks} WHEN new.owner IS NOT NULL
 BEGIN
     DELETE FROM {queue} WHERE name = new.name AND position <= (
@@ -67,13 +67,13 @@ BEGIN
     );
 END;
 
--- What all clients agree on. No row of a name that is gone had a token above the watermark. The version is that of the
--- records in all tables. Only `init` upgrades older ones: SQLite cannot change a column only if need be.
+-- The settings that all clients share. No deleted row had a token above the watermark. The version is that of the records in
+-- all tables. Only `init` upgrades older ones, because SQLite cannot change a column only if necessary.
 CREATE TABLE IF NOT EXISTS {settings} (
     id            INTEGER NOT NULL PRIMARY KEY CHECK (id = 1),
     longest_lease INTEGER NOT NULL, -- milliseconds
     watermark     INTEGER NOT NULL,
-    -- Tells this store from every other, also under another path.
+    -- Identifies this store, also under another path.
     identity      TEXT    NOT NULL DEFAULT (lower(hex(randomblob(16)))),
     version       INTEGER NOT NULL DEFAULT 2
 ) STRICT;

@@ -1,5 +1,5 @@
--- Second step: forgets free rows. One that was granted since the first step has a larger token, and
--- stays, and so does one that somebody waits for. ?1 now, ?2 epoch.
+-- Second step of a sweep: deletes free rows. A row that was granted since the first step has a larger token, so it stays.
+-- A row that somebody waits for stays, too. ?1 now, ?2 epoch.
 DELETE FROM {locks} AS l
 WHERE (owner IS NULL OR {over ?1 ?2})
     -- guard: sweep-covered

@@ -1,4 +1,5 @@
--- First step of a sweep: whatever forgets a token raises the watermark to it first. ?1 now, ?2 epoch.
+-- First step of a sweep: raises the watermark to the tokens of all free rows. Whatever deletes a token raises the
+-- watermark to it first. ?1 now, ?2 epoch.
 UPDATE {settings}
 -- guard: sweep-raises
 SET watermark = max(watermark, (

@@ -1,6 +1,6 @@
--- Takes a row that is as it was when we looked: at version ?9. The other arguments are those of
--- insert.sql. It must be free besides: a client of the other strategy may have swept the row away and
--- made another, which counts its versions anew.
+-- Takes a row that has not changed since this client read it: version ?9. The other arguments are those of insert.sql.
+-- The row must also be free: a client of the other strategy may have swept the row away and made another, which counts
+-- its versions anew.
 UPDATE {locks} AS l SET
     -- guard: take-token
     token = max(?7, token + 1, ?8),

@@ -1,5 +1,5 @@
-//! Bells: named pipes. A client that hands a lock over wakes the client that got it by that client's bell. A bell decides
-//! nothing: a client that hears it looks at the store.
+//! Bells: named pipes by which clients wake each other. A client that hands a lock over rings the bell of the client that got
+//! it. A bell decides nothing: the client that was woken reads the database.
 //!
 //! A client's bell stands beside the database, with the database's mode: `PATH-wake-` and 32 hexadecimal digits. The client
 //! makes it when it first waits, and removes it when it closes. If the client was killed, the next client that rings the bell
@@ -18,9 +18,9 @@ use lock_core::{Env as _, Mutex, OwnerId, SystemEnv};
 
 use crate::{tunables::sqlite::OLD_BELL, waiting::Places};
 
-/// A message is the 32 digits of the owner, and a line's end: shorter than what a pipe takes in one piece.
+/// A message is the 32 digits of the owner and a newline. It is short enough that a pipe takes it in one piece.
 const MESSAGE: usize = 33;
-/// Ends the thread that listens.
+/// The message that ends the listening thread.
 const END: [u8; MESSAGE] = [b'\n'; MESSAGE];
 
 /// The bell of this client, and those of others.
@@ -33,11 +33,11 @@ pub(crate) struct Bells {
 
 #[derive(Debug)]
 enum Own {
-    /// Nobody has waited yet.
-    Not,
-    Heard(Bell),
+    /// Not made yet: nobody has waited.
+    NotMade,
+    Made(Bell),
     /// It could not be made, or the client was closed.
-    Deaf,
+    Unavailable,
 }
 
 #[derive(Debug)]
@@ -56,40 +56,40 @@ impl Drop for Bell {
 
 impl Bells {
     pub(crate) fn new(database: PathBuf, places: Arc<Places>) -> Self {
-        Self { database, places, own: Mutex::new(Own::Not) }
+        Self { database, places, own: Mutex::new(Own::NotMade) }
     }
 
-    /// Whether this client hears, as far as is known.
-    pub(crate) fn is_heard(&self) -> bool {
-        cfg!(target_os = "linux") && !matches!(*self.own.lock(), Own::Deaf)
+    /// Whether others can wake this client, as far as is known.
+    pub(crate) fn works(&self) -> bool {
+        cfg!(target_os = "linux") && !matches!(*self.own.lock(), Own::Unavailable)
     }
 
-    /// The client's own bell, made at the first use of a file that is there.
+    /// The id of the client's own bell, which is made at the first call. The database must exist.
     pub(crate) fn own(&self) -> Option<String> {
         let mut own = self.own.lock();
-        if let Own::Not = *own {
+        if let Own::NotMade = *own {
             *own = match self.make() {
-                Ok(bell) => Own::Heard(bell),
+                Ok(bell) => Own::Made(bell),
                 Err(error) => {
-                    tracing::warn!(%error, path = ?self.database, "no pipe can be made here: waiters look every 10 ms");
-                    Own::Deaf
+                    tracing::warn!(%error, path = ?self.database, "no pipe can be made here: waiters poll every 10 ms");
+                    Own::Unavailable
                 }
             };
         }
         match &*own {
-            Own::Heard(bell) => Some(bell.id.clone()),
-            Own::Not | Own::Deaf => None,
+            Own::Made(bell) => Some(bell.id.clone()),
+            Own::NotMade | Own::Unavailable => None,
         }
     }
 
     fn make(&self) -> io::Result<Bell> {
-        // Beside the file itself, by whatever name a client knows it.
+        // Beside the real file, even if clients know it by different names.
         let database = self.database.canonicalize()?;
         let id = OwnerId::from_bits(SystemEnv.random()).to_string();
         let path = beside(&database, &id);
         make_pipe(&path)?;
         fs::set_permissions(&path, fs::metadata(&database)?.permissions())?;
-        // For reading and writing: so it has no end when all others have closed it.
+        // For reading and writing, so that reading does not end when all writers have closed it.
         let pipe = File::options().read(true).write(true).open(&path)?;
         let (bell, places) = (Bell { id, path, pipe: pipe.try_clone()? }, Arc::clone(&self.places));
         thread::Builder::new()
@@ -98,20 +98,20 @@ impl Bells {
         Ok(bell)
     }
 
-    /// Rings the bell of a client, for the place of this owner.
+    /// Rings the bell of a client for the entry of this owner.
     pub(crate) fn ring(&self, id: &str, owner: OwnerId) {
-        // What is no id of ours is no part of a path.
+        // Only an id of ours may become part of a path.
         if id.parse::<OwnerId>().is_err() {
             return;
         }
         let Ok(database) = self.database.canonicalize() else { return };
         let path = beside(&database, id);
         match open_pipe(&path) {
-            // One that is full has woken its client already.
+            // If the pipe is full, its client is already awake.
             Ok(mut pipe) => drop(pipe.write(format!("{owner}\n").as_bytes())),
-            Err(error) if is_unheard(&error) => drop(fs::remove_file(&path)),
-            // The client's poll is behind this.
-            Err(error) => tracing::debug!(%error, ?path, "a bell is not there"),
+            Err(error) if has_no_reader(&error) => drop(fs::remove_file(&path)),
+            // The client also polls.
+            Err(error) => tracing::debug!(%error, ?path, "a bell is missing"),
         }
     }
 
@@ -129,7 +129,7 @@ impl Bells {
             let age = fs::metadata(&path).and_then(|file| file.modified());
             let is_old =
                 age.is_ok_and(|made| now.duration_since(made).is_ok_and(|age| age > OLD_BELL));
-            if is_old && open_pipe(&path).is_err_and(|error| is_unheard(&error)) {
+            if is_old && open_pipe(&path).is_err_and(|error| has_no_reader(&error)) {
                 fs::remove_file(&path)?;
             }
         }
@@ -137,11 +137,11 @@ impl Bells {
     }
 
     pub(crate) fn close(&self) {
-        *self.own.lock() = Own::Deaf;
+        *self.own.lock() = Own::Unavailable;
     }
 }
 
-/// Wakes whom it is told to, until it is told to end.
+/// Wakes the waiters that the messages name, until the message to end.
 fn listen(mut pipe: File, places: &Places) {
     let mut message = [0; MESSAGE];
     while pipe.read_exact(&mut message).is_ok() && message != END {
@@ -159,12 +159,12 @@ fn beside(database: &Path, id: &str) -> PathBuf {
     path.into()
 }
 
-/// Nobody reads it.
-fn is_unheard(error: &io::Error) -> bool {
+/// Nobody reads the pipe.
+fn has_no_reader(error: &io::Error) -> bool {
     error.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error())
 }
 
-/// Opens a pipe that somebody reads, for writing, and waits for nothing.
+/// Opens a pipe for writing without waiting. Fails if nobody reads it.
 fn open_pipe(path: &Path) -> io::Result<File> {
     use rustix::fs::{FileType, Mode, OFlags};
 

@@ -1,5 +1,7 @@
-//! Statements that lack a guard: the case that is meant for it has to fail. The guards are named by markers in the SQL files.
+//! Statements that lack one guard. The case that is meant for the guard must fail. Markers in the SQL files name the guards.
 
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+mod common;
 #[cfg(feature = "mysql")]
 mod mysql;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
@@ -18,7 +20,7 @@ use {
     std::time::Duration,
 };
 
-/// A grant as one of a store whose clock was ahead; released. Its token leads the clock for longer than a sweep takes
+/// A released grant whose token leads the clock, as if the store's clock had been ahead. It leads for longer than a sweep takes
 /// on any machine.
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
 async fn ahead(store: &dyn Backend) -> Result<Grant, String> {
@@ -31,7 +33,7 @@ async fn ahead(store: &dyn Backend) -> Result<Grant, String> {
     Ok(first)
 }
 
-/// A fence of one kind in a session of its driver: a lower token after a higher one.
+/// Offers a lower token after a higher one to the fence of one database.
 macro_rules! stale_write {
     ($fence:ty, $session:ty, $url:expr) => {
         async {
@@ -48,8 +50,7 @@ macro_rules! stale_write {
     };
 }
 
-/// A name that the store does not know, once its watermark leads its clock: `lead` makes it so, and
-/// `watermark` reads it, both in SQL.
+/// Takes a new name while the watermark leads the clock. `lead` raises the watermark, and `watermark` reads it, both in SQL.
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 macro_rules! below_the_watermark {
     ($stage:ident, $lead:expr, $watermark:expr) => {{

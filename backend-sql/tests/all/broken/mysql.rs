@@ -1,4 +1,4 @@
-//! MySQL: guards in its statements.
+//! The guards in the statements of MySQL.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,9 +7,7 @@ use conformance_tests::{
     broken::{
         Broken, Clients, Setup, Verdict,
         cases::{
-            LONG, a_batch_with_a_locked_row, a_held_name, a_late_renewal, a_release_by_another,
-            above, an_abandoned_owner, first_use, granted, kept_of_an_abandoned, not_granted,
-            request, words,
+            LONG, a_batch_with_a_locked_row, above, first_use, granted, not_granted, request, words,
         },
         every_marker_is_tried, try_all,
     },
@@ -24,6 +22,7 @@ use sqlx::{Connection as _, MySqlConnection};
 
 use super::{
     ahead, below_the_watermark,
+    common::{Common, variants},
     places::{self, place, release},
     readers, stale_write,
 };
@@ -66,12 +65,26 @@ impl Clients for OneMariadb {
 
 const FOLDERS: &[&str] = &[concat!(env!("CARGO_MANIFEST_DIR"), "/src/mysql")];
 
+/// The changes for the guards that every database has.
+const COMMON: Common = Common {
+    held: &[Replace("held", "? <> '' AND")],
+    release_owner: &[Replace("release-owner", "AND ? <> ''")],
+    renew_expired: &[LeaveOut("renew-expired")],
+    abandoned: &[Replace("not-abandoned", "? <> ''")],
+    abandon_kept: &[LeaveOut("abandon-kept")],
+    join_expires: &[Replace(
+        "join-expires",
+        "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?",
+    )],
+    join_others: &[Replace("join-others", "CONCAT(?, ',')")],
+    join_above: &[Replace("join-above", "0,")],
+    renew_reader: &[Replace("renew-reader", "1 = 1")],
+    renew_readers_expired: &[LeaveOut("renew-expired")],
+    join_abandoned: &[Replace("not-abandoned", "? <> ''")],
+    join_barging: &[Replace("barging", "AND 0 > LENGTH(?) + LENGTH(?)")],
+};
+
 const VARIANTS: &[Broken<OneMariadb>] = &[
-    Broken {
-        what: "S1: a name that is held is granted to its holder's repeat only",
-        changes: &[Replace("held", "? <> '' AND")],
-        case: |stage| Box::pin(a_held_name(stage)),
-    },
     Broken {
         what: "S2: a name that is not there gets a token above the watermark",
         changes: &[LeaveOut("watermark")],
@@ -86,16 +99,6 @@ const VARIANTS: &[Broken<OneMariadb>] = &[
         what: "S2: a sweep raises the watermark first",
         changes: &[Replace("sweep-raises", "watermark = watermark + ? * 0")],
         case: |stage| Box::pin(a_token_over_a_sweep(stage)),
-    },
-    Broken {
-        what: "S6: an abandoned owner finds its tombstone",
-        changes: &[Replace("not-abandoned", "? <> ''")],
-        case: |stage| Box::pin(an_abandoned_owner(stage)),
-    },
-    Broken {
-        what: "S4: only the owner releases",
-        changes: &[Replace("release-owner", "AND ? <> ''")],
-        case: |stage| Box::pin(a_release_by_another(stage)),
     },
     Broken {
         what: "S4: only the owner hands a lock on",
@@ -113,11 +116,6 @@ const VARIANTS: &[Broken<OneMariadb>] = &[
         case: |stage| Box::pin(a_late_handover(stage)),
     },
     Broken {
-        what: "S5: a renewal does not bring an expired lease back",
-        changes: &[LeaveOut("renew-expired")],
-        case: |stage| Box::pin(a_late_renewal(stage)),
-    },
-    Broken {
         what: "S5: a renewal of many is told by the clock that it was made by",
         changes: &[Replace("renewed-clock", "AND l.expires_2 >= 0 * ?")],
         case: |stage| Box::pin(a_late_renewal_among_others(stage)),
@@ -126,11 +124,6 @@ const VARIANTS: &[Broken<OneMariadb>] = &[
         what: "L5: a renewal does not wait for a row that another transaction has",
         changes: &[Replace("renew-skips", "FOR UPDATE")],
         case: |stage| Box::pin(a_batch_with_a_locked_row(stage, a_locked_row(stage))),
-    },
-    Broken {
-        what: "S6: to abandon an owner does not end what it keeps",
-        changes: &[LeaveOut("abandon-kept")],
-        case: |stage| Box::pin(kept_of_an_abandoned(stage)),
     },
     Broken {
         what: "L3: nobody barges past a live place",
@@ -163,47 +156,9 @@ const VARIANTS: &[Broken<OneMariadb>] = &[
         case: |stage| Box::pin(readers_beside_a_writer(stage)),
     },
     Broken {
-        what: "S1: a reader that joins does not shorten the lease of the others",
-        changes: &[Replace(
-            "join-expires",
-            "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?",
-        )],
-        case: |stage| Box::pin(readers::beside_a_longer_lease(stage)),
-    },
-    Broken {
-        what: "S1: a reader that joins leaves the others in",
-        changes: &[Replace("join-others", "CONCAT(?, ',')")],
-        case: |stage| Box::pin(readers::beside_others(stage)),
-    },
-    Broken {
         what: "S1: no more readers join than may",
         changes: &[Replace("join-most", "1 = 1")],
         case: |stage| Box::pin(readers::beside_the_most(stage, full(stage))),
-    },
-    Broken {
-        what: "S2: the readers' token is above the last writer's",
-        changes: &[Replace("join-above", "0,")],
-        case: |stage| Box::pin(readers::after_the_last_token(stage)),
-    },
-    Broken {
-        what: "S5: a reader that left renews nothing",
-        changes: &[Replace("renew-reader", "1 = 1")],
-        case: |stage| Box::pin(readers::a_renewal_by_one_that_left(stage)),
-    },
-    Broken {
-        what: "S5: a reader does not bring an expired lease back",
-        changes: &[LeaveOut("renew-expired")],
-        case: |stage| Box::pin(readers::a_late_renewal(stage)),
-    },
-    Broken {
-        what: "S6: an abandoned reader finds its tombstone",
-        changes: &[Replace("not-abandoned", "? <> ''")],
-        case: |stage| Box::pin(readers::an_abandoned_one(stage)),
-    },
-    Broken {
-        what: "L3: no reader passes a waiting writer",
-        changes: &[Replace("barging", "AND 0 > LENGTH(?) + LENGTH(?)")],
-        case: |stage| Box::pin(readers::past_a_waiting_writer(stage)),
     },
     Broken {
         what: "S2: the fence refuses a lower token",
@@ -214,8 +169,10 @@ const VARIANTS: &[Broken<OneMariadb>] = &[
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn mysql_misses_its_guards() {
+    let common = variants::<OneMariadb>(&COMMON);
+    try_all(FOLDERS, &common).await;
     try_all(FOLDERS, VARIANTS).await;
-    every_marker_is_tried(FOLDERS, &Broken::names(VARIANTS));
+    every_marker_is_tried(FOLDERS, &[Broken::names(&common), Broken::names(VARIANTS)].concat());
 }
 
 async fn a_server_that_flushes_seldom(stage: &mut OneMariadb) -> Verdict {

@@ -1,4 +1,4 @@
-//! Cases of places in the queue, for the guards of each database.
+//! Cases of queue entries, for the guards of each database.
 
 use conformance_tests::broken::{
     Clients, Verdict,
@@ -37,7 +37,7 @@ pub(super) async fn order_of_places<S: Clients>(setup: &S) -> Verdict {
     holder_is(&*store, first.owner).await
 }
 
-/// `silence` makes it seem that nothing was heard of the place for long.
+/// `silence` makes the last heartbeat of the entry seem old.
 pub(super) async fn a_dead_place<S: Clients, T>(
     setup: &S,
     silence: impl Future<Output = Result<T, String>>,

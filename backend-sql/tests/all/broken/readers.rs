@@ -16,7 +16,7 @@ pub(super) fn reader(lease: Duration) -> Request {
     request("a", lease).with_mode(Mode::Shared)
 }
 
-/// A writer that came after readers of which one crashed.
+/// A writer takes the lock after a reader has crashed.
 pub(super) async fn beside_a_writer(store: &dyn Backend) -> Verdict {
     granted(store, &reader(SHORT)).await?;
     tokio::time::sleep(2 * SHORT).await;
@@ -64,7 +64,7 @@ pub(super) async fn beside_others<S: Clients>(setup: &S) -> Verdict {
     not_granted(&*store, &request("a", LONG)).await
 }
 
-/// `full` makes as many readers share it as may.
+/// `full` fills the lock with the maximum number of readers.
 pub(super) async fn beside_the_most<S: Clients, T>(
     setup: &S,
     full: impl Future<Output = Result<T, String>>,
@@ -80,7 +80,7 @@ pub(super) async fn a_renewal_by_one_that_left<S: Clients>(setup: &S) -> Verdict
     granted(&*store, &reader(LONG)).await?;
     let left = granted(&*store, &reader(LONG)).await?;
     store.release(&left, ReleaseOptions::default()).await.map_err(words)?;
-    // It would be held for as long.
+    // A renewal would extend the lease to this.
     let mut longer = left;
     longer.lease = LONG + Duration::from_secs(5);
     not_renewed(setup, &longer).await?;

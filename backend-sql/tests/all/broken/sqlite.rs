@@ -1,4 +1,4 @@
-//! SQLite: guards in its statements.
+//! The guards in the statements of SQLite.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,9 +7,8 @@ use conformance_tests::{
     broken::{
         Broken, Clients, Setup, Verdict,
         cases::{
-            LONG, a_held_name, a_late_renewal, a_release_by_another,
-            a_renewal_above_the_longest_lease, above, an_abandoned_owner, first_use, granted,
-            kept_of_an_abandoned, not_granted, request, words,
+            LONG, a_renewal_above_the_longest_lease, above, first_use, granted, not_granted,
+            request, words,
         },
         every_marker_is_tried, try_all_in_copies,
     },
@@ -18,7 +17,11 @@ use conformance_tests::{
 use lock_core::{Backend, ReleaseOptions};
 use sqlx::{Connection as _, SqliteConnection};
 
-use super::{ahead, places, readers, stale_write};
+use super::{
+    ahead,
+    common::{Common, variants},
+    places, readers, stale_write,
+};
 
 struct OneFile {
     _folder: tempfile::TempDir,
@@ -58,12 +61,23 @@ impl Clients for OneFile {
 
 const FOLDERS: &[&str] = &[concat!(env!("CARGO_MANIFEST_DIR"), "/src/sqlite")];
 
+/// The changes for the guards that every database has.
+const COMMON: Common = Common {
+    held: &[LeaveOut("held")],
+    release_owner: &[LeaveOut("release-owner")],
+    renew_expired: &[LeaveOut("renew-expired")],
+    abandoned: &[LeaveOut("abandoned")],
+    abandon_kept: &[LeaveOut("abandon-kept")],
+    join_expires: &[Replace("join-expires", "WHEN false THEN 0")],
+    join_others: &[LeaveOut("join-others")],
+    join_above: &[Replace("join-above", "ELSE max(?7, ?8)")],
+    renew_reader: &[LeaveOut("renew-reader")],
+    renew_readers_expired: &[LeaveOut("renew-readers-expired")],
+    join_abandoned: &[LeaveOut("join-abandoned")],
+    join_barging: &[LeaveOut("join-barging")],
+};
+
 const VARIANTS: &[Broken<OneFile>] = &[
-    Broken {
-        what: "S1: a name that is held is not granted",
-        changes: &[LeaveOut("held")],
-        case: |file| Box::pin(a_held_name(file)),
-    },
     Broken {
         what: "S1: a row of another boot counts as held",
         changes: &[LeaveOut("epoch")],
@@ -103,34 +117,14 @@ const VARIANTS: &[Broken<OneFile>] = &[
         case: |file| Box::pin(a_token_above_the_last(file, "optimistic")),
     },
     Broken {
-        what: "S4: only the owner releases",
-        changes: &[LeaveOut("release-owner")],
-        case: |file| Box::pin(a_release_by_another(file)),
-    },
-    Broken {
         what: "S1: a renewal keeps the longest lease of now",
         changes: &[LeaveOut("renew-longest")],
         case: |stage| Box::pin(a_renewal_above_the_longest_lease(stage)),
     },
     Broken {
-        what: "S5: a renewal does not bring an expired lease back",
-        changes: &[LeaveOut("renew-expired")],
-        case: |file| Box::pin(a_late_renewal(file)),
-    },
-    Broken {
-        what: "S6: an abandoned owner finds its tombstone",
-        changes: &[LeaveOut("abandoned")],
-        case: |file| Box::pin(an_abandoned_owner(file)),
-    },
-    Broken {
         what: "S6: also where a row was looked at",
         changes: &[LeaveOut("take-abandoned")],
         case: |file| Box::pin(an_abandoned_owner_of_a_row(file)),
-    },
-    Broken {
-        what: "S6: to abandon an owner does not end what it keeps",
-        changes: &[LeaveOut("abandon-kept")],
-        case: |file| Box::pin(kept_of_an_abandoned(file)),
     },
     Broken {
         what: "L3: nobody barges past a live place",
@@ -188,44 +182,9 @@ const VARIANTS: &[Broken<OneFile>] = &[
         case: |file| Box::pin(readers_beside_a_writer(file, "optimistic")),
     },
     Broken {
-        what: "S1: a reader that joins does not shorten the lease of the others",
-        changes: &[Replace("join-expires", "WHEN false THEN 0")],
-        case: |file| Box::pin(readers::beside_a_longer_lease(file)),
-    },
-    Broken {
-        what: "S1: a reader that joins leaves the others in",
-        changes: &[LeaveOut("join-others")],
-        case: |file| Box::pin(readers::beside_others(file)),
-    },
-    Broken {
         what: "S1: no more readers join than may",
         changes: &[LeaveOut("join-most")],
         case: |file| Box::pin(readers::beside_the_most(file, file.run(FULL))),
-    },
-    Broken {
-        what: "S2: the readers' token is above the last writer's",
-        changes: &[Replace("join-above", "ELSE max(?7, ?8)")],
-        case: |file| Box::pin(readers::after_the_last_token(file)),
-    },
-    Broken {
-        what: "S5: a reader that left renews nothing",
-        changes: &[LeaveOut("renew-reader")],
-        case: |file| Box::pin(readers::a_renewal_by_one_that_left(file)),
-    },
-    Broken {
-        what: "S5: a reader does not bring an expired lease back",
-        changes: &[LeaveOut("renew-readers-expired")],
-        case: |file| Box::pin(readers::a_late_renewal(file)),
-    },
-    Broken {
-        what: "S6: an abandoned reader finds its tombstone",
-        changes: &[LeaveOut("join-abandoned")],
-        case: |file| Box::pin(readers::an_abandoned_one(file)),
-    },
-    Broken {
-        what: "L3: no reader passes a waiting writer",
-        changes: &[LeaveOut("join-barging")],
-        case: |file| Box::pin(readers::past_a_waiting_writer(file)),
     },
     Broken {
         what: "S2: the fence refuses a lower token",
@@ -235,26 +194,33 @@ const VARIANTS: &[Broken<OneFile>] = &[
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sqlite_misses_its_guards() {
-    try_all_in_copies(FOLDERS, VARIANTS, "broken::sqlite::sqlite_misses_its_guards").await;
-    every_marker_is_tried(FOLDERS, &Broken::names(VARIANTS));
+async fn sqlite_misses_the_common_guards() {
+    let test = "broken::sqlite::sqlite_misses_the_common_guards";
+    try_all_in_copies(FOLDERS, &variants::<OneFile>(&COMMON), test).await;
 }
 
-/// As many share it as may.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sqlite_misses_its_guards() {
+    try_all_in_copies(FOLDERS, VARIANTS, "broken::sqlite::sqlite_misses_its_guards").await;
+    let common = variants::<OneFile>(&COMMON);
+    every_marker_is_tried(FOLDERS, &[Broken::names(&common), Broken::names(VARIANTS)].concat());
+}
+
+/// Fills the lock with the maximum number of readers.
 const FULL: &str = "UPDATE leasehold_locks SET readers = (WITH RECURSIVE n (at) AS \
     (SELECT 1 UNION ALL SELECT at + 1 FROM n WHERE at < 1000) SELECT group_concat(printf('%032x,', at), '') FROM n)";
 
-/// Nothing was heard of any place for long.
+/// Makes the last heartbeat of every entry old.
 const SILENCE: &str = "UPDATE leasehold_queue SET heard = 1";
 
-/// By the clock of this boot its lease is long over.
+/// Makes the row one of another boot. By the clock of this boot, its lease would be long over.
 const THEIRS: &str = "UPDATE leasehold_locks SET epoch = 'theirs', expires_2 = 1";
 
 async fn a_row_of_another_boot_is_held(file: &OneFile) -> Verdict {
     granted(&*first_use(file).await, &request("a", LONG)).await?;
     file.run(THEIRS).await?;
     not_granted(&*file.open().await, &request("a", LONG)).await?;
-    // By one that has not looked yet, and takes what seems free.
+    // Another client that has not read the row yet, and takes what seems free.
     not_granted(&*file.open().await, &request("a", LONG)).await
 }
 
@@ -284,7 +250,7 @@ async fn a_token_over_a_sweep(file: &OneFile) -> Verdict {
     above(&first, &granted(&*store, &request("a", LONG)).await?)
 }
 
-/// By another client, or by the one that left the name behind.
+/// The name is taken again by another client, or by the one that released it.
 async fn a_token_above_the_last(file: &OneFile, strategy: &str) -> Verdict {
     drop(first_use(file).await);
     let store = connect(&format!("{}?strategy={strategy}", file.url())).await.map_err(words)?;
@@ -313,11 +279,11 @@ async fn readers_beside_a_writer(file: &OneFile, strategy: &str) -> Verdict {
     readers::beside_a_writer(&*store).await
 }
 
-/// A lock is free, and a place waits for it.
+/// A lock is free, and a queue entry waits for it.
 async fn barging(file: &OneFile, strategy: &str) -> Verdict {
     drop(first_use(file).await);
     let store = connect(&format!("{}?strategy={strategy}", file.url())).await.map_err(words)?;
-    // It knows the version of the row, and need not look before it takes that.
+    // The client then knows the version of the row, and need not read it before it takes it.
     places::release(&*store, &granted(&*store, &request("a", LONG)).await?).await?;
     let place = "INSERT INTO leasehold_queue \
         SELECT name, 1, hex(randomblob(16)), 'guards', 0, NULL, 9000000000000000000, epoch, 0, 0 FROM leasehold_locks";

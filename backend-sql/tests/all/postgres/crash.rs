@@ -1,15 +1,14 @@
-//! PostgreSQL after a loss of the table, and under a clock that is set back.
+//! PostgreSQL after a crash, and with a clock that is set back.
 
 use std::{sync::Arc, time::Duration};
 
 use backend_sql::Strategy;
 use conformance_tests::kit::{Clock, Data, Postgres, PostgresOptions, Server as _};
 use lock_core::{Attempt, Blocked, Env as _, Init, LockClient, ReleaseOptions, Request, SystemEnv};
-use sqlx::PgPool;
 
 use crate::support::postgres;
 use crate::support::postgres::{
-    BOTH, SECOND, granted, made_apart as made, open_apart as open, start, url,
+    BOTH, SECOND, granted, made_apart as made, open_apart as open, start,
 };
 
 const LEASE: Duration = Duration::from_secs(20);
@@ -61,47 +60,6 @@ async fn a_crash_is_followed_by_a_quarantine_and_a_clean_restart_is_not() {
     }
 }
 
-/// One session killed empties the tables while the postmaster goes on.
-#[tokio::test]
-async fn a_killed_session_is_noticed_and_an_operator_may_open_at_once() {
-    let server = start().await;
-    let store = made(&server, Strategy::PrimaryKey).await;
-    granted(&store, &request("job")).await;
-    let pool = PgPool::connect(&url(&server)).await.unwrap();
-    let pid: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&pool).await.unwrap();
-    server.kill_backend(u32::try_from(pid).unwrap()).await.unwrap();
-    // The old connections are broken; the next ones find what is left.
-    let store = open(&server, Strategy::PrimaryKey).await;
-    let Attempt::Quarantined(_) = store.try_acquire(&request("other")).await.unwrap() else {
-        panic!("granted after a loss");
-    };
-    let init = Init::new().with_first_use(true);
-    assert_eq!(store.init(&init).await.unwrap().grants_in, Duration::ZERO);
-    granted(&store, &request("other")).await;
-}
-
-#[tokio::test]
-async fn a_promoted_replica_grants_nothing_until_the_old_leases_are_over() {
-    let mut server = start().await;
-    let store = open(&server, Strategy::PrimaryKey).await;
-    let init = Init::new().with_longest_lease(2 * SECOND);
-    store.init(&init).await.unwrap();
-    let mut wanted = request("job");
-    wanted.lease = 2 * SECOND;
-    let before = granted(&store, &wanted).await;
-    let replica = server.replica().await.unwrap();
-    server.kill().unwrap();
-    replica.promote().await.unwrap();
-    let store = open(&replica, Strategy::PrimaryKey).await;
-    let Attempt::Quarantined(_) = store.try_acquire(&short("job")).await.unwrap() else {
-        panic!("granted after a promotion");
-    };
-    let client = LockClient::new(store);
-    let guard = client.lock("job").lease(SECOND).acquire().await.unwrap();
-    assert!(guard.token() > before.token);
-    guard.release().await.unwrap();
-}
-
 #[tokio::test]
 async fn tokens_rise_over_a_clock_that_is_set_back() {
     let clock = Clock::new().await.unwrap();
@@ -119,8 +77,8 @@ async fn tokens_rise_over_a_clock_that_is_set_back() {
     }
 }
 
-/// Where the server answers commits before they are flushed, a crash takes back what was answered last. The
-/// settings say how long nothing is granted after it: they are not among that.
+/// If the server answers commits before it flushes them, a crash takes back the last ones. The settings must survive, since they
+/// say for how long nothing is granted after the crash.
 #[tokio::test]
 async fn settings_that_were_answered_outlive_a_crash() {
     let options = PostgresOptions::new().line("synchronous_commit = off");

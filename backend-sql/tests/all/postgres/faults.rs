@@ -10,18 +10,17 @@ use conformance_tests::kit::{
     Counters, Mode, Postgres, PostgresOptions, Proxy, Server as _, wait::until,
 };
 use lock_core::{
-    Backend, Env as _, ErrorKind, FencingToken, Init, LockClient, ReleaseOptions, Request,
-    SystemEnv,
+    Backend, Env as _, ErrorKind, FencingToken, Init, ReleaseOptions, Request, SystemEnv,
 };
 use sqlx::{Connection as _, Executor as _, PgPool, postgres::PgPoolOptions};
 
 use crate::support::postgres;
 use crate::support::{
     late::late_first_try,
-    postgres::{BOTH, LEASE, SECOND, cancelled, drop_acquires, granted},
+    postgres::{BOTH, LEASE, SECOND, cancelled, granted},
 };
 
-/// Shorter than the lease: what is left behind is in the way.
+/// Shorter than the lease, so a lock that is left behind is in the way.
 const WAIT: Duration = Duration::from_secs(20);
 
 fn request(name: &str) -> Request {
@@ -47,7 +46,7 @@ async fn single(at: SocketAddr) -> PgPool {
     pool.connect(&address(at)).await.unwrap()
 }
 
-/// A store behind a proxy, whose one connection and statements are there before the fault.
+/// A store behind a proxy. Its one connection is open, and its statements are prepared, before the fault.
 async fn warmed(proxy: SocketAddr, strategy: Strategy) -> Arc<dyn Backend> {
     warmed_with(proxy, |builder| builder.strategy(strategy).timeout(2 * SECOND)).await
 }
@@ -58,7 +57,7 @@ async fn warmed_with(
 ) -> Arc<dyn Backend> {
     let pool = single(proxy).await;
     let store = how(PostgresBuilder::with_pool(pool.clone())).build().await.unwrap();
-    // Twice: a name that was left behind is taken by another statement than a new one.
+    // Twice, because a released name is taken by another statement than a new one.
     for _ in 0..2 {
         let grant = store.try_acquire(&request("warm")).await.unwrap().granted().unwrap();
         store.release(&grant, ReleaseOptions::default()).await.unwrap();
@@ -73,37 +72,8 @@ async fn start() -> Postgres {
     Postgres::start(PostgresOptions::new()).await.unwrap()
 }
 
-/// The attempt arrives and is granted, and its answer is lost: the outcome is unknown, and the
-/// clean-up leaves nothing behind.
-#[tokio::test]
-async fn a_lost_answer_leaves_no_lock() {
-    let server = start().await;
-    for strategy in BOTH {
-        let direct = open(server.address(), strategy).await;
-        let proxy = Proxy::start(server.address()).await.unwrap();
-        let behind = warmed(proxy.address(), strategy).await;
-
-        proxy.set(Mode::HalfCut).await.unwrap();
-        let lost = request("warm");
-        let error = behind.try_acquire(&lost).await.unwrap_err();
-        assert!(error.is_ambiguous(), "{error}");
-        assert!(proxy.counters().to_client.swallowed > 0, "the fault did not happen");
-        let state = direct.inspect(&lost.name).await.unwrap().unwrap();
-        assert_eq!(state.holder.unwrap().owner, lost.owner, "the attempt was to be carried out");
-        proxy.set(Mode::Pass).await.unwrap();
-        // The pool may hand out connections that broke before it finds a good one.
-        let mut tries = 0;
-        while let Err(error) = behind.abandon(&lost).await {
-            assert!(error.is_retryable() && tries < 20, "{error}");
-            tries += 1;
-        }
-        let next = direct.try_acquire(&request("warm")).await.unwrap();
-        direct.release(&next.granted().unwrap(), ReleaseOptions::default()).await.unwrap();
-    }
-}
-
-/// The attempt arrives and is granted, its connection breaks, and no other is to be had: that the last was refused says
-/// nothing of the first.
+/// The attempt arrives and is granted, its connection breaks, and there is no other connection. The refusal of the last try says
+/// nothing about the first.
 #[tokio::test]
 async fn an_attempt_whose_connection_broke_is_in_doubt_whatever_comes_after() {
     let server = start().await;
@@ -129,41 +99,8 @@ async fn an_attempt_whose_connection_broke_is_in_doubt_whatever_comes_after() {
     }
 }
 
-/// The attempt is held up on its way, its caller gives up and cleans up, and then it arrives.
-#[tokio::test]
-async fn a_late_request_takes_nothing() {
-    let options = PostgresOptions::new().line("log_statement = 'all'");
-    let server = Postgres::start(options).await.unwrap();
-    for strategy in BOTH {
-        let direct = open(server.address(), strategy).await;
-        let proxy = Proxy::start(server.address()).await.unwrap();
-        let behind = warmed(proxy.address(), strategy).await;
-
-        proxy.set(Mode::Hold).await.unwrap();
-        let late = request("warm");
-        let error = behind.try_acquire(&late).await.unwrap_err();
-        assert!(error.is_ambiguous(), "{error}");
-        direct.abandon(&late).await.unwrap();
-        proxy.set(Mode::Pass).await.unwrap();
-        // The server logs a statement when it begins with it.
-        let arrived = format!("$2 = '{}', $3 = 'test'", late.owner);
-        until("the late request", WAIT, || async {
-            Ok(server.process().log_tail().contains(&arrived).then_some(()))
-        })
-        .await
-        .unwrap();
-        let busy = "SELECT count(*) FROM pg_stat_activity
-            WHERE state = 'active' AND pid <> pg_backend_pid() AND backend_type = 'client backend'";
-        until("its end", WAIT, || async { Ok((server.sql(busy).await? == "0").then_some(())) })
-            .await
-            .unwrap();
-        let state = direct.inspect(&late.name).await.unwrap().unwrap();
-        assert!(state.holder.is_none(), "{strategy}: {state:?}");
-    }
-}
-
-/// The first try of an attempt is held up on its way, its connection breaks, and the store's own repeat is answered.
-/// When all is over, the first try arrives.
+/// The first try of an attempt is delayed, its connection breaks, and the store's own repeat is answered. The first try arrives
+/// when all is over.
 #[tokio::test]
 async fn a_late_first_try_takes_nothing_whatever_its_repeat_was_answered() {
     let server = start().await;
@@ -200,24 +137,13 @@ async fn a_paused_server_is_an_error_in_time_and_not_a_loss() {
     }
 }
 
-#[tokio::test]
-async fn an_acquire_dropped_after_any_poll_leaves_no_lock_and_no_transaction() {
-    let server = start().await;
-    for strategy in BOTH {
-        let ours = LockClient::new(open(server.address(), strategy).await);
-        let theirs = LockClient::new(open(server.address(), strategy).await);
-        drop_acquires(&ours, &theirs).await;
-        no_transaction_is_open(&server).await;
-    }
-}
-
 async fn no_transaction_is_open(server: &Postgres) {
     let open = "SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%'";
     assert_eq!(server.sql(open).await.unwrap(), "0");
 }
 
-/// The store's own future, dropped half-way (sqlx#4393 is of this kind): its connection does not come
-/// back to the pool, and no statement of the next borrower meets what is left of it.
+/// The store's own future is dropped half-way (as in sqlx#4393). Its connection does not return to the pool, so the next user of
+/// the pool does not get the rest of its answer.
 #[tokio::test]
 async fn a_statement_dropped_after_any_poll_leaves_its_pool_in_order() {
     let server = start().await;
@@ -242,7 +168,7 @@ async fn a_statement_dropped_after_any_poll_leaves_its_pool_in_order() {
     }
 }
 
-/// A statement that hangs behind a row does not take a place in the pool for as long as it hangs.
+/// A statement that hangs behind a row does not occupy a connection of the pool for as long as it hangs.
 #[tokio::test]
 async fn a_statement_that_is_given_up_takes_its_connection_along() {
     let server = start().await;
@@ -260,7 +186,7 @@ async fn a_statement_that_is_given_up_takes_its_connection_along() {
         assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
         let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
         assert_eq!(server.sql(waits).await.unwrap(), "1", "the fault did not happen");
-        // By the pool's only place.
+        // On the pool's only connection.
         let other = granted(&store, &request("other")).await;
         store.release(&other, ReleaseOptions::default()).await.unwrap();
         assert_eq!(server.sql(waits).await.unwrap(), "1");
@@ -269,21 +195,6 @@ async fn a_statement_that_is_given_up_takes_its_connection_along() {
         let next = granted(&direct, &request("warm")).await;
         direct.release(&next, ReleaseOptions::default()).await.unwrap();
     }
-}
-
-#[tokio::test]
-async fn a_pool_whose_connections_are_all_busy_is_an_error_in_time() {
-    let server = start().await;
-    let direct = open(server.address(), Strategy::PrimaryKey).await;
-    let address = format!("postgres://postgres@{}/postgres", server.address());
-    let pool = PgPoolOptions::new().max_connections(1).connect(&address).await.unwrap();
-    let builder = PostgresBuilder::with_pool(pool.clone()).timeout(2 * SECOND);
-    let store = builder.build().await.unwrap();
-    let theirs = pool.acquire().await.unwrap();
-    let error = store.try_acquire(&request("job")).await.unwrap_err();
-    assert!(error.is_retryable(), "{error}");
-    drop(theirs);
-    assert!(direct.try_acquire(&request("job")).await.unwrap().granted().is_some());
 }
 
 /// A role that may use the tables of locks and nothing else.
@@ -334,7 +245,7 @@ async fn the_least_privilege_is_enough() {
     }
 }
 
-/// All connections of the pool are broken by then; nobody is to hear of that.
+/// All connections of the pool are broken by then, but the caller gets no error.
 #[tokio::test]
 async fn a_restart_breaks_connections_and_no_attempt() {
     let mut server = start().await;

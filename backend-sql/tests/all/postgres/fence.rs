@@ -7,7 +7,7 @@ use sqlx::{Connection as _, PgConnection, PgPool};
 
 use crate::support::postgres::{start, url};
 
-/// Processes that start at once, each of which makes the table, by itself or in a transaction of its own.
+/// Processes start at the same time, and each makes the table, half of them in a transaction.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_who_make_the_fence_at_once_have_made_it() {
     let server = start().await;
@@ -35,9 +35,9 @@ async fn all_who_make_the_fence_at_once_have_made_it() {
     }
 }
 
-/// What no waiting mends is not said to be retryable, and what is, is.
+/// An error is retryable only if a repeat can succeed.
 #[tokio::test]
-async fn errors_of_a_fence_are_told_by_their_cause() {
+async fn errors_of_a_fence_name_their_cause() {
     let server = start().await;
     let mut session = PgConnection::connect(&url(&server)).await.unwrap();
     let (fence, token) = (PostgresFence::new("app").unwrap(), FencingToken::new(7).unwrap());
@@ -53,7 +53,7 @@ async fn errors_of_a_fence_are_told_by_their_cause() {
     assert!(error.is_retryable() && error.to_string().contains("begin it anew"), "{error}");
 }
 
-/// What stands where the table is to be is no table, and said.
+/// Something that is not a table has the table's name: that is an error.
 #[tokio::test]
 async fn a_name_that_is_taken_otherwise_is_an_error() {
     let server = start().await;

@@ -2,18 +2,18 @@
 
 mod crash;
 mod faults;
+mod faults_while_held;
 mod fence;
-mod foreign;
-mod held;
-mod hostile;
+mod foreign_functions;
+mod foreign_tables;
 mod load;
+mod locked_rows;
+mod messages;
 mod pooler;
 mod queue;
 mod rows;
 mod scale;
 mod settings;
-mod shadows;
 mod store;
 mod tls;
-mod told;
 mod versions;

@@ -1,4 +1,4 @@
-//! PostgreSQL behind a pooler that gives each transaction another session, or whose sessions lose what was prepared.
+//! PostgreSQL behind a pooler that gives each transaction another session, and sessions that lose their prepared statements.
 
 use backend_sql::{
     Strategy,
@@ -10,11 +10,11 @@ use sqlx::{Executor as _, postgres::PgPoolOptions};
 
 use crate::support::postgres::{BOTH, LEASE, count, granted, made, request, start, url};
 
-/// This one does not track prepared statements, and nobody has told the clients that it is there.
+/// The pooler does not track prepared statements, and the clients' options do not say that there is a pooler.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_find_out_that_there_is_a_pooler() {
     let server = start().await;
-    for sessions in [1, 3] {
+    for sessions in [1, 2, 3] {
         let pooler = Pgbouncer::start(&server, sessions).await.unwrap();
         for strategy in BOTH {
             made(&server, strategy, LEASE).await;
@@ -27,7 +27,10 @@ async fn clients_find_out_that_there_is_a_pooler() {
             }
             count(clients, 5).await;
         }
-        // No client has left a statement behind, which another could run in place of its own.
+        // A session that still listened would send messages to the client that has it next, whose driver does not expect them.
+        let listening = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'";
+        assert_eq!(server.sql(listening).await.unwrap(), "0", "{sessions} sessions");
+        // No client has left a prepared statement that another client could run instead of its own.
         let pool = PgPoolOptions::new().max_connections(1);
         let address = format!("postgres://postgres@{}/postgres", pooler.address());
         let pool = pool.connect(&address).await.unwrap();
@@ -36,7 +39,7 @@ async fn clients_find_out_that_there_is_a_pooler() {
     }
 }
 
-/// Whoever shares a pool with us, or a pooler between, may end what was prepared: nobody hears of that.
+/// A user of the same pool, or a pooler, may drop prepared statements. The client gets no error.
 #[tokio::test]
 async fn statements_that_are_gone_are_run_without() {
     let server = start().await;
@@ -50,7 +53,7 @@ async fn statements_that_are_gone_are_run_without() {
         }
         let store = builder.build().await.unwrap();
         for round in 0..3 {
-            // What is prepared for another name is there for this one.
+            // A statement that was prepared for the first name is used for the second.
             for name in ["other", "job"] {
                 let grant = granted(&store, &request(name, LEASE)).await;
                 if name == "job" {

@@ -1,4 +1,4 @@
-//! The rows that the locks of PostgreSQL are: their tables, what is swept away, and what is not.
+//! The tables and rows of PostgreSQL: their names, what is swept away, and what is not.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
 
 use crate::support::postgres;
 use crate::support::postgres::{
-    BOTH, SECOND, granted, made_apart as made, open_apart as open, says, start, url,
+    BOTH, SECOND, cause_a_sweep, granted, made_apart as made, open_apart as open, says, start, url,
 };
 
 const LEASE: Duration = Duration::from_secs(20);
@@ -22,9 +22,9 @@ fn request(name: &str) -> Request {
     postgres::request(name, LEASE)
 }
 
-/// Names of tables are quoted; only the locks, and what betrays their loss, are not logged.
+/// The names of tables are quoted. Only the locks, their queue, and the marker of their loss are unlogged.
 #[tokio::test]
-async fn tables_are_named_as_they_are_told_and_what_guards_data_is_logged() {
+async fn tables_have_the_given_prefix_and_the_fence_is_logged() {
     let server = start().await;
     for strategy in BOTH {
         let prefix = format!("User_{}", strategy.to_string().replace('-', "_"));
@@ -47,7 +47,7 @@ async fn tables_are_named_as_they_are_told_and_what_guards_data_is_logged() {
     }
 }
 
-/// A commit that fails after the row was told is no grant.
+/// If the commit fails after the row was answered, there is no grant.
 #[tokio::test]
 async fn a_grant_whose_commit_fails_is_none() {
     let server = start().await;
@@ -91,14 +91,13 @@ async fn a_version_remembered_from_a_row_that_was_swept_away_takes_nothing_held(
             panic!("granted twice");
         };
         assert_eq!(busy.token, held.token);
-        // Free, and still the remembered version: by now it costs nothing but a look.
+        // The row is free and still has the remembered version. By now that costs only a read.
         other.release(&held, ReleaseOptions::default()).await.unwrap();
         assert!(granted(&remembering, &request("job")).await.token > held.token);
     }
 }
 
-/// What is swept away comes back with a larger token, and what somebody waits for or is kept away from
-/// is not swept.
+/// A name that was swept away gets a larger token when it comes back. Rows that are held or have tombstones are not swept.
 #[tokio::test]
 async fn a_sweep_forgets_free_rows_and_no_token() {
     let server = start().await;
@@ -117,16 +116,10 @@ async fn a_sweep_forgets_free_rows_and_no_token() {
     // Each sweep believes a watermark that is a minute old.
     let old = "UPDATE primary_key_marker SET raised = raised - interval '2 minutes'";
     for _ in 0..2 {
-        for _ in 0..1_000 {
-            let grant = granted(&store, &request("busy")).await;
-            store.release(&grant, ReleaseOptions::default()).await.unwrap();
-        }
+        cause_a_sweep(&store).await;
         server.sql(old).await.unwrap();
     }
-    for _ in 0..1_000 {
-        let grant = granted(&store, &request("busy")).await;
-        store.release(&grant, ReleaseOptions::default()).await.unwrap();
-    }
+    cause_a_sweep(&store).await;
     let names = "SELECT string_agg(name, ' ' ORDER BY name) FROM primary_key_locks";
     let names = server.sql(names).await.unwrap();
     assert!(!names.contains("swept") && names.contains("held late"), "{names}");
@@ -135,7 +128,7 @@ async fn a_sweep_forgets_free_rows_and_no_token() {
     assert!(granted(&store, &request("swept")).await.token > ahead(&swept));
 }
 
-/// The server's clock was a year ahead, and is set right: the table does not grow for a year.
+/// The server's clock was a year ahead and is corrected: sweeping goes on, so the table does not grow for a year.
 #[tokio::test]
 async fn a_clock_that_is_set_back_does_not_end_sweeping() {
     let server = start().await;
@@ -145,27 +138,20 @@ async fn a_clock_that_is_set_back_does_not_end_sweeping() {
     let year = "UPDATE primary_key_marker SET raised = clock_timestamp() + interval '1 year'";
     server.sql(year).await.unwrap();
     for _ in 0..2 {
-        // As many as bring a sweep for sure.
-        for _ in 0..1_000 {
-            let grant = granted(&store, &request("busy")).await;
-            store.release(&grant, ReleaseOptions::default()).await.unwrap();
-        }
+        cause_a_sweep(&store).await;
         // A sweep believes a watermark that is a minute old.
         let old = "UPDATE primary_key_marker SET raised = raised - interval '2 minutes'";
         server.sql(old).await.unwrap();
     }
-    for _ in 0..1_000 {
-        let grant = granted(&store, &request("busy")).await;
-        store.release(&grant, ReleaseOptions::default()).await.unwrap();
-    }
+    cause_a_sweep(&store).await;
     assert_eq!(store.inspect(&swept.name).await.unwrap(), None);
     assert!(granted(&store, &request("swept")).await.token > swept.token);
 }
 
-/// A statement that makes a row waits for another's insert for over a minute. Meanwhile a sweep has forgotten a
-/// token that leads the clock, and raised the watermark to it, which the statement has read before.
+/// A statement that inserts a row waits for another insert for over a minute. Meanwhile a sweep deletes a token that leads the
+/// clock, and raises the watermark, which the statement has read before.
 #[tokio::test]
-async fn what_waited_for_too_long_makes_no_row_with_an_old_watermark() {
+async fn a_statement_that_waited_too_long_makes_no_row_with_an_old_watermark() {
     let clock = Clock::new().await.unwrap();
     let server = Postgres::start(PostgresOptions::new().clock(&clock)).await.unwrap();
     for strategy in BOTH {

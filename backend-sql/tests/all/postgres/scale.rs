@@ -22,14 +22,14 @@ use crate::support::{
     },
 };
 
-/// In the order in which the server has them.
+/// The waiters, in the order of the server's queue.
 const ORDER: &str = "SELECT string_agg(label, ' ' ORDER BY near, at) FROM ( \
      SELECT 0 AS near, at, substr(place, 66) AS label FROM leasehold_locks, unnest(waiters) WITH ORDINALITY AS w (place, at) \
      UNION ALL \
      SELECT 1, entered, substr(place, 66) FROM leasehold_places AS p JOIN leasehold_locks AS l ON l.name = p.name \
      WHERE p.entered > coalesce(l.moved, 0)) AS q";
 
-/// Renews until then: how long one took, in the median and for 99 of 100.
+/// Renews until then. Returns how long a renewal took: the median and the 99th percentile.
 async fn renewals(store: &Arc<dyn Backend>, held: &Grant, until: Instant) -> String {
     let mut took = Vec::new();
     while Instant::now() < until {
@@ -43,10 +43,10 @@ async fn renewals(store: &Arc<dyn Backend>, held: &Grant, until: Instant) -> Str
     format!("{:?} ({:?})", took[took.len() / 2], took[took.len() * 99 / 100])
 }
 
-/// Many clients wait, near the head and behind. None loses its place, no heartbeat of theirs writes to the row of the
-/// lock, and they are served in order. A thousand of them in the soak, for longer than a place lives without a heartbeat.
+/// Many clients wait, at the head and in the tail of the queue. None loses its entry, no heartbeat writes the lock's row, and they
+/// are served in order. In the soak these are a thousand, for longer than an entry lives without a heartbeat.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_waiting_clients_keep_their_places() {
+async fn many_waiting_clients_keep_their_entries() {
     let (many, long) = match std::env::var_os("LEASEHOLD_SOAK") {
         Some(many) => {
             (many.to_str().and_then(|many| many.parse().ok()).unwrap_or(1_000), SECOND * 40)
@@ -219,7 +219,7 @@ async fn a_server_without_a_session_left_says_what_helps() {
     drop(others);
 }
 
-/// A statement that a client has given up does not keep its session until another's transaction ends.
+/// A statement that a client gave up does not keep its session until the transaction that blocks it ends.
 #[tokio::test]
 async fn attempts_on_a_locked_row_leave_no_sessions_behind() {
     let server = start().await;
@@ -246,8 +246,8 @@ async fn attempts_on_a_locked_row_leave_no_sessions_behind() {
     }
 }
 
-/// Statements are planned while the table is small, as its last analysis says, too; then it grows. A pool of the user's is
-/// left as it is: there it can be seen that the table would be scanned.
+/// Statements are planned while the table is small, also by its last analysis; then it grows. A user's pool is not changed, so it
+/// shows that the table would be scanned.
 #[tokio::test]
 async fn a_table_that_grew_is_not_scanned() {
     const TURNS: u64 = 40;
@@ -285,7 +285,7 @@ async fn a_table_that_grew_is_not_scanned() {
             let sql = "SELECT seq_scan FROM pg_stat_user_tables WHERE relname = 'leasehold_locks'";
             server.sql(sql).await.unwrap().parse::<u64>().unwrap()
         };
-        // A session tells of its scans with its next transaction after a second.
+        // A session reports its scans with its next transaction after a second.
         sleep(SECOND * 2).await;
         turn().await;
         sleep(SECOND * 2).await;
@@ -302,9 +302,9 @@ async fn a_table_that_grew_is_not_scanned() {
     }
 }
 
-/// As of a dump, or of a session that is idle in its transaction.
+/// A dump has such a snapshot, or a session that is idle in its transaction.
 #[tokio::test]
-async fn an_old_snapshot_is_told() {
+async fn check_warns_of_an_old_snapshot() {
     let server = start().await;
     let store = made(&server, Strategy::PrimaryKey, LEASE).await;
     assert!(store.warnings().await.unwrap().is_empty());

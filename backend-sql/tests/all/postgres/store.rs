@@ -7,82 +7,16 @@ use backend_sql::{
     postgres::{connect, schema},
 };
 use conformance_tests::kit::{Postgres, PostgresOptions};
-use lock_core::{
-    Attempt, Env as _, ErrorKind, FencingToken, Grant, LockClient, LossReason, ReleaseOptions,
-    ReleaseOutcome, Renewal, Request, SystemEnv,
-};
+use lock_core::{Env as _, ErrorKind, LockClient, Renewal, Request, SystemEnv};
 use sqlx::{Connection as _, Executor as _};
 
 use crate::support::postgres;
-use crate::support::postgres::{
-    BOTH, count, granted, made_apart as made, open_apart as open, start, url,
-};
+use crate::support::postgres::{BOTH, count, granted, made_apart as made, start, url};
 
 const LEASE: Duration = Duration::from_secs(20);
 
 fn request(name: &str) -> Request {
     postgres::request(name, LEASE)
-}
-
-#[tokio::test]
-async fn the_contract_step_by_step() {
-    let server = start().await;
-    for strategy in BOTH {
-        let (ours, theirs) = (made(&server, strategy).await, open(&server, strategy).await);
-        let mine = request("job");
-        let grant = granted(&ours, &mine).await;
-        assert_eq!(granted(&ours, &mine).await.token, grant.token, "a repeat is the same grant");
-        let Attempt::Busy(busy) = theirs.try_acquire(&request("job")).await.unwrap() else {
-            panic!("granted twice");
-        };
-        let holder = busy.holder.unwrap();
-        assert_eq!((holder.owner, busy.token), (mine.owner, grant.token));
-        assert!(holder.remaining > LEASE / 2 && holder.remaining <= LEASE);
-
-        let answers = ours.renew(&[&grant], SystemEnv.now()).await;
-        assert!(matches!(answers[..], [Renewal::Renewed { .. }]), "{answers:?}");
-        let ahead = FencingToken::new(grant.token.get() + 5_000_000).unwrap();
-        ours.raise(&grant, ahead).await.unwrap();
-        let stranger = Grant::new(&request("job"), grant.token);
-        let released = theirs.release(&stranger, ReleaseOptions::default()).await.unwrap();
-        assert_eq!(released.outcome, ReleaseOutcome::NotHeld);
-        let released = ours.release(&grant, ReleaseOptions::default()).await.unwrap();
-        assert_eq!(released.outcome, ReleaseOutcome::Released);
-
-        let next = granted(&theirs, &request("job")).await;
-        assert!(next.token > ahead);
-        let answers = ours.renew(&[&grant], SystemEnv.now()).await;
-        assert!(matches!(answers[..], [Renewal::Lost(LossReason::TakenOver)]), "{answers:?}");
-        assert_eq!(ours.list(None).await.unwrap().locks.len(), 1);
-        assert_eq!(ours.force_release(&next.name).await.unwrap(), ReleaseOutcome::Released);
-        assert_eq!(ours.force_release(&next.name).await.unwrap(), ReleaseOutcome::NotHeld);
-
-        // The late request: an attempt that was given up, carried out late.
-        let late = request("late");
-        ours.abandon(&late).await.unwrap();
-        assert!(ours.try_acquire(&late).await.unwrap().granted().is_none());
-        let held = request("held");
-        granted(&ours, &held).await;
-        ours.abandon(&held).await.unwrap();
-        granted(&theirs, &request("held")).await;
-    }
-}
-
-#[tokio::test]
-async fn a_batch_is_renewed_in_its_order_whatever_the_names() {
-    let server = start().await;
-    let store = made(&server, Strategy::PrimaryKey).await;
-    let mut grants = Vec::new();
-    for on in ["a\"b\\c", "'; DROP TABLE primary_key_locks; --", "schloß 🔒", "A", "a", "{now}$1"]
-    {
-        grants.push(granted(&store, &request(on)).await);
-    }
-    store.force_release(&grants[3].name).await.unwrap();
-    let borrowed: Vec<_> = grants.iter().collect();
-    let answers = store.renew(&borrowed, SystemEnv.now()).await;
-    for (at, answer) in answers.iter().enumerate() {
-        assert_eq!(matches!(answer, Renewal::Lost(LossReason::Gone)), at == 3, "{answer:?}");
-    }
 }
 
 #[tokio::test]
@@ -101,7 +35,7 @@ async fn a_store_without_tables_says_how_to_make_them() {
     assert_eq!(error.kind(), ErrorKind::Config, "{error}");
 }
 
-/// Whatever the sessions' settings: conflicts are repeated inside, and the time zone says nothing.
+/// With any settings of the sessions: the store repeats conflicts itself, and the time zone does not matter.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_clients_count_without_losing_one_at_any_isolation_level() {
     let options = PostgresOptions::new()
@@ -127,13 +61,13 @@ async fn many_clients_count_without_losing_one_at_any_isolation_level() {
             count(clients, 10).await;
         }
     }
-    // What a server refuses so is rolled back.
+    // The server has rolled some conflicts back.
     let refused = "SELECT xact_rollback > 0 FROM pg_stat_database WHERE datname = 'postgres'";
     postgres::says(&server, refused, "t").await;
 }
 
-/// A user's own transaction locks our rows in the wrong order. A renewal that waits for one of them holds no
-/// other, so that this is no deadlock: one would last as long as the test has patience.
+/// A user's transaction locks our rows in the wrong order. A renewal that waits for one of them has locked no other, so this is no
+/// deadlock. (A deadlock would last longer than this test waits.)
 #[tokio::test]
 async fn a_users_transaction_that_locks_in_another_order_is_no_deadlock() {
     let server =

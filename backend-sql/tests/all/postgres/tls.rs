@@ -88,7 +88,7 @@ async fn each_mode_does_what_is_said_of_it() {
     }
 }
 
-/// Where the URL is silent the driver takes what the environment says, and passes over what it does not know.
+/// If the URL names no mode, the driver takes it from the environment, and would ignore an unknown one.
 #[tokio::test]
 async fn a_mode_in_the_environment_is_used_or_refused_too() {
     for (mode, query, part) in [

@@ -44,7 +44,7 @@ impl Versioned for Versions {
     }
 
     async fn plant(&self, version: Option<u64>) {
-        // Each as a step to that version does: at once, for a client looks at any time.
+        // All at once, as an upgrade to that version does, since a client may read at any time.
         let tables = match version {
             None | Some(1) => {
                 "DROP TABLE leasehold_places; ALTER TABLE leasehold_locks DROP COLUMN far, DROP COLUMN moved, DROP COLUMN readers; \
@@ -90,9 +90,9 @@ async fn older_records_are_upgraded_by_init_under_load() {
     }
 }
 
-/// What older clients renew waits behind an upgrade that waits for another's transaction.
+/// Renewals of older clients wait behind an upgrade that waits for a foreign transaction.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_upgrade_that_others_are_in_the_way_of_loses_nobody_a_lock() {
+async fn an_upgrade_that_a_transaction_blocks_costs_nobody_a_lock() {
     let store = Versions::start(Strategy::PrimaryKey).await;
     let url = url(&store.server);
     let client = LockClient::new(store.connect().await.unwrap());

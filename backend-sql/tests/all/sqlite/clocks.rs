@@ -1,4 +1,4 @@
-//! SQLite where processes of one machine have clocks of their own, as containers may: in time namespaces.
+//! SQLite with processes whose clocks differ: they run in time namespaces, as containers may.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests, too
 
 use std::{
@@ -17,11 +17,11 @@ use tokio::time::timeout;
 const LEASE: Duration = Duration::from_secs(1);
 /// Many leases, for a loaded machine.
 const WAIT: Duration = Duration::from_secs(40);
-/// What a child is to do, by which strategy, in which file.
+/// The environment variable that gives a child its part, strategy and file.
 const PART: &str = "LEASEHOLD_CLOCKS_PART";
 
-/// Whether there are time namespaces to be had here. Where not, nothing here says anything, and that is said
-/// past the test's output, which is not shown of one that passes.
+/// Whether this machine allows time namespaces. If not, these tests check nothing, and say so on the real standard error: the
+/// captured output of a test that passes is not shown.
 fn can() -> bool {
     let probe = in_namespace(1, "true").output();
     let why = match probe {
@@ -34,7 +34,7 @@ fn can() -> bool {
     false
 }
 
-/// A program whose clock is so many seconds ahead.
+/// A program whose clock is this many seconds ahead.
 fn in_namespace(ahead: u32, program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new("unshare");
     if !rustix::process::geteuid().is_root() {
@@ -45,7 +45,7 @@ fn in_namespace(ahead: u32, program: impl AsRef<std::ffi::OsStr>) -> Command {
     command
 }
 
-/// This program once more, to play a part.
+/// This program in another process, which plays a part.
 struct Part {
     child: Child,
     says: BufReader<std::process::ChildStdout>,
@@ -66,7 +66,7 @@ impl Part {
         Self { child, says }
     }
 
-    /// Waits until it says this word, and returns what it says besides.
+    /// Waits until the process prints this word, and returns the rest of the line.
     fn says(&mut self, word: &str) -> String {
         let mut line = String::new();
         loop {
@@ -128,7 +128,7 @@ async fn acquire(client: &LockClient) -> Guard {
     timeout(WAIT, lock).await.expect("the holder that has died is waited for without end").unwrap()
 }
 
-/// A holder dies, and two that share neither its clock nor each other's wait for it.
+/// A holder dies. Two clients wait for it; all three have different clocks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiters_of_two_clocks_are_served_after_a_holder_of_a_third_has_died() {
     if !can() {
@@ -146,7 +146,7 @@ async fn waiters_of_two_clocks_are_served_after_a_holder_of_a_third_has_died() {
     }
 }
 
-/// A holder that lives, and renews, is not taken for a dead one.
+/// A holder that lives and renews keeps its lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_holder_of_another_clock_is_waited_for_while_it_renews() {
     if !can() {
@@ -162,7 +162,7 @@ async fn a_holder_of_another_clock_is_waited_for_while_it_renews() {
         let waiting = client.lock("job").lease(LEASE).wait(4 * LEASE).acquire().await;
         let token = waiting.as_ref().map(Guard::token);
         holder.go_on();
-        // One that was stopped for a lease has lost it, and says so.
+        // If the machine stopped the holder for a whole lease, it has lost the lock and says so.
         if holder.says("valid") == "true" {
             assert!(token.is_err(), "two holders");
         }
@@ -171,7 +171,7 @@ async fn a_holder_of_another_clock_is_waited_for_while_it_renews() {
     }
 }
 
-/// A container is started again, with another clock and the number of the former's namespace.
+/// A container starts again, with another clock and the number of the old namespace.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_row_of_a_namespace_that_has_ended_is_not_held_for_the_difference_of_clocks() {
     if !can() {

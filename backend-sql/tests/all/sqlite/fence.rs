@@ -1,38 +1,11 @@
 //! The fence in a SQLite file.
 
-use crate::support::sqlite::raw;
 use backend_sql::sqlite::{SqliteBuilder, SqliteFence};
-use futures_util::future::join_all;
-use lock_core::{FencingToken, LockClient};
+use lock_core::LockClient;
 use sqlx::{
     SqlitePool,
     sqlite::{SqliteConnectOptions, SqliteJournalMode},
 };
-
-/// Processes that start at once, each of which makes the table.
-#[tokio::test]
-async fn all_who_make_the_fence_at_once_have_made_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let token = FencingToken::new(7).unwrap();
-    for (round, mode) in [SqliteJournalMode::Wal, SqliteJournalMode::Delete].into_iter().enumerate()
-    {
-        let path = folder.path().join(format!("{round}.db"));
-        let options = SqliteConnectOptions::new().filename(&path).create_if_missing(true);
-        SqlitePool::connect_with(options.journal_mode(mode)).await.unwrap().close().await;
-        let mut sessions = Vec::new();
-        for _ in 0..16 {
-            sessions.push(raw(&path).await);
-        }
-        for round in 0..10 {
-            let each = sessions.iter_mut().map(async |session| {
-                let fence = SqliteFence::new(&format!("round_{round}")).unwrap();
-                fence.create(session).await.unwrap();
-                fence.admit(session, "account", token).await.unwrap().unwrap();
-            });
-            join_all(each).await;
-        }
-    }
-}
 
 #[tokio::test]
 async fn a_fence_refuses_a_stale_token_with_the_write_that_it_came_with() {

@@ -1,4 +1,4 @@
-//! What waiting for many names costs an SQLite file. Statements are counted by what the driver logs.
+//! How many statements a wait for many names needs in SQLite. They are counted by the driver's log.
 
 use std::{
     path::Path,
@@ -28,11 +28,11 @@ use tracing::{
     span::{Attributes, Id, Record},
 };
 
-/// What the names of the tables begin with.
+/// The prefix of the tables.
 const PREFIX: &str = "looks_of_one";
 static STATEMENTS: AtomicU64 = AtomicU64::new(0);
 
-/// Sees what the driver logs: one event for each statement.
+/// Counts what the driver logs: one event for each statement.
 struct Counter;
 
 impl Subscriber for Counter {
@@ -56,7 +56,7 @@ impl Subscriber for Counter {
     fn exit(&self, _: &Id) {}
 }
 
-/// Whether it names a table of this test, since what is logged is the whole process's.
+/// Whether an event names a table of this test. The log is that of the whole process.
 struct Names(bool);
 
 impl Visit for Names {
@@ -73,7 +73,7 @@ async fn logged(path: &Path, strategy: Strategy) -> Arc<dyn Backend> {
     SqliteBuilder::with_pool(pool).table_prefix(PREFIX).strategy(strategy).build().await.unwrap()
 }
 
-/// Many names that others hold are waited for by one client.
+/// One client waits for many names that another client holds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiting_takes_no_statement() {
     tracing::subscriber::set_global_default(Counter).unwrap();
@@ -93,7 +93,7 @@ async fn waiting_takes_no_statement() {
         tokio::time::sleep(Duration::from_millis(500)).await;
         assert_eq!(STATEMENTS.load(Ordering::Relaxed), before, "statements while nothing happens");
         assert!(waiting.try_join_next().is_none(), "somebody was told of a name that is held");
-        // All have been heard of just now, however long it took to enter them.
+        // Makes all heartbeats fresh, however long it took to enter them.
         let mut file = raw(&path).await;
         let heard = format!("UPDATE {PREFIX}_queue SET heard = heard + 3600000000000");
         sqlx::query(AssertSqlSafe(heard)).execute(&mut file).await.unwrap();

@@ -1,4 +1,4 @@
-//! Places in the order of their calls, and bells, in a SQLite file.
+//! The order of the queue in SQLite, and bells.
 
 use std::{
     fs,
@@ -23,7 +23,7 @@ use crate::support::{
     turns::nobody_is_served_twice_before_another,
 };
 
-/// The file in which a child is to wait.
+/// The environment variable that names the file in which a child waits.
 const FILE: &str = "LEASEHOLD_QUEUE_FILE";
 
 fn file() -> (TempDir, PathBuf) {
@@ -66,9 +66,9 @@ async fn clients_in_a_loop_are_served_in_turn() {
     }
 }
 
-/// A signal comes without a statement before it, and to nobody else.
+/// The first waiter gets a signal, and nobody else does.
 #[tokio::test]
-async fn a_release_gives_the_lock_to_the_first_place_and_wakes_it() {
+async fn a_release_grants_the_lock_to_the_first_entry_and_wakes_it() {
     for strategy in BOTH {
         let (_folder, path) = file();
         let (holder, first, second) =
@@ -89,9 +89,9 @@ async fn a_release_gives_the_lock_to_the_first_place_and_wakes_it() {
     }
 }
 
-/// A token that a client demands is kept also where another gives it the lock.
+/// A grant by another client's release respects the floor of the new owner.
 #[tokio::test]
-async fn a_lock_that_is_given_away_keeps_the_floor_of_its_new_owner() {
+async fn a_grant_by_a_release_is_above_the_floor_of_its_new_owner() {
     let (_folder, path) = file();
     let (holder, store) =
         (open(&path, Strategy::PrimaryKey).await, open(&path, Strategy::PrimaryKey).await);
@@ -105,10 +105,10 @@ async fn a_lock_that_is_given_away_keeps_the_floor_of_its_new_owner() {
     assert!(grant.token > demanding.floor);
 }
 
-/// Whoever ends a hold without a release to a place tells the first: an operator, one that gives up what it was granted, and
-/// one that leaves the queue.
+/// The first waiter is woken also when a hold ends without a release: by an operator, by an owner that is abandoned, and by a
+/// waiter that leaves the queue.
 #[tokio::test]
-async fn who_frees_a_lock_tells_the_first_place() {
+async fn a_hold_that_ends_without_a_release_wakes_the_first_waiter() {
     let (_folder, path) = file();
     let store = open(&path, Strategy::PrimaryKey).await;
     for how in ["force", "abandon", "leave"] {
@@ -123,7 +123,7 @@ async fn who_frees_a_lock_tells_the_first_place() {
             "force" => drop(store.force_release(&held.name).await.unwrap()),
             "abandon" => store.abandon(&own).await.unwrap(),
             _ => {
-                // It was granted what it gives up.
+                // The release grants the lock to the waiter that then leaves.
                 store.release(&held, ReleaseOptions::default()).await.unwrap();
                 before.unwrap().leave().await.unwrap();
             }
@@ -134,7 +134,7 @@ async fn who_frees_a_lock_tells_the_first_place() {
 }
 
 #[tokio::test]
-async fn a_request_that_a_release_carries_gets_the_lock_where_nobody_waits() {
+async fn a_request_that_a_release_carries_gets_the_lock_if_nobody_waits() {
     for strategy in BOTH {
         let (_folder, path) = file();
         let store = open(&path, strategy).await;
@@ -159,10 +159,10 @@ async fn a_part_that_waits_until_it_is_killed() {
     std::future::pending::<()>().await;
 }
 
-/// A process that waits is killed. It is given the lock, since it has just been heard of; those behind it are served when that
-/// is over. Its bell goes when it is rung.
+/// A process that waits is killed. It still gets the lock, since its heartbeat is fresh. The waiter behind it is served when that
+/// grant ends. The bell of the killed process is removed when it is rung.
 #[tokio::test]
-async fn a_killed_waiter_delays_the_next_for_as_long_as_is_said() {
+async fn a_killed_waiter_delays_the_next_by_the_stated_bound() {
     let (folder, path) = file();
     let store = open(&path, Strategy::PrimaryKey).await;
     let held = granted(&store, &request("job")).await;
@@ -197,7 +197,7 @@ async fn a_killed_waiter_delays_the_next_for_as_long_as_is_said() {
     assert!(bells(folder.path()).is_empty(), "a client leaves its bell behind");
 }
 
-/// A bell is for those for whom the database is.
+/// The users who may use the database may use a bell.
 #[tokio::test]
 async fn a_bell_has_the_mode_of_the_database_and_goes_with_its_client() {
     for (group, mode) in [(false, 0o600), (true, 0o660)] {
@@ -214,9 +214,9 @@ async fn a_bell_has_the_mode_of_the_database_and_goes_with_its_client() {
     }
 }
 
-/// Where no bell can be made, as beside a file whose name is too long for that, waiters look; and say so.
+/// If no bell can be made, as beside a file whose name is too long, waiters poll, and the guarantees say so.
 #[tokio::test]
-async fn waiters_look_where_no_bell_can_be_made() {
+async fn waiters_poll_if_no_bell_can_be_made() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x".repeat(240));
     for strategy in BOTH {
@@ -232,9 +232,9 @@ async fn waiters_look_where_no_bell_can_be_made() {
     }
 }
 
-/// Dead places, and bells of killed clients that nobody rings, are forgotten now and then; others are not.
+/// A sweep removes dead entries, and bells of killed clients that nobody rings, but no others.
 #[tokio::test]
-async fn a_sweep_forgets_dead_places_and_their_bells() {
+async fn a_sweep_removes_dead_entries_and_their_bells() {
     let (folder, path) = file();
     let store = open(&path, Strategy::PrimaryKey).await;
     let held = granted(&store, &request("job")).await;
@@ -242,7 +242,7 @@ async fn a_sweep_forgets_dead_places_and_their_bells() {
     drop(place(&store, &request("job")).await);
     let own = bells(folder.path());
     let mut database = raw(&path).await;
-    // One was not heard of for long.
+    // The heartbeat of the first one is old.
     let age = "UPDATE leasehold_queue SET heard = CASE position WHEN 1 THEN 0 ELSE heard + 3600000000000 END";
     sqlx::query(age).execute(&mut database).await.unwrap();
     let name = format!("{}-wake-{}", path.display(), "0".repeat(32));
@@ -251,7 +251,7 @@ async fn a_sweep_forgets_dead_places_and_their_bells() {
         let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::from_raw_mode(0o600));
         rustix::fs::mknodat(rustix::fs::CWD, pipe, kind, mode, 0).unwrap();
         let long_ago = std::time::SystemTime::now() - Duration::from_secs(3_600);
-        // Opening it as its reader would, which waits for nobody.
+        // Open it for reading, too, so that this does not wait for a reader.
         let open = fs::File::options().read(true).write(true).open(pipe).unwrap();
         open.set_modified(long_ago).unwrap();
     }

@@ -1,6 +1,4 @@
-//! What all clients of a SQLite file agree on.
-
-use std::time::Duration;
+//! The settings that all clients of a SQLite file share.
 
 use crate::support::{
     settings::{change_settings, init_makes_missing_tables},
@@ -10,27 +8,10 @@ use backend_sql::{
     Strategy,
     sqlite::{SqliteBuilder, connect},
 };
-use lock_core::{ErrorKind, Init, ReleaseOptions};
+use lock_core::{ErrorKind, ReleaseOptions};
 use sqlx::AssertSqlSafe;
 
-#[tokio::test]
-async fn clients_agree_on_the_longest_lease_or_are_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("locks.db");
-    let url = |query: &str| format!("sqlite:{}{query}", path.display());
-    let store = connect(&url("?longest_lease=1m")).await.unwrap();
-    let init = Init::default();
-    assert_eq!(store.init(&init).await.unwrap().longest_lease, Duration::from_secs(60));
-    let other = connect(&url("")).await.unwrap();
-    assert_eq!(other.guarantees().longest_lease, Duration::from_secs(60));
-    let error = connect(&url("?longest_lease=30s")).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Config);
-    assert!(error.to_string().contains("30s") && error.to_string().contains("1m"), "{error}");
-    let init = Init::new().with_longest_lease(Duration::from_millis(1));
-    assert_eq!(store.init(&init).await.unwrap_err().kind(), ErrorKind::InvalidInput);
-}
-
-/// Also where another makes the file after this client was opened.
+/// Also if another client makes the file after this client was opened.
 #[tokio::test]
 async fn a_client_that_disagrees_is_refused_and_no_lease_is_longer_than_the_longest() {
     let folder = tempfile::tempdir().unwrap();

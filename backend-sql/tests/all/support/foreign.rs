@@ -1,4 +1,4 @@
-//! A transaction that is not ours locks the row of a lock that one of our clients holds.
+//! A foreign transaction locks the row of a lock that one of our clients holds.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,15 +10,15 @@ use super::{WAIT, granted, request_for};
 
 const LEASE: Duration = Duration::from_secs(3);
 const NAMES: usize = 20;
-/// Its row is the foreign transaction's.
+/// The foreign transaction locks this name's row.
 pub(crate) const LOCKED: &str = "job 07";
 
 fn names() -> impl Iterator<Item = String> {
     (0..NAMES).map(|at| format!("job {at:02}"))
 }
 
-/// One lock of many has its row locked for longer than its lease: its holder is told in time, and the others' go on.
-/// `lock` begins the transaction, and `commit` ends it.
+/// The row of one lock of many is locked for longer than its lease. Its holder learns of the loss in time, and the other locks go
+/// on. `lock` begins the transaction, and `commit` ends it.
 pub(crate) async fn one_of_many<T>(
     store: Arc<dyn Backend>,
     lock: impl AsyncFnOnce() -> T,
@@ -54,8 +54,8 @@ pub(crate) async fn one_of_many<T>(
     client.close().await;
 }
 
-/// What a batch is answered while one row in it is locked, and when it is free again while the batch waits for it:
-/// `waits` is told when a statement does.
+/// Checks the answers of a batch while one row is locked, and when the row becomes free while the batch waits for it. `waits`
+/// returns when a statement waits for the row.
 pub(crate) async fn what_is_answered<T>(
     store: Arc<dyn Backend>,
     lock: impl AsyncFn() -> T,
@@ -76,7 +76,7 @@ pub(crate) async fn what_is_answered<T>(
     let took = SystemEnv.now().since(sent);
     assert!(took < 10 * LEASE / 6, "the others' answers took {took:?}");
     check(&all, &answers, true);
-    // Alone, too.
+    // Also in a batch of its own.
     let unlucky = *all.iter().find(|grant| grant.name.as_str() == LOCKED).unwrap();
     let answers = store.renew(&[unlucky], SystemEnv.now()).await;
     assert!(matches!(answers[..], [Renewal::Unknown(_)]), "{answers:?}");
@@ -107,8 +107,8 @@ fn check(all: &[&Grant], answers: &[Renewal], locked: bool) {
     }
 }
 
-/// Attempts for a name whose row is locked take as many connections as they may: what the client holds is renewed and
-/// released meanwhile, also while it cleans up after them.
+/// Attempts for a name whose row is locked use as many connections as they may. Meanwhile, and also during their clean-up, the
+/// client renews and releases its other locks.
 pub(crate) async fn attempts_cost_no_other_lock<T>(
     store: Arc<dyn Backend>,
     lock: impl AsyncFnOnce() -> T,
@@ -135,7 +135,7 @@ pub(crate) async fn attempts_cost_no_other_lock<T>(
     drop(others);
     commit(foreign).await;
     for attempt in attempts {
-        // Not granted: it is given up by then.
+        // The client has given it up by then.
         assert!(attempt.await.unwrap().is_err());
     }
     for guard in guards {

@@ -1,4 +1,4 @@
-//! An attempt whose first try arrives when its repeat, by the store itself, has long been answered.
+//! An attempt whose first try arrives long after the store's own repeat was answered.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -8,8 +8,8 @@ use lock_core::{Backend, ErrorKind, LockClient, LockName, ReleaseOptions, TryAcq
 
 use super::{LEASE, WAIT, granted, request_for};
 
-/// `open` opens the store of `direct`, by one connection that is there, at another address; `warm` is a name that it has
-/// taken and released.
+/// `open` opens the store of `direct` at another address, with one connection that is already open. It has taken and released the
+/// name `warm`.
 pub(crate) async fn late_first_try(
     server: SocketAddr,
     direct: Arc<dyn Backend>,
@@ -24,14 +24,14 @@ pub(crate) async fn late_first_try(
     }
 }
 
-/// Whether the repeat was answered: the cut may meet its connection, too.
+/// Returns whether the repeat was answered: the cut may break its connection, too.
 async fn try_late(
     server: SocketAddr,
     direct: &Arc<dyn Backend>,
     open: &impl AsyncFn(SocketAddr) -> Arc<dyn Backend>,
     held: bool,
 ) -> bool {
-    // The far one keeps what was sent, and the near one ends the connection that it came by.
+    // The far proxy holds the request back, and the near one breaks the connection.
     let far = Proxy::start(server).await.unwrap();
     let near = Proxy::start(far.address()).await.unwrap();
     let client = LockClient::new(open(near.address()).await);
@@ -63,7 +63,7 @@ async fn try_late(
     if let Some(theirs) = theirs {
         direct.release(&theirs, ReleaseOptions::default()).await.unwrap();
     }
-    // Nothing of it is under way any more, but what the proxy has.
+    // Now only the request in the proxy is still under way.
     client.close().await;
     let before = far.counters().to_server.passed;
     far.set(Mode::Pass).await.unwrap();

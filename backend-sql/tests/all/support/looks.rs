@@ -1,4 +1,4 @@
-//! Waiting for many names, and behind others that give up.
+//! Waits for many names, and behind others that give up.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ use super::{LEASE, WAIT, granted, request_for};
 /// Many names, for one client.
 pub(crate) const NAMES: usize = 250;
 
-/// One place in each of these names, which wait for a signal.
+/// Waits for a signal for each of these names.
 pub(crate) async fn wait_for(store: &Arc<dyn Backend>, names: &[String]) -> JoinSet<Request> {
     let mut waiting = JoinSet::new();
     for name in names {
@@ -29,14 +29,14 @@ pub(crate) async fn wait_for(store: &Arc<dyn Backend>, names: &[String]) -> Join
     waiting
 }
 
-/// What a turn that is dropped half-way through its wait leaves to the others.
+/// Waiters are dropped while they wait, and another one is still served.
 pub(crate) async fn the_first_goes(holder: Arc<dyn Backend>, store: Arc<dyn Backend>) {
     let names: Vec<_> = (0..3).map(|at| format!("job {at}")).collect();
     let held = granted(&holder, &request_for(&names[2], LEASE)).await;
     for name in &names[..2] {
         granted(&holder, &request_for(name, LEASE)).await;
     }
-    // On a runtime that ends while it waits.
+    // The first waits on a runtime that ends.
     let (store_too, first) = (Arc::clone(&store), names[..1].to_vec());
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -55,8 +55,8 @@ pub(crate) async fn the_first_goes(holder: Arc<dyn Backend>, store: Arc<dyn Back
     assert_eq!(told.name, held.name);
 }
 
-/// A waiter's `next` is dropped before each of its polls. Here its look waits then for another's lock on the table, which
-/// `lock` takes, and gives back when it is told so. `store` has one connection.
+/// The core drops a waiter's `next` before each poll. Here the look then waits for a lock on the table, which `lock` takes and
+/// `unlock` gives back. `store` has one connection.
 pub(crate) async fn a_look_that_nobody_awaits_keeps_its_session<L>(
     store: Arc<dyn Backend>,
     sessions: impl AsyncFn() -> String,

@@ -1,5 +1,5 @@
 //! What the tests of all databases share.
-#![allow(dead_code)] // one database alone uses a part
+#![allow(dead_code)] // a build with one database uses only a part
 
 pub(crate) mod foreign;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
@@ -27,9 +27,9 @@ use lock_core::{
 
 pub(crate) const BOTH: [Strategy; 2] = [Strategy::PrimaryKey, Strategy::Optimistic];
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
-/// Longer than any test takes: what is left behind stays.
+/// Longer than any test takes, so a lock that is left behind stays.
 pub(crate) const LEASE: Duration = Duration::from_secs(30);
-/// Shorter than that lease: what is left behind is in the way.
+/// Shorter than that lease, so a lock that is left behind is in the way.
 pub(crate) const WAIT: Duration = Duration::from_secs(20);
 
 pub(crate) fn request_for(name: &str, lease: Duration) -> Request {
@@ -45,8 +45,16 @@ pub(crate) async fn granted(store: &Arc<dyn Backend>, request: &Request) -> Gran
     }
 }
 
-/// Rows that cannot be read any more hold their locks, hide no other from a listing, and go by force. `damage`
-/// gives the row of a name new columns, one of these.
+/// A client sweeps once in a thousand releases. These are as many, of one name.
+pub(crate) async fn cause_a_sweep(store: &Arc<dyn Backend>) {
+    for _ in 0..1_000 {
+        let grant = granted(store, &request_for("busy", LEASE)).await;
+        store.release(&grant, ReleaseOptions::default()).await.unwrap();
+    }
+}
+
+/// Unreadable rows keep their locks held, hide no other row from a listing, and can be released by force. `damage` sets the columns
+/// of a name's row to one of `columns`.
 pub(crate) async fn damaged_rows_hold_their_locks(
     store: &Arc<dyn Backend>,
     columns: &[&str],
@@ -57,7 +65,7 @@ pub(crate) async fn damaged_rows_hold_their_locks(
         state.unreadable && state.holder.as_ref().unwrap().remaining > Duration::ZERO
     };
     let good = granted(store, &request_for("good", LEASE)).await;
-    // No name: it stands before the others.
+    // A row without a valid name comes first in the listing.
     granted(store, &request_for("nameless", LEASE)).await;
     damage("nameless", &format!("name = {no_name}")).await;
     let names: Vec<_> = (0..columns.len()).map(|at| format!("damaged {at}")).collect();
@@ -81,13 +89,13 @@ pub(crate) async fn damaged_rows_hold_their_locks(
         let freed = store.force_release(&LockName::new(name).unwrap()).await.unwrap();
         assert_eq!(freed, ReleaseOutcome::Released, "{name}");
         let grant = granted(store, &request_for(name, LEASE)).await;
-        // A row that nobody holds keeps grants away, too.
+        // Below, the first row is damaged while nobody holds it.
         store.release(&grant, ReleaseOptions::default()).await.unwrap();
     }
     let name = &names[0];
     for column in ["token", "version"] {
         damage(name, &format!("{column} = {}", i64::MAX)).await;
-        // A client that has left the row behind remembers it: no matter which.
+        // Also by a client that remembers the row's version.
         store.try_acquire(&request_for(name, LEASE)).await.unwrap_err();
         let before = store.highest_token().await.unwrap();
         let freed = store.force_release(&LockName::new(name).unwrap()).await.unwrap();
@@ -98,7 +106,7 @@ pub(crate) async fn damaged_rows_hold_their_locks(
     }
 }
 
-/// Polls `future` at most `polls` times and drops it; its output if it had ended.
+/// Polls `future` at most `polls` times, and then drops it. Returns its output if it ended.
 pub(crate) async fn cancelled<F: Future>(future: F, polls: usize) -> Option<F::Output> {
     let mut future = pin!(future);
     let mut left = polls;
@@ -109,7 +117,7 @@ pub(crate) async fn cancelled<F: Future>(future: F, polls: usize) -> Option<F::O
         left -= 1;
         match future.as_mut().poll(context) {
             Poll::Ready(output) => Poll::Ready(Some(output)),
-            // Cancelled without waiting for anything when these were all.
+            // The last poll: do not wait any more.
             Poll::Pending if left == 0 => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
         }
@@ -117,7 +125,7 @@ pub(crate) async fn cancelled<F: Future>(future: F, polls: usize) -> Option<F::O
     .await
 }
 
-/// Drops an acquire after any number of its polls; nothing of it is ever in another's way.
+/// Drops an acquire after any number of polls. Nothing of it is in the way of another client.
 pub(crate) async fn drop_acquires(ours: &LockClient, theirs: &LockClient) {
     let mut polls = 0;
     loop {
@@ -135,7 +143,7 @@ pub(crate) async fn drop_acquires(ours: &LockClient, theirs: &LockClient) {
     assert!(polls > 0);
 }
 
-/// Each of these clients counts in a file, by two tasks, under a lock: an overlap would lose some.
+/// Each client counts in a file with two tasks, under a lock. An overlap would lose some counts.
 pub(crate) async fn count(clients: Vec<LockClient>, times: u64) {
     let folder = tempfile::tempdir().unwrap();
     let counter = folder.path().join("counter");

@@ -8,7 +8,7 @@ use lock_core::{Backend, Enqueued, Grant, Init, Request, Signal, Waiter};
 use tokio::time::timeout;
 
 pub(crate) use super::{
-    BOTH, LEASE, SECOND, cancelled, count, drop_acquires, granted, request_for as request,
+    BOTH, LEASE, SECOND, cancelled, cause_a_sweep, count, granted, request_for as request,
 };
 
 /// With much room for a loaded machine.
@@ -46,25 +46,25 @@ pub(crate) async fn open_apart(server: &Postgres, strategy: Strategy) -> Arc<dyn
     connect(&format!("{}?strategy={strategy}&table_prefix={prefix}", url(server))).await.unwrap()
 }
 
-/// The same, made ready.
+/// The same, with its tables.
 pub(crate) async fn made_apart(server: &Postgres, strategy: Strategy) -> Arc<dyn Backend> {
     let store = open_apart(server, strategy).await;
     store.init(&Init::default()).await.unwrap();
     store
 }
 
-/// Asks the server until it says so.
+/// Asks the server until it gives this answer.
 pub(crate) async fn says(server: &Postgres, sql: &str, answer: &str) {
     let ask = || async { Ok((server.sql(sql).await? == answer).then_some(())) };
     until(sql, WAIT, ask).await.unwrap();
 }
 
-/// Asks until it is so.
+/// Asks until the answer is yes.
 pub(crate) async fn is_so<Fut: Future<Output = bool>>(what: &str, ask: impl Fn() -> Fut) {
     until(what, WAIT, || async { Ok(ask().await.then_some(())) }).await.unwrap();
 }
 
-/// How many places wait for `job`.
+/// How many queue entries wait for `job`.
 pub(crate) const WAITING: &str = "SELECT coalesce(max(cardinality(waiters)), 0) + (SELECT count(*) FROM leasehold_places AS p JOIN leasehold_locks AS l \
      ON l.name = p.name WHERE p.entered > coalesce(l.moved, 0) AND l.far IS NOT NULL) FROM leasehold_locks";
 
@@ -72,7 +72,7 @@ pub(crate) const WAITING: &str = "SELECT coalesce(max(cardinality(waiters)), 0) 
 pub(crate) const BLOCKED: &str =
     "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
 
-/// A place in the queue of a name that another holds.
+/// Enters the queue of a name that another client holds.
 pub(crate) async fn place(store: &Arc<dyn Backend>, name: &str) -> (Request, Box<dyn Waiter>) {
     let request = request(name, LEASE);
     match store.enqueue(&request).await.unwrap() {
@@ -81,7 +81,7 @@ pub(crate) async fn place(store: &Arc<dyn Backend>, name: &str) -> (Request, Box
     }
 }
 
-/// What a place is told of and then confirms.
+/// Waits for a message about a grant, and confirms it.
 pub(crate) async fn given(
     store: &Arc<dyn Backend>,
     wanted: &Request,

@@ -1,4 +1,4 @@
-//! What all clients of a store agree on, changed while it is used: the same in every database.
+//! Changes of the settings that all clients share, while a store is in use. The cases are the same for every database.
 
 use std::{sync::Arc, time::Duration};
 
@@ -30,8 +30,8 @@ pub(crate) async fn change_settings(
     .await;
 }
 
-/// Renewals that ask for more than the longest lease, which was lowered since the grants: each gets that, and no more, and
-/// its client is told so.
+/// Renewals ask for more than the longest lease, which was lowered since the grants. Each gets the longest lease, and its answer
+/// says so.
 async fn renew_above_the_longest_lease<Open>(open: Open)
 where
     Open: AsyncFn(Option<Duration>) -> Result<Arc<dyn Backend>, Error>,
@@ -55,7 +55,7 @@ where
     for grant in &mut grants {
         grant.lease = asked;
     }
-    // Together, so that one that is gone is among them; then one by itself.
+    // First all together, with one that is gone; then one alone.
     for count in [3, 1] {
         let batch: Vec<_> = grants.iter().take(count).collect();
         let answers = store.renew(&batch, SystemEnv.now()).await;
@@ -72,9 +72,9 @@ where
     }
 }
 
-/// Each table is missing once, as after a restore of some of them: `init` makes it again. Where the database has a
-/// quarantine the locks that were in it may still be believed in, and nothing is granted before an operator says that
-/// none is. `drop` removes a table, without which a client may not even be able to connect.
+/// Each table is missing once, as after a partial restore, and `init` makes it again. If the database has a quarantine (`waits`),
+/// holders may still believe in the lost locks, and nothing is granted before an operator says that no lock is held. `drop` removes
+/// a table. A client may be unable to connect without it.
 pub(crate) async fn init_makes_missing_tables(
     tables: &[&str],
     connect: impl AsyncFn() -> Result<Arc<dyn Backend>, Error>,
@@ -101,9 +101,9 @@ pub(crate) async fn init_makes_missing_tables(
     }
 }
 
-/// The longest lease is lowered and raised while a lock is held, another waits for it, and a third holder has died:
-/// leases of before run to their end, and so do the clients that have them; whoever comes anew with the old setting is
-/// refused. `open` is told what a client is to believe.
+/// The longest lease is lowered and raised while a lock is held, another client waits for it, and a third holder has died. Old
+/// leases run to their end, and their clients go on. A new client with the old setting is refused. The argument of `open` is the
+/// longest lease that the client expects.
 async fn change_longest_lease<Open>(open: Open)
 where
     Open: AsyncFn(Option<Duration>) -> Result<Arc<dyn Backend>, Error>,
@@ -113,6 +113,8 @@ where
         let init = Init::new().with_longest_lease(longest);
         assert_eq!(operator.init(&init).await.unwrap().longest_lease, longest);
     };
+    let too_short = Init::new().with_longest_lease(Duration::from_millis(1));
+    assert_eq!(operator.init(&too_short).await.unwrap_err().kind(), ErrorKind::InvalidInput);
     let mut before = 6 * SECOND;
     set(before).await;
     for after in [3 * SECOND, 9 * SECOND] {

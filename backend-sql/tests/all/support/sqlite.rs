@@ -1,4 +1,4 @@
-//! What the tests of SQLite share: stores in a file, requests.
+//! What the tests of SQLite share.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -6,7 +6,7 @@ use backend_sql::{Strategy, sqlite::SqliteBuilder};
 use lock_core::{Backend, Request};
 use sqlx::{Connection as _, SqliteConnection, sqlite::SqliteConnectOptions};
 
-pub(crate) use super::{BOTH, count};
+pub(crate) use super::BOTH;
 
 pub(crate) const LEASE: Duration = Duration::from_secs(10);
 

@@ -1,4 +1,4 @@
-//! What URLs say of TLS, and the process's provider of cryptography.
+//! The TLS options of URLs, and the process's provider of cryptography.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use lock_core::{Backend, Error, ErrorKind};
 use rustls::crypto::CryptoProvider;
 use tokio::sync::OnceCell;
 
-/// For a mode that checks the certificate and not its name the driver takes the provider of the process. Where there is none
-/// it is refused, and the other modes install none; then one is installed. Once, since the tests are one process.
+/// Checks that the mode without a check of the name is refused while the process has no provider of cryptography, and that the
+/// other modes install none. Then installs one. This happens once, since the tests are one process.
 pub(crate) async fn installed() {
     static INSTALLED: OnceCell<()> = OnceCell::const_new();
     let install = || async {
@@ -31,20 +31,20 @@ pub(crate) async fn installed() {
     INSTALLED.get_or_init(install).await;
 }
 
-/// The words by which the URL of a database says it.
+/// The names of the TLS options and modes of a database.
 pub(crate) struct Words {
     pub(crate) scheme: &'static str,
     pub(crate) mode: &'static str,
-    /// Those of another database, and of nobody.
+    /// The names of the option in another database, and in none.
     pub(crate) not_modes: [&'static str; 2],
-    /// From none to the strictest.
+    /// From no TLS to the strictest mode.
     pub(crate) modes: [&'static str; 5],
     pub(crate) authority: &'static str,
     pub(crate) certificate: &'static str,
     pub(crate) key: &'static str,
 }
 
-/// A misspelt word never means no TLS, and no word is passed over.
+/// A misspelt option never means no TLS, and no option is ignored.
 pub(crate) async fn words_are_used_or_refused(
     words: &Words,
     schema: impl Fn(&str) -> Result<String, Error>,

@@ -1,4 +1,4 @@
-//! Who is served before whom, where clients take turns on one name again and again.
+//! The order of service when clients take turns on one name again and again.
 
 use std::{
     sync::{Arc, Mutex},
@@ -13,14 +13,14 @@ use lock_core::{
 
 use super::{LEASE, request_for};
 
-/// A client that has not asked for this long may have lost its place, as on a machine that stands still.
+/// A client that has not polled for this long may have lost its queue entry, as on a machine that stops.
 const HEARD: Duration = Duration::from_secs(2);
 
 /// Which client was served, in order.
 type Order = Mutex<Vec<usize>>;
 
-/// Waits as the core does: by signal and by polling. Also tells how many had been served when the place was there. `None`
-/// where this client itself was too slow to keep its place or its grant.
+/// Waits as the core does: for a signal, and by polling. Also returns how many clients had been served when the entry was in the
+/// queue. `None` if this client was too slow to keep its entry or its grant.
 async fn served(
     store: &Arc<dyn Backend>,
     request: &Request,
@@ -59,8 +59,8 @@ async fn served(
     }
 }
 
-/// From when a client has its place, each other is served at most once before it, however short or long they hold. Counted in
-/// grants, so that a slow machine makes no difference.
+/// Once a client is in the queue, each other client is served at most once before it, however long they hold the lock. This counts
+/// grants, so a slow machine makes no difference.
 pub(crate) async fn nobody_is_served_twice_before_another(
     stores: Vec<Arc<dyn Backend>>,
     rounds: usize,

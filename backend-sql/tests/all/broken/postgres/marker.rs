@@ -1,4 +1,4 @@
-//! What tells a loss of data: the marker, and where each row was granted.
+//! How a loss of data is noticed: by the marker, and by the store that each row names.
 
 use backend_sql::postgres::connect;
 use conformance_tests::{
@@ -14,8 +14,8 @@ use sqlx::{Connection as _, PgConnection};
 use super::OnePostgres;
 use crate::broken::places::place;
 
-/// `a` held, and the URL of a copy of the database. It has the marker of the database that it was made from, in
-/// a table of the same number, and the row of `a`.
+/// Holds `a` and copies the database. Returns the URL of the copy, which has the original's marker, in a table with the same
+/// oid, and the row of `a`.
 async fn a_copy(stage: &OnePostgres) -> Result<(Grant, String), String> {
     let store = first_use(stage).await;
     let grant = granted(&*store, &request("a", LONG)).await?;
@@ -66,7 +66,7 @@ pub(super) async fn a_release_to_a_place_in_a_copied_database(stage: &mut OnePos
     }
 }
 
-/// As after a crash, but that rows and places are still there.
+/// As after a crash, except that rows and queue entries still exist.
 async fn quarantine(stage: &OnePostgres) -> Verdict {
     let late = "UPDATE leasehold_marker SET grants_from = clock_timestamp() + interval '1 hour'";
     stage.server.sql(late).await.map(drop).map_err(words)
@@ -87,7 +87,7 @@ pub(super) async fn a_place_in_quarantine(stage: &mut OnePostgres) -> Verdict {
     let held = granted(&*store, &request("a", LONG)).await?;
     let waiter = stage.open().await;
     let mut wanted = request("a", LONG);
-    // So that it is not given the lock, but is to ask.
+    // With a floor, it must ask for the lock itself.
     wanted.floor = held.token;
     let _turn = place(&*waiter, &wanted).await?;
     quarantine(stage).await?;
@@ -95,7 +95,7 @@ pub(super) async fn a_place_in_quarantine(stage: &mut OnePostgres) -> Verdict {
     not_granted(&*waiter, &wanted).await
 }
 
-/// As by a dump that is put back, whose rows are those of another time.
+/// As after the restore of a dump, whose rows are old.
 pub(super) async fn an_attempt_after_the_table_was_made_anew(stage: &mut OnePostgres) -> Verdict {
     let store = first_use(stage).await;
     granted(&*store, &request("a", LONG)).await?;
@@ -110,12 +110,12 @@ pub(super) async fn an_attempt_after_a_crash(stage: &mut OnePostgres) -> Verdict
     let store = first_use(stage).await;
     granted(&*store, &request("a", LONG)).await?;
     stage.server.restart(Data::Keep).await.unwrap();
-    // The first that comes makes the marker anew; the next finds it.
+    // The first client makes the marker anew; the next one finds it.
     not_granted(&*stage.open().await, &request("a", LONG)).await?;
     not_granted(&*stage.open().await, &request("a", LONG)).await
 }
 
-/// As on a standby that was promoted and had not heard of the last raise of the longest lease.
+/// As on a promoted standby that had not received the last raise of the longest lease.
 pub(super) async fn a_raise_that_was_not_heard_of(stage: &mut OnePostgres) -> Verdict {
     let store = first_use(stage).await;
     granted(&*store, &request("a", LONG)).await?;

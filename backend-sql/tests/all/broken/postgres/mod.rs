@@ -1,4 +1,4 @@
-//! PostgreSQL: guards in its statements.
+//! The guards in the statements of PostgreSQL.
 
 mod marker;
 mod places;
@@ -12,9 +12,8 @@ use conformance_tests::{
     broken::{
         Broken, Clients, Setup, Verdict,
         cases::{
-            LONG, a_batch_with_a_locked_row, a_held_name, a_late_renewal, a_release_by_another,
-            a_renewal_above_the_longest_lease, above, an_abandoned_owner, first_use, granted,
-            kept_of_an_abandoned, not_granted, request, words,
+            LONG, a_batch_with_a_locked_row, a_renewal_above_the_longest_lease, above, first_use,
+            granted, not_granted, request, words,
         },
         every_marker_is_tried, try_all,
     },
@@ -45,7 +44,11 @@ use self::rows::{
     a_locked_row, a_renewal_that_waits_for_the_row, an_attempt_that_waits_for_a_new_row,
     an_attempt_that_waits_for_the_row,
 };
-use super::{below_the_watermark, readers, stale_write};
+use super::{
+    below_the_watermark,
+    common::{Common, variants},
+    readers, stale_write,
+};
 
 struct OnePostgres {
     server: Postgres,
@@ -87,19 +90,30 @@ impl Clients for OnePostgres {
 
 const FOLDERS: &[&str] = &[concat!(env!("CARGO_MANIFEST_DIR"), "/src/postgres")];
 
+/// The changes for the guards that every database has.
+const COMMON: Common = Common {
+    held: &[LeaveOut("held")],
+    release_owner: &[Replace("release-owner", "AND $2 <> ''")],
+    renew_expired: &[LeaveOut("renew-expired")],
+    abandoned: &[LeaveOut("not-abandoned")],
+    abandon_kept: &[LeaveOut("abandon-kept")],
+    join_expires: &[Replace("join-expires", "NULL")],
+    join_others: &[Replace("join-others", "NULL")],
+    join_above: &[Replace("join-above", "ELSE greatest(0, $5)")],
+    renew_reader: &[LeaveOut("renew-reader")],
+    renew_readers_expired: &[LeaveOut("renew-readers-expired")],
+    join_abandoned: &[LeaveOut("not-abandoned")],
+    join_barging: &[LeaveOut("join-barging")],
+};
+
 const VARIANTS: &[Broken<OnePostgres>] = &[
-    Broken {
-        what: "S1: a name that is held is not granted",
-        changes: &[LeaveOut("held")],
-        case: |stage| Box::pin(a_held_name(stage)),
-    },
     Broken {
         what: "S1: a name that is held is not granted to a place",
         changes: &[LeaveOut("ask-held")],
         case: |stage| Box::pin(a_place_for_a_held_name(stage)),
     },
     Broken {
-        what: "L3: a place behind another is not granted what is free",
+        what: "L3: an entry behind another is not granted a free lock",
         changes: &[LeaveOut("ask-first")],
         case: |stage| Box::pin(a_second_place_for_a_free_name(stage)),
     },
@@ -109,12 +123,12 @@ const VARIANTS: &[Broken<OnePostgres>] = &[
         case: |stage| Box::pin(an_attempt_after_a_crash(stage)),
     },
     Broken {
-        what: "S1: so does one of a row that was looked at",
+        what: "S1: so does one that takes a row that the client has read",
         changes: &[LeaveOut("marker-time")],
         case: |stage| Box::pin(a_row_that_was_looked_at(stage)),
     },
     Broken {
-        what: "S1: so does a place",
+        what: "S1: so does one of a queue entry",
         changes: &[LeaveOut("marker-time")],
         case: |stage| Box::pin(a_place_in_quarantine(stage)),
     },
@@ -137,7 +151,7 @@ const VARIANTS: &[Broken<OnePostgres>] = &[
         case: |stage| Box::pin(a_raise_that_was_not_heard_of(stage)),
     },
     Broken {
-        what: "S1: a row that was left behind is of this database",
+        what: "S1: a released row that is taken again is of this database",
         changes: &[LeaveOut("retake-store")],
         case: |stage| Box::pin(a_row_left_behind_in_a_copied_database(stage)),
     },
@@ -147,62 +161,62 @@ const VARIANTS: &[Broken<OnePostgres>] = &[
         case: |stage| Box::pin(a_release_with_a_next_in_a_copied_database(stage)),
     },
     Broken {
-        what: "S1: what a release gives to a place is of this database",
+        what: "S1: what a release grants to a queue entry is of this database",
         changes: &[LeaveOut("pass-store")],
         case: |stage| Box::pin(a_release_to_a_place_in_a_copied_database(stage)),
     },
     Broken {
-        what: "L2: a release that gives the lock to a place tells its client",
+        what: "L2: a release that grants the lock to an entry notifies its client",
         changes: &[Replace("pass-tells", "'elsewhere' || client,")],
         case: |stage| Box::pin(a_release_is_told(stage, false)),
     },
     Broken {
-        what: "L2: a release that leaves it to a place to ask tells its client",
+        what: "L2: a release notifies the client of an entry that must ask for the lock itself",
         changes: &[Replace("tells-first", "'elsewhere'")],
         case: |stage| Box::pin(a_release_is_told(stage, true)),
     },
     Broken {
-        what: "L2: a waiter that is told nothing and looks finds what it was given",
+        what: "L2: a waiter without messages finds what it was granted when it looks",
         changes: &[Replace("look-sees-grants", "WHEN false THEN false")],
         case: |stage| Box::pin(a_release_to_one_who_looks(stage)),
     },
     Broken {
-        what: "L3: an attempt does not barge past places behind",
+        what: "L3: an attempt does not barge past entries in the tail",
         changes: &[LeaveOut("ask-behind")],
         case: |stage| Box::pin(an_attempt_before_places_behind(stage)),
     },
     Broken {
-        what: "L3: a place behind enters once",
+        what: "L3: an entry joins the tail once",
         changes: &[LeaveOut("ask-once")],
         case: |stage| Box::pin(a_place_behind_that_asks_again(stage)),
     },
     Broken {
-        what: "L3: a place near the head lives by its heartbeats",
+        what: "L3: heartbeats keep an entry at the head alive",
         changes: &[LeaveOut("ask-heartbeat")],
         case: |stage| Box::pin(an_attempt_behind_an_old_place(stage)),
     },
     Broken {
-        what: "L2: a release gives the lock to a place that lives by its heartbeats",
+        what: "L2: a release grants the lock to an entry that its heartbeats keep alive",
         changes: &[LeaveOut("pass-heartbeat")],
         case: |stage| Box::pin(a_release_to_an_old_place(stage)),
     },
     Broken {
-        what: "L2: a release gives the lock to a place that had none yet",
+        what: "L2: a release grants the lock to an entry that has sent no heartbeat yet",
         changes: &[LeaveOut("pass-alive")],
         case: |stage| Box::pin(a_release_to_a_new_place(stage)),
     },
     Broken {
-        what: "L3: what came near the head does so once",
+        what: "L3: an entry moves to the head once",
         changes: &[LeaveOut("refill-moved")],
         case: |stage| Box::pin(a_queue_that_moves_on(stage)),
     },
     Broken {
-        what: "L3: who enters behind while the queue moves on is not forgotten",
+        what: "L3: an entry that joins the tail during a refill is not lost",
         changes: &[LeaveOut("refill-newest")],
         case: |stage| Box::pin(a_queue_that_moves_on_while_one_enters(stage)),
     },
     Broken {
-        what: "L3: who leaves takes no other place along",
+        what: "L3: a waiter that leaves removes no other entry",
         changes: &[LeaveOut("leave-behind")],
         case: |stage| Box::pin(one_of_two_behind_leaves(stage)),
     },
@@ -212,7 +226,7 @@ const VARIANTS: &[Broken<OnePostgres>] = &[
         case: |stage| Box::pin(a_forged_message(stage)),
     },
     Broken {
-        what: "S5: what was given and not confirmed in time is over",
+        what: "S5: a grant by a release that is not confirmed in time expires",
         changes: &[LeaveOut("confirm-expired")],
         case: |stage| Box::pin(a_late_confirmation(stage)),
     },
@@ -227,7 +241,7 @@ const VARIANTS: &[Broken<OnePostgres>] = &[
         case: |stage| Box::pin(a_name_below_the_watermark(stage)),
     },
     Broken {
-        what: "S2: an attempt that has waited for a minute makes no row by the watermark of before",
+        what: "S2: an attempt that has waited for a minute makes no row with an old watermark",
         changes: &[LeaveOut("young")],
         case: |stage| Box::pin(an_attempt_that_waits_for_a_new_row(stage)),
     },
@@ -237,19 +251,9 @@ const VARIANTS: &[Broken<OnePostgres>] = &[
         case: |stage| Box::pin(a_token_over_a_sweep(stage)),
     },
     Broken {
-        what: "S4: only the owner releases",
-        changes: &[Replace("release-owner", "AND $2 <> ''")],
-        case: |stage| Box::pin(a_release_by_another(stage)),
-    },
-    Broken {
         what: "S1: a renewal keeps the longest lease of now",
         changes: &[LeaveOut("renew-longest")],
         case: |stage| Box::pin(a_renewal_above_the_longest_lease(stage)),
-    },
-    Broken {
-        what: "S5: a renewal does not bring an expired lease back",
-        changes: &[LeaveOut("renew-expired")],
-        case: |stage| Box::pin(a_late_renewal(stage)),
     },
     Broken {
         what: "S5: nor does one that waited for its row",
@@ -262,59 +266,14 @@ const VARIANTS: &[Broken<OnePostgres>] = &[
         case: |stage| Box::pin(a_batch_with_a_locked_row(stage, a_locked_row(stage))),
     },
     Broken {
-        what: "S6: an abandoned owner finds its tombstone",
-        changes: &[LeaveOut("not-abandoned")],
-        case: |stage| Box::pin(an_abandoned_owner(stage)),
-    },
-    Broken {
-        what: "S6: to abandon an owner does not end what it keeps",
-        changes: &[LeaveOut("abandon-kept")],
-        case: |stage| Box::pin(kept_of_an_abandoned(stage)),
-    },
-    Broken {
         what: "S1: readers join no writer",
         changes: &[LeaveOut("join-readers")],
         case: |stage| Box::pin(readers_beside_a_writer(stage)),
     },
     Broken {
-        what: "S1: a reader that joins does not shorten the lease of the others",
-        changes: &[Replace("join-expires", "NULL")],
-        case: |stage| Box::pin(readers::beside_a_longer_lease(stage)),
-    },
-    Broken {
-        what: "S1: a reader that joins leaves the others in",
-        changes: &[Replace("join-others", "NULL")],
-        case: |stage| Box::pin(readers::beside_others(stage)),
-    },
-    Broken {
         what: "S1: no more readers join than may",
         changes: &[LeaveOut("join-most")],
         case: |stage| Box::pin(readers::beside_the_most(stage, full(stage))),
-    },
-    Broken {
-        what: "S2: the readers' token is above the last writer's",
-        changes: &[Replace("join-above", "ELSE greatest(0, $5)")],
-        case: |stage| Box::pin(readers::after_the_last_token(stage)),
-    },
-    Broken {
-        what: "S5: a reader that left renews nothing",
-        changes: &[LeaveOut("renew-reader")],
-        case: |stage| Box::pin(readers::a_renewal_by_one_that_left(stage)),
-    },
-    Broken {
-        what: "S5: a reader does not bring an expired lease back",
-        changes: &[LeaveOut("renew-readers-expired")],
-        case: |stage| Box::pin(readers::a_late_renewal(stage)),
-    },
-    Broken {
-        what: "L3: no reader passes a waiting writer",
-        changes: &[LeaveOut("join-barging")],
-        case: |stage| Box::pin(readers::past_a_waiting_writer(stage)),
-    },
-    Broken {
-        what: "S6: an abandoned reader finds its tombstone",
-        changes: &[LeaveOut("not-abandoned")],
-        case: |stage| Box::pin(readers::an_abandoned_one(stage)),
     },
     Broken {
         what: "S2: the fence refuses a lower token",
@@ -325,11 +284,13 @@ const VARIANTS: &[Broken<OnePostgres>] = &[
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres_misses_its_guards() {
+    let common = variants::<OnePostgres>(&COMMON);
+    try_all(FOLDERS, &common).await;
     try_all(FOLDERS, VARIANTS).await;
-    every_marker_is_tried(FOLDERS, &Broken::names(VARIANTS));
+    every_marker_is_tried(FOLDERS, &[Broken::names(&common), Broken::names(VARIANTS)].concat());
 }
 
-/// As many share it as may.
+/// Fills the lock with the maximum number of readers.
 async fn full(stage: &OnePostgres) -> Result<String, String> {
     let full =
         "UPDATE leasehold_locks SET readers = repeat('0123456789abcdef0123456789abcdef,', 1000)";

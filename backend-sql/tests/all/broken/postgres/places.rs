@@ -1,4 +1,4 @@
-//! Places that are not near the head, and heartbeats.
+//! The tail of the queue, and heartbeats.
 
 use conformance_tests::kit::{Server as _, wait::until};
 use lock_core::{Grant, ReleaseOptions, Signal};
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::broken::places::place;
 
-/// `a` held, by a client whose store this is.
+/// Holds `a`, and returns the holder's store.
 async fn held(
     stage: &mut OnePostgres,
 ) -> Result<(std::sync::Arc<dyn lock_core::Backend>, Grant), String> {
@@ -26,7 +26,7 @@ async fn says(stage: &OnePostgres, sql: &str, expected: &str) -> Verdict {
     }
 }
 
-/// SQL that makes the queue of `a` near the head: places of owners that nobody is, that count as alive for an hour.
+/// SQL that fills the head of the queue of `a` with entries of nobody, which count as alive for an hour.
 fn near(count: u32, how: char) -> String {
     format!(
         "UPDATE leasehold_locks SET \
@@ -35,7 +35,7 @@ fn near(count: u32, how: char) -> String {
     )
 }
 
-/// SQL that writes a row of such a place of this owner, where it entered.
+/// SQL that adds such an entry of this owner to the table, at this position of the tail.
 fn written(owner: char, entered: &str) -> String {
     format!(
         "INSERT INTO leasehold_places VALUES \
@@ -43,7 +43,7 @@ fn written(owner: char, entered: &str) -> String {
     )
 }
 
-/// Somebody waits behind, and nobody near the head.
+/// Somebody waits in the tail, and nobody at the head.
 pub(super) async fn an_attempt_before_places_behind(stage: &mut OnePostgres) -> Verdict {
     let (store, _) = held(stage).await?;
     let behind = "UPDATE leasehold_locks SET owner = NULL, waiters = '{}', alive = '{}', far = 5; ";
@@ -51,7 +51,7 @@ pub(super) async fn an_attempt_before_places_behind(stage: &mut OnePostgres) -> 
     not_granted(&*store, &request("a", LONG)).await
 }
 
-/// As after an answer that was lost.
+/// As after a lost answer.
 pub(super) async fn a_place_behind_that_asks_again(stage: &mut OnePostgres) -> Verdict {
     let (store, _) = held(stage).await?;
     stage.server.sql(&near(16, '+')).await.map_err(words)?;
@@ -62,7 +62,7 @@ pub(super) async fn a_place_behind_that_asks_again(stage: &mut OnePostgres) -> V
     says(stage, "SELECT far FROM leasehold_locks", &far).await
 }
 
-/// The first place was entered long ago, and has a heartbeat of now.
+/// The first entry is old, and has just sent a heartbeat.
 fn an_old_place(how: char) -> String {
     near(1, how)
         + "; UPDATE leasehold_locks SET alive = ARRAY[now() - interval '1 hour'], \
@@ -86,7 +86,7 @@ pub(super) async fn a_release_to_an_old_place(stage: &mut OnePostgres) -> Verdic
     says(stage, OF_B, "t").await
 }
 
-/// It has had no heartbeat yet.
+/// The entry has sent no heartbeat yet.
 pub(super) async fn a_release_to_a_new_place(stage: &mut OnePostgres) -> Verdict {
     let (store, held) = held(stage).await?;
     let new = "UPDATE leasehold_locks SET waiters = ARRAY[repeat('b', 64) || '+'], \
@@ -96,7 +96,7 @@ pub(super) async fn a_release_to_a_new_place(stage: &mut OnePostgres) -> Verdict
     says(stage, OF_B, "t").await
 }
 
-/// One that came near the head before has gone since, and is still written.
+/// An entry that had moved to the head is gone, but its row still exists.
 pub(super) async fn a_queue_that_moves_on(stage: &mut OnePostgres) -> Verdict {
     let (store, held) = held(stage).await?;
     let queue = near(3, '+') + "; UPDATE leasehold_locks SET far = 20, moved = 10; ";
@@ -108,7 +108,7 @@ pub(super) async fn a_queue_that_moves_on(stage: &mut OnePostgres) -> Verdict {
     says(stage, last, "t").await
 }
 
-/// It waits for the row while another place enters behind.
+/// The refill waits for the row while another entry joins the tail.
 pub(super) async fn a_queue_that_moves_on_while_one_enters(stage: &mut OnePostgres) -> Verdict {
     let (store, _held) = held(stage).await?;
     let wanted = request("a", LONG);
@@ -154,7 +154,7 @@ pub(super) async fn a_forged_message(stage: &mut OnePostgres) -> Verdict {
     }
 }
 
-/// What was given was not confirmed in time.
+/// The grant by a release is not confirmed in time.
 pub(super) async fn a_late_confirmation(stage: &mut OnePostgres) -> Verdict {
     let (store, held) = held(stage).await?;
     let wanted = request("a", LONG);

@@ -17,7 +17,7 @@ pub(super) async fn a_place_for_a_held_name(stage: &mut OnePostgres) -> Verdict 
     place(&*store, &request("a", LONG)).await.map(drop)
 }
 
-/// The first has a floor, so that it is told to ask and does not.
+/// The first entry has a floor, so it must ask for the lock itself, and does not.
 pub(super) async fn a_second_place_for_a_free_name(stage: &mut OnePostgres) -> Verdict {
     let store = first_use(stage).await;
     let held = granted(&*store, &request("a", LONG)).await?;
@@ -27,14 +27,13 @@ pub(super) async fn a_second_place_for_a_free_name(stage: &mut OnePostgres) -> V
     let second = request("a", LONG);
     let _second = place(&*store, &second).await?;
     store.release(&held, ReleaseOptions::default()).await.map_err(words)?;
-    // However slow this machine is, it is still heard of.
+    // The entries stay alive, however slow this machine is.
     let keep = "UPDATE leasehold_locks SET alive = ARRAY[now() + interval '1 hour', now() + interval '1 hour']";
     stage.server.sql(keep).await.map_err(words)?;
     not_granted(&*store, &second).await
 }
 
-/// A place that is given the lock by the release, or one that `asks`, since whoever releases knows of no
-/// floor. Without the message it is found by the poll behind it.
+/// The release grants the lock to the entry, or notifies an entry that `asks` for the lock itself because it has a floor.
 pub(super) async fn a_release_is_told(stage: &mut OnePostgres, asks: bool) -> Verdict {
     let store = first_use(stage).await;
     let held = granted(&*store, &request("a", LONG)).await?;
@@ -50,7 +49,7 @@ pub(super) async fn a_release_is_told(stage: &mut OnePostgres, asks: bool) -> Ve
     let mut told = PgListener::connect(&address).await.map_err(words)?;
     told.listen(&channel).await.map_err(words)?;
     store.release(&held, ReleaseOptions::default()).await.map_err(words)?;
-    // Whatever was sent before this comes before it.
+    // Messages arrive in the order in which they were sent.
     let end = format!("SELECT pg_notify('{channel}', 'end')");
     stage.server.sql(&end).await.map_err(words)?;
     let message = told.recv().await.map_err(words)?;
@@ -64,7 +63,7 @@ pub(super) async fn a_release_is_told(stage: &mut OnePostgres, asks: bool) -> Ve
     }
 }
 
-/// Of two places the first is given the lock, and nothing is told.
+/// The first of two entries is granted the lock, and its client gets no message.
 pub(super) async fn a_release_to_one_who_looks(stage: &mut OnePostgres) -> Verdict {
     let store = first_use(stage).await;
     let held = granted(&*store, &request("a", LONG)).await?;
@@ -72,7 +71,7 @@ pub(super) async fn a_release_to_one_who_looks(stage: &mut OnePostgres) -> Verdi
     let mut turn = place(&*waiter, &request("a", LONG)).await?;
     let _behind = place(&*waiter, &request("a", LONG)).await?;
     store.release(&held, ReleaseOptions::default()).await.map_err(words)?;
-    // However slow this machine is, it is not taken away before the look.
+    // The grant does not expire before the look, however slow this machine is.
     let keep = "UPDATE leasehold_locks SET expires_2 = expires_2 + interval '1 hour'";
     stage.server.sql(keep).await.map_err(words)?;
     match tokio::time::timeout(LONG, turn.next()).await {

@@ -42,7 +42,7 @@ pub(super) async fn an_attempt_that_waits_for_a_new_row(stage: &mut OnePostgres)
     sqlx::query(row).execute(&mut *holding).await.map_err(words)?;
     let attempt = tokio::spawn(async move { granted(&*store, &request("a", LONG)).await });
     waits_for_a_row(stage, || attempt.is_finished()).await?;
-    // As after a sweep that has forgotten this token, which leads the clock.
+    // As after a sweep that has deleted this token, which leads the clock.
     let lead = "UPDATE leasehold_marker SET watermark = \
                 (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + 3600000000";
     stage.server.sql(lead).await.map_err(words)?;
@@ -58,7 +58,7 @@ pub(super) async fn an_attempt_that_waits_for_a_new_row(stage: &mut OnePostgres)
     }
 }
 
-/// A transaction that has changed the row of `a`: who waits for it looks at the row anew.
+/// A transaction that has changed the row of `a`: a statement that waits for it reads the row again.
 pub(super) async fn a_locked_row(stage: &OnePostgres) -> Result<PgConnection, String> {
     let address = format!("postgres://postgres@{}/postgres", stage.server.address());
     let mut session = PgConnection::connect(&address).await.map_err(words)?;
@@ -67,7 +67,7 @@ pub(super) async fn a_locked_row(stage: &OnePostgres) -> Result<PgConnection, St
     Ok(session)
 }
 
-/// It gets its row when the lease is over.
+/// The renewal gets its row when the lease is over.
 pub(super) async fn a_renewal_that_waits_for_the_row(stage: &mut OnePostgres) -> Verdict {
     let store = first_use(stage).await;
     let grant = granted(&*store, &request("a", LONG)).await?;
@@ -83,7 +83,7 @@ pub(super) async fn a_renewal_that_waits_for_the_row(stage: &mut OnePostgres) ->
     }
 }
 
-/// Ends when some statement waits for a row that another transaction has.
+/// Returns when a statement waits for a row that another transaction has locked.
 async fn waits_for_a_row(stage: &OnePostgres, ended: impl Fn() -> bool) -> Verdict {
     let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
     while stage.server.sql(waits).await.map_err(words)? == "0" {

@@ -1,5 +1,5 @@
--- Why the first of these tables that belongs to another role is refused; no row if none is. One that is not there is not.
--- Operators and types name their schema: this also runs before the search path is known to be harmless.
+-- Says why the first of these tables that belongs to another role is refused; no row if none is. A missing table is not
+-- refused. Operators and types name their schema, because this runs before the search path was checked.
 WITH RECURSIVE ours AS (
     SELECT r.oid FROM pg_catalog.pg_roles AS r WHERE r.rolname OPERATOR(pg_catalog.=) current_user
     UNION
@@ -17,7 +17,7 @@ WHERE t.oid OPERATOR(pg_catalog.=) ANY (ARRAY[{tables}])
         SELECT 1 FROM pg_catalog.pg_database AS d
         WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database() AND d.datdba OPERATOR(pg_catalog.=) r.oid
     )
-    -- Who owns the schema could put tables in the place of ours at any time.
+    -- The owner of the schema could replace our tables at any time.
     AND NOT EXISTS (
         SELECT 1 FROM pg_catalog.pg_namespace AS n
         WHERE n.oid OPERATOR(pg_catalog.=) t.relnamespace AND n.nspowner OPERATOR(pg_catalog.=) r.oid

@@ -1,19 +1,18 @@
-//! Who waits in PostgreSQL is told, or looks where nothing is told.
+//! Messages to waiters in PostgreSQL, and how waiters poll when none arrive.
 
 use std::sync::Arc;
 
 use backend_sql::{Strategy, postgres::PostgresBuilder};
 use conformance_tests::kit::{Mode, Proxy, Server as _};
-use lock_core::{Attempt, LockClient, ReleaseOptions, Signal};
+use lock_core::{LockClient, ReleaseOptions};
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use tokio::time::timeout;
 
 use crate::support::postgres::{
-    BOTH, LEASE, SECOND, WAIT, WAITING, granted, is_so, made, place, request, says, start, url,
+    LEASE, SECOND, WAIT, WAITING, granted, is_so, made, place, request, says, start, url,
 };
 
-/// What is told while the connection is gone is lost: places look for themselves until there is a new
-/// one, and ask again when there is.
+/// Messages are lost while their connection is gone. Waiters poll until there is a new connection, and then ask again.
 #[tokio::test]
 async fn a_lost_connection_for_messages_costs_time_only() {
     let server = start().await;
@@ -42,7 +41,7 @@ async fn a_lost_connection_for_messages_costs_time_only() {
     }
 }
 
-/// The server, or the network, gives no answer while it is found out whether messages arrive.
+/// The server, or the network, gives no answer while the client finds out whether messages arrive.
 #[tokio::test]
 async fn a_connection_for_messages_that_hangs_from_the_start_holds_nobody_up() {
     let server = start().await;
@@ -60,35 +59,14 @@ async fn a_connection_for_messages_that_hangs_from_the_start_holds_nobody_up() {
     timeout(WAIT, waiter).await.unwrap().unwrap().unwrap().release().await.unwrap();
 }
 
-/// A place that was given the lock has it also while others wait behind it, and it is told nothing.
-#[tokio::test]
-async fn who_is_not_told_looks_and_finds_what_was_given_to_it() {
-    let server = start().await;
-    for strategy in BOTH {
-        let holder = made(&server, strategy, LEASE).await;
-        let address = format!("{}?strategy={strategy}&listen=off", url(&server));
-        let store = backend_sql::postgres::connect(&address).await.unwrap();
-        let held = granted(&holder, &request("job", LEASE)).await;
-        let (first, mut turn) = place(&store, "job").await;
-        let (_second, _behind) = place(&store, "job").await;
-        holder.release(&held, ReleaseOptions::default()).await.unwrap();
-        // However slow this machine is, it is not taken away before the look.
-        let keep = "UPDATE leasehold_locks SET expires_2 = expires_2 + interval '1 hour'";
-        server.sql(keep).await.unwrap();
-        let signal = timeout(WAIT, turn.next()).await.unwrap();
-        assert!(matches!(signal, Signal::Recheck), "{strategy}: {signal:?}");
-        assert_eq!(granted(&store, &first).await.owner, first.owner);
-    }
-}
-
-/// The connection for messages hangs, and ending it hangs as well: another is made beside it.
+/// The connection for messages hangs, and so does closing it: the client opens another one beside it.
 #[tokio::test]
 async fn a_connection_for_messages_that_hangs_is_replaced() {
     let server = start().await;
     made(&server, Strategy::PrimaryKey, LEASE).await.close().await;
     let holder = format!("{}?listen=off", url(&server));
     let holder = backend_sql::postgres::connect(&holder).await.unwrap();
-    // Its one connection for statements is there before the proxy is in the way.
+    // The one connection for statements is open before the proxy is in use.
     let pool = PgPoolOptions::new().max_connections(1).test_before_acquire(false);
     let pool = pool.connect(&url(&server)).await.unwrap();
     let direct = PgConnectOptions::clone(&pool.connect_options());
@@ -111,10 +89,10 @@ async fn a_connection_for_messages_that_hangs_is_replaced() {
     timeout(WAIT, waiter).await.unwrap().unwrap().unwrap().release().await.unwrap();
 }
 
-/// A message wakes all sessions that listen, whomever it is for: clients that ask by messages whether they still hear would
-/// wake each other all the time.
+/// A message wakes all sessions that listen. If clients checked by messages whether messages still arrive, they would wake each
+/// other all the time.
 #[tokio::test]
-async fn who_waits_asks_its_connection_for_messages_without_a_message() {
+async fn a_waiter_checks_its_connection_without_a_message() {
     let server = start().await;
     let store = made(&server, Strategy::PrimaryKey, LEASE).await;
     granted(&store, &request("job", LEASE)).await;
@@ -132,29 +110,9 @@ async fn who_waits_asks_its_connection_for_messages_without_a_message() {
     assert!(store.guarantees().push);
 }
 
-/// A role that may read the locks sees who waits, and where that client is told; every role may send messages there.
+/// The view that the documentation gives to a role that only reads.
 #[tokio::test]
-async fn a_message_of_a_reader_is_no_grant() {
-    let server = start().await;
-    let holder = made(&server, Strategy::PrimaryKey, LEASE).await;
-    let held = granted(&holder, &request("job", LEASE)).await;
-    let (waiting, mut turn) = place(&holder, "job").await;
-    says(&server, WAITING, "1").await;
-    let reader = "CREATE ROLE reader LOGIN; GRANT SELECT ON leasehold_locks TO reader; SET ROLE reader; \
-        SELECT pg_notify('leasehold_' || substr(waiters[1], 33, 32), left(waiters[1], 32) || '+') \
-        FROM leasehold_locks WHERE name = 'job'";
-    server.sql(reader).await.unwrap();
-    let signal = timeout(WAIT, turn.next()).await.unwrap();
-    assert!(matches!(signal, Signal::Recheck), "{signal:?}");
-    let Attempt::Busy(busy) = holder.try_acquire(&waiting).await.unwrap() else {
-        panic!("granted twice");
-    };
-    assert_eq!(busy.token, held.token);
-}
-
-/// The view that the documentation gives to readers.
-#[tokio::test]
-async fn a_reader_by_the_documented_view_does_not_see_where_waiters_are_told() {
+async fn the_documented_view_hides_the_channels_of_waiters() {
     let server = start().await;
     let store = made(&server, Strategy::PrimaryKey, LEASE).await;
     let held = granted(&store, &request("job", LEASE)).await;

@@ -1,17 +1,16 @@
-//! What befalls a PostgreSQL server while its locks are held and waited for.
+//! Faults of a PostgreSQL server while a lock is held and another client waits for it.
 
 use std::{sync::Arc, time::Duration};
 
 use backend_sql::Strategy;
-use conformance_tests::kit::{Clock, Data, Postgres, PostgresOptions, Server as _};
+use conformance_tests::kit::{Clock, Postgres, PostgresOptions, Server as _};
 use lock_core::{
-    Attempt, Env as _, Guard, Init, Instant, LockClient, LossReason, QuarantineUse, ReleaseOptions,
-    Renewal, SystemEnv,
+    Attempt, Env as _, Guard, Instant, LockClient, LossReason, ReleaseOptions, Renewal, SystemEnv,
 };
 use tokio::{task::JoinHandle, time::timeout};
 
 use crate::support::postgres::{
-    BOTH, SECOND, WAIT, WAITING, granted, is_so, made, open, request, says, start, url,
+    BOTH, SECOND, WAIT, WAITING, granted, made, open, request, says, start, url,
 };
 
 const LEASE: Duration = Duration::from_secs(3);
@@ -20,7 +19,7 @@ const ROWS: &str = "SELECT count(*) FROM leasehold_locks";
 /// A lock that one client holds and another waits for.
 struct Scene {
     guard: Guard,
-    /// Its guard, and when it had it.
+    /// The waiter's guard, and when it got it.
     waiter: JoinHandle<(Guard, Instant)>,
 }
 
@@ -49,27 +48,12 @@ impl Scene {
     }
 }
 
-/// Nobody was granted anything while a lost lease may have been believed in.
+/// Asserts that nothing was granted while a holder may have believed in a lost lease.
 fn waited_out(lost: Instant, granted: Instant) {
     assert!(granted.since(lost) >= LEASE, "granted while a lease may have been running");
 }
 
-/// The whole server, killed while a guard is held and another client waits for it.
-#[tokio::test]
-async fn killed_while_held_and_waited_for() {
-    let mut server = start().await;
-    for strategy in BOTH {
-        let scene = Scene::set(&server, strategy, LEASE).await;
-        let killed = SystemEnv.now();
-        server.restart(Data::Keep).await.unwrap();
-        assert_eq!(server.sql(ROWS).await.unwrap(), "0", "the fault did not happen");
-        let (_, granted) = scene.end().await;
-        waited_out(killed, granted);
-    }
-}
-
-/// One session killed: the postmaster lives on, and empties the tables under a holder that has done
-/// nothing.
+/// One session is killed. The postmaster lives on, and empties the tables while another client holds a lock.
 #[tokio::test]
 async fn one_session_killed_while_another_holds() {
     let server = start().await;
@@ -89,8 +73,8 @@ async fn one_session_killed_while_another_holds() {
     }
 }
 
-/// The server stands still for longer than a lease. The holder learns by its own clock, and whoever
-/// waits is served when the server goes on.
+/// The server is paused for longer than a lease. The holder learns of its loss by its own clock, and the waiter is served when
+/// the server goes on.
 #[tokio::test]
 async fn paused_while_held_and_waited_for() {
     let server = start().await;
@@ -104,8 +88,8 @@ async fn paused_while_held_and_waited_for() {
     }
 }
 
-/// A replica promoted while a lock is held: no second holder before the lease is over, and larger
-/// tokens. An old primary that lives on beside it is what `Guarantees` does not cover, and names.
+/// A replica is promoted while a lock is held: no second holder before the lease is over, and larger tokens. `Guarantees` names
+/// what is not covered: an old primary that goes on beside it.
 #[tokio::test]
 async fn promoted_while_held() {
     for strategy in BOTH {
@@ -149,75 +133,8 @@ async fn a_replica_takes_no_locks() {
     assert!(error.is_retryable(), "{error}");
 }
 
-/// A database that was copied, as by a dump, brings rows and a marker along: neither is believed.
-#[tokio::test]
-async fn a_copied_database_is_a_loss() {
-    let server = start().await;
-    for strategy in BOTH {
-        let store = made(&server, strategy, LEASE).await;
-        let grant = granted(&store, &request("job", LEASE)).await;
-        store.release(&grant, ReleaseOptions::default()).await.unwrap();
-        for sql in ["DROP DATABASE IF EXISTS copy", "CREATE DATABASE copy"] {
-            server.sql(sql).await.unwrap();
-        }
-        let address = format!("postgres://postgres@{}/copy", server.address());
-        let to = format!("{address}?strategy={strategy}");
-        let copied = sqlx::PgPool::connect(&address).await.unwrap();
-        let text = backend_sql::postgres::schema(&to).unwrap();
-        sqlx::raw_sql(sqlx::AssertSqlSafe(text)).execute(&copied).await.unwrap();
-        for table in ["marker", "locks"] {
-            let rows = format!("SELECT coalesce(json_agg(t), '[]') FROM leasehold_{table} AS t");
-            let rows = server.sql(&rows).await.unwrap();
-            let fill = format!(
-                "DELETE FROM leasehold_{table}; INSERT INTO leasehold_{table} \
-                 SELECT * FROM json_populate_recordset(NULL::leasehold_{table}, '{rows}')"
-            );
-            sqlx::raw_sql(sqlx::AssertSqlSafe(fill)).execute(&copied).await.unwrap();
-        }
-        let store = backend_sql::postgres::connect(&to).await.unwrap();
-        let state = store.inspect(&grant.name).await.unwrap().unwrap();
-        assert_eq!(state.token, grant.token, "the rows were to be copied");
-        let attempt = store.try_acquire(&request("job", LEASE)).await.unwrap();
-        assert!(matches!(attempt, Attempt::Quarantined(_)), "{strategy}: {attempt:?}");
-        store.close().await;
-        copied.close().await;
-    }
-}
-
-/// With the quarantine off a crash makes a second holder, as `Guarantees` says; its token is larger, so
-/// that a fence still tells the two apart.
-#[tokio::test]
-async fn with_the_quarantine_off_a_crash_makes_a_second_holder() {
-    let mut server = start().await;
-    for strategy in BOTH {
-        let store = made(&server, strategy, 30 * SECOND).await;
-        assert_eq!(store.guarantees().quarantine, QuarantineUse::On);
-        let init = Init::new().with_quarantine(false);
-        assert_eq!(store.init(&init).await.unwrap().quarantine, Some(false));
-        let first = granted(&store, &request("job", 30 * SECOND)).await;
-        server.restart(Data::Keep).await.unwrap();
-
-        let store = open(&server, strategy).await;
-        let promised = store.guarantees();
-        assert_eq!(promised.quarantine, QuarantineUse::Off);
-        assert!(!promised.exclusion.holds() && promised.tokens.holds());
-        is_so("a grant", || async {
-            let request = request("job", LEASE);
-            matches!(store.try_acquire(&request).await.unwrap(), Attempt::Granted(_))
-        })
-        .await;
-        let state = store.inspect(&first.name).await.unwrap().unwrap();
-        assert!(state.holder.is_some() && state.token > first.token, "{strategy}");
-        assert!(SystemEnv.now().since(first.from) < first.lease, "the first lease was over");
-
-        let init = Init::new().with_quarantine(true);
-        assert_eq!(store.init(&init).await.unwrap().quarantine, Some(true));
-        assert!(store.guarantees().exclusion.holds());
-    }
-}
-
-/// Stepped back, a lease lasts longer, and what is released is free at once all the same; stepped
-/// forward over the end of a lease, somebody else is granted, which `Guarantees` names.
+/// If the clock is stepped back, a lease lasts longer, but a released lock is free at once. If it is stepped forward over the end
+/// of a lease, another client gets the lock, which `Guarantees` names.
 #[tokio::test]
 async fn the_clock_is_stepped_while_a_lock_is_held() {
     let clock = Clock::new().await.unwrap();

@@ -1,5 +1,5 @@
--- Whether $1 is worth asking for by the place $2: it was given to it, or it is free, or a reader may join others, and nobody goes first. Who
--- was given it may have others behind it.
+-- Whether the entry $2 should ask for $1: a release granted the lock to it, or no live entry comes first and the lock is
+-- free or open to this reader. Others may stand behind an entry that was granted the lock.
 SELECT NOT EXISTS (
     SELECT 1 FROM {locks} AS l WHERE name = $1 AND CASE
         WHEN l.owner = {shared} AND l.expires_2 > {now} AND pg_catalog.substr($2, 65, 1) = '*'

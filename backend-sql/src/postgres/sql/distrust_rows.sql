@@ -1,5 +1,5 @@
--- While nothing is granted, no row is proof that nothing was lost: see retake.sql. Rows that others have locked are left
--- alone, so that no renewal waits. Answers whether any is left.
+-- Removes from all rows the proof that no data was lost (see retake.sql), while nothing is granted. Skips rows that
+-- others have locked, so that no renewal waits. Answers whether any row was skipped.
 WITH trusted AS (
     SELECT name FROM {locks} WHERE store IS NOT NULL
         AND EXISTS (SELECT 1 FROM {marker} WHERE grants_from > {now})

@@ -1,4 +1,4 @@
-//! A transaction that is not ours has a row of ours, on PostgreSQL.
+//! A foreign transaction has locked a row of ours, on PostgreSQL.
 
 use backend_sql::{Strategy, postgres::connect};
 use conformance_tests::kit::{Mode, Postgres, Proxy, Server as _};
@@ -52,7 +52,7 @@ async fn attempts_for_a_row_that_another_transaction_has_cost_no_other_lock() {
     foreign::attempts_cost_no_other_lock(store, lock, waits, commit).await;
 }
 
-/// Grants that are gone are looked at one by one; the others' answers do not wait for all of that.
+/// The client checks lost grants one by one. The answers for the others do not wait for all of these checks.
 #[tokio::test]
 async fn a_batch_of_which_most_is_gone_is_answered_in_time() {
     let server = start().await;
@@ -77,6 +77,6 @@ async fn a_batch_of_which_most_is_gone_is_answered_in_time() {
     assert!(matches!(answers[0], Renewal::Renewed { .. }), "{:?}", answers[0]);
     assert!(matches!(answers[1], Renewal::Lost(LossReason::Gone)), "{:?}", answers[1]);
     assert!(matches!(answers[99], Renewal::Unknown(_)), "{:?}", answers[99]);
-    // What is known by then leaves the batch: the rest is told in the next ones.
+    // The answers that are known by then count. The next batches answer the rest.
     assert_eq!(answers.len(), all.len());
 }

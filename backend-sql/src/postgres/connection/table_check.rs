@@ -1,5 +1,5 @@
-//! The check of the tables before a statement first names one: a table, a view or a policy of another role could run code in
-//! our name.
+//! Checks the tables before a statement first names one. A table, a view or a policy of another role could run code in our
+//! name.
 
 use lock_core::{Error, ErrorKind};
 use sqlx::{Row as _, postgres::PgRow};
@@ -16,7 +16,7 @@ pub fn found(rows: &[PgRow]) -> Result<Vec<bool>, Error> {
     let read: Option<Result<_, sqlx::Error>> = rows.first().map(read);
     let (found, path, refusal): (_, Vec<String>, Option<String>) =
         read.transpose().map_err(general)?.unwrap_or_default();
-    // What is temporary has no operators.
+    // PostgreSQL finds no operators in the temporary schema.
     let mut schemas = path.iter().filter(|schema| !schema.starts_with("pg_temp"));
     if let Some(schema) = schemas.next().filter(|schema| *schema != "pg_catalog") {
         let message = format!(

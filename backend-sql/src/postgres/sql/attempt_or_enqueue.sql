@@ -1,27 +1,28 @@
--- An attempt at $1 and the place after it, in one step: the row's lock is had first, and all is decided of the row
--- that is then there. No condition of whether it is free stands behind WHERE, where it would pass over a row that
--- another is just giving up or taking.
--- $2 owner, $3 label, $4 lease, $5 floor + 1, $6 its place, or null for an attempt without one, $7 how long what is
--- free waits for the first place, $8 for how long a place that is entered near the head counts as alive, $9 the same of
--- one that is entered behind.
--- What is free is granted to the first place, or if nobody waits; what the owner holds already is renewed. A place that
--- is granted nothing goes to the end of the queue if it is not in it: but not to wait alone for a quarantine. It goes
--- behind, where somebody is behind already or the row has no room. Places near the head that are not alive are gone, and
--- so is a first one that left what is free lie; a clock that was set back does not make its time longer.
--- What differs for a reader stands in {ask_…}: one may also join others, where the lock is not free.
--- The table of places is as it was when the statement began. That tells late of the newest only: of heartbeats, for
--- which `alive` of the row is the least, and of this place, which nobody but its own client enters.
+-- An attempt at the name $1 and its queue entry in one step. The statement first gets the row's lock and then decides by
+-- the row that it finds. So WHERE has no condition on whether the lock is free: it would skip a row that another
+-- transaction is just releasing or taking.
+-- $2 owner, $3 label, $4 lease, $5 floor + 1, $6 the entry, or null for an attempt without one, $7 for how long a free
+-- lock waits for the first entry, $8 for how long a new entry at the head of the queue counts as alive, $9 the same for a
+-- new entry in the tail.
+-- A free lock is granted to the first entry, or to anybody if the queue is empty. What the owner already holds is
+-- renewed. An entry that is granted nothing joins the end of the queue if it is not in it, but it does not wait alone for
+-- a quarantine. It joins the tail if the tail is not empty or the head is full. Entries at the head that are not alive
+-- are removed, and so is a first entry that did not take a free lock in time. A clock that was set back does not make
+-- that time longer.
+-- {attempt_…} stands for what differs for a reader, which may also join other readers when the lock is not free.
+-- The statement sees the table of places as it was when the statement began. So it may miss only the newest rows:
+-- heartbeats, for which `alive` in the row is the lower limit, and this entry, which only its own client enters.
 WITH asked AS (
     UPDATE {locks} AS l SET (
-        owner, label, token, version, expires_2, kept, store, itself, waiters, alive, far, turn {ask_column}
+        owner, label, token, version, expires_2, kept, store, itself, waiters, alive, far, turn {attempt_column}
     ) = (
         SELECT
-            CASE WHEN a.takes THEN {ask_owner} ELSE l.owner END,
+            CASE WHEN a.takes THEN {attempt_owner} ELSE l.owner END,
             CASE WHEN a.takes THEN $3 ELSE l.label END,
-            CASE {ask_token} WHEN a.takes THEN greatest({micros}, l.token + 1, $5) ELSE l.token END,
+            CASE {attempt_token} WHEN a.takes THEN greatest({micros}, l.token + 1, $5) ELSE l.token END,
             CASE WHEN a.takes THEN l.version + 1 ELSE l.version END,
             CASE
-                {ask_expires}
+                {attempt_expires}
                 WHEN a.takes THEN {now} + $4
                 WHEN a.holds AND NOT l.kept THEN greatest(l.expires_2, {now} + $4)
                 ELSE l.expires_2
@@ -46,7 +47,7 @@ WITH asked AS (
                     THEN l.turn
                 ELSE a.now + $7::interval
             END
-            {ask_readers}
+            {attempt_readers}
         FROM (
             SELECT j.now, j.free, j.holds, q.places, q.alive,
                 CASE WHEN j.joins AND j.behind THEN greatest({micros}, l.far + 1, l.moved + 1) ELSE l.far END AS far,
@@ -65,9 +66,9 @@ WITH asked AS (
                     AND NOT {is_behind}
                     AS joins
                 FROM (
-                    SELECT t.now, f.free, NOT f.free AND {ask_mine} AS holds,
+                    SELECT t.now, f.free, NOT f.free AND {attempt_mine} AS holds,
                         -- guard: ask-held
-                        {ask_free} AND
+                        {attempt_free} AND
                         EXISTS (SELECT 1 FROM {marker} AS m WHERE {granting}) AS grants
                     FROM (SELECT {now} AS now) AS t
                     CROSS JOIN LATERAL (SELECT l.owner IS NULL OR l.expires_2 <= t.now AS free) AS f
@@ -96,12 +97,12 @@ WITH asked AS (
     )
     WHERE name = $1 AND {not_abandoned}
     RETURNING {columns}, pg_catalog.array_position(waiters, $6) AS place, far, {short} AS short,
-        coalesce({ask_mine} AND expires_2 > {now} AND NOT kept, false) AS granted,
+        coalesce({attempt_mine} AND expires_2 > {now} AND NOT kept, false) AS granted,
         $6 IS NOT NULL AND far IS NOT NULL AND NOT coalesce($6 = ANY (waiters), false)
-            AND NOT coalesce({ask_mine} AND expires_2 > {now}, false) AS behind,
+            AND NOT coalesce({attempt_mine} AND expires_2 > {now}, false) AS behind,
         {is_behind} AS was_behind,
         CASE
-            WHEN (owner IS NULL OR expires_2 <= {now} {ask_tells}) AND waiters[1] <> coalesce($6, '') THEN {tell_first}
+            WHEN (owner IS NULL OR expires_2 <= {now} {attempt_tells}) AND waiters[1] <> coalesce($6, '') THEN {notify_first}
         END AS told
 ),
 enters AS (

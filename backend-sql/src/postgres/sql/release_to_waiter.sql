@@ -1,9 +1,9 @@
--- Gives $1 back if it is $2's, and grants it to the first who waits: it is told so, and has $3 to confirm
--- what it was granted (confirm.sql). The place $4 of the same process, if any, goes to the end of the queue before
--- that, if it has room near the head. Nothing is done for a first place that is not alive, or that wants to be asked.
--- That the row was granted in this very store shows that nothing was lost since: see retake.sql. A place that is entered
--- counts as alive for $5. Answers the token, whether the place was entered, and whether places behind are to be brought
--- near the head.
+-- Releases $1 if it is $2's, and grants it to the first waiter, which is notified and has $3 to confirm the grant
+-- (confirm.sql). Before that, the entry $4 of the same process, if any, joins the end of the queue if the head has room
+-- for it; it counts as alive for $5.
+-- Does nothing if the first entry is not alive, or must ask for the lock itself. The row was granted in this very store,
+-- which shows that nothing was lost since: see retake.sql.
+-- Answers the token, whether $4 joined the queue, and whether entries should move from the tail of the queue to its head.
 UPDATE {locks} AS l SET
     owner = pg_catalog.left(l.waiters[1], 32), label = pg_catalog.substr(l.waiters[1], 66),
     client = pg_catalog.substr(l.waiters[1], 33, 32),

@@ -1,5 +1,5 @@
-//! Another role may create functions and operators in a schema of our search path. Before PostgreSQL 15 every role could do
-//! so in `public`. None of them runs in our name.
+//! Another role creates functions and operators in a schema of our search path. Before PostgreSQL 15 every role could do so in
+//! `public`. None of them runs as our role.
 
 use backend_sql::postgres::{PostgresFence, connect, schema};
 use conformance_tests::kit::{Hostile, Postgres, PostgresOptions, Proxy, Server as _};
@@ -11,7 +11,7 @@ use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
 use tokio::time::timeout;
 
 use crate::support::postgres::{
-    BLOCKED, LEASE, SECOND, WAIT, given, granted, place, request, says, url,
+    BLOCKED, LEASE, SECOND, WAIT, cause_a_sweep, given, granted, place, request, says, url,
 };
 
 /// The types of all values and columns in our statements.
@@ -30,7 +30,8 @@ const TYPES: [&str; 13] = [
     "oid",
     "regclass",
 ];
-/// Every statement of a store and of a fence, and the printed schema.
+
+/// Runs every statement of a store and of a fence, and the printed schema.
 async fn use_all(server: &Postgres, options: &str, pushes: bool) {
     let url = format!("postgres://app@{}/postgres", server.address());
     let to = format!("{url}?table_prefix=app&{options}");
@@ -44,7 +45,7 @@ async fn use_all(server: &Postgres, options: &str, pushes: bool) {
     assert_eq!(store.identity().await.unwrap(), other.identity().await.unwrap());
     store.clock_difference_micros().await.unwrap().unwrap();
 
-    // Free; left behind; waited for, and handed over; told to ask; left; kept; forced.
+    // The lock is free, taken again, waited for, handed over, asked for, left, kept, and forced.
     for _ in 0..2 {
         let grant = granted(&store, &request("job", LEASE)).await;
         store.release(&grant, ReleaseOptions::default()).await.unwrap();
@@ -105,11 +106,7 @@ async fn use_all(server: &Postgres, options: &str, pushes: bool) {
         store.abandon(&request("other", LEASE)).await.unwrap();
     }
     if options.contains("primary-key") {
-        // As many as bring a sweep for sure.
-        for _ in 0..1_000 {
-            let grant = granted(&store, &request("busy", LEASE)).await;
-            store.release(&grant, ReleaseOptions::default()).await.unwrap();
-        }
+        cause_a_sweep(&store).await;
         says(server, "SELECT raised > 'epoch' FROM app_marker", "t").await;
     }
     // After a loss, and after the operator's word.
@@ -133,8 +130,8 @@ async fn use_all(server: &Postgres, options: &str, pushes: bool) {
     other.close().await;
 }
 
-/// With the right to run them, so that they would be seen to run; and without it, which the server tells before it
-/// begins, also of what stands in a branch that is not taken.
+/// First with the right to run them, so that a run would be noticed. Then without it: the server then refuses a statement before
+/// it begins, even for a function in a branch that is not taken.
 #[tokio::test]
 async fn functions_and_operators_of_another_role_are_not_run() {
     let options = PostgresOptions::new().line(Hostile::PRELOAD).line(Hostile::TRACK);

@@ -1,5 +1,5 @@
-//! Another role may create tables in a schema of the search path. Our statements use none of them, and `init` refuses
-//! those that were there before it.
+//! Another role creates tables in a schema of the search path. Our statements use none of them, and a client refuses tables of
+//! another role in its own schema.
 
 use backend_sql::postgres::{PostgresFence, connect, schema};
 use conformance_tests::kit::{Postgres, Server as _};
@@ -28,7 +28,7 @@ async fn run(server: &Postgres, role: &str, sql: &str) {
     sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(&mut session).await.unwrap();
 }
 
-/// Makes the tables in a schema as `hostile`, each with a trigger that runs its code as whoever writes there.
+/// Makes the tables in a schema as `hostile`. Each has a trigger that runs as the role that writes to it.
 async fn plant(server: &Postgres, in_schema: &str) {
     let made = schema(&format!("{}?table_prefix=leasehold", of(server, "hostile"))).unwrap();
     let made = made.replace("\"public\".", "");
@@ -87,7 +87,7 @@ fn refused<T: std::fmt::Debug>(answer: Result<T, Error>) {
     assert!(error.to_string().contains("\"hostile\""), "{error}");
 }
 
-/// Whoever reads a view runs its functions.
+/// A role that reads a view runs its functions.
 #[tokio::test]
 async fn views_of_another_role_are_not_read() {
     let server = with_roles().await;
@@ -109,7 +109,7 @@ async fn views_of_another_role_are_not_read() {
     assert_eq!(server.sql("SELECT is_called FROM ran").await.unwrap(), "t");
 }
 
-/// A client that was there before the tables looks at them before its first use.
+/// A client that connected before the tables existed checks them before its first use.
 #[tokio::test]
 async fn tables_that_another_role_makes_after_a_client_connected_are_refused() {
     let server = with_roles().await;

@@ -1,7 +1,7 @@
--- After a loss: nothing is granted for the longest lease, unless the quarantine is off. Leaves a
--- marker alone that is right. Rows that are there all the same are no proof of anything any more.
--- $1 the longest that the longest lease ever was, as far as the client knows: a standby that was promoted may not have
--- heard of the last raise.
+-- After a loss of data: grants nothing for the longest lease, unless the quarantine is off. Leaves a correct marker
+-- alone. Rows that still exist prove nothing any more.
+-- $1 the longest that the longest lease ever was, as far as this client knows. A promoted standby may not have received
+-- the last raise.
 WITH doubted AS (
     UPDATE {locks} SET store = NULL WHERE store IS NOT NULL
 )

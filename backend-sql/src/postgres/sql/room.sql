@@ -1,2 +1,0 @@
--- How many sessions there may be, and how many there are.
-SELECT {sessions}

@@ -1,0 +1,2 @@
+-- How many sessions the server allows, and how many exist.
+SELECT {sessions}
