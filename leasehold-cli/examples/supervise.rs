@@ -1,12 +1,10 @@
-//! Supervision without a lock: runs a command as `leasehold run` does, and takes the lock for lost
-//! when told so. The tests drive it.
+//! Supervision without a lock, for tests: runs a command as `leasehold run` does.
 //!
 //! ```text
-//! supervise [--lost FIFO] [--grace DURATION] [--wait-first] COMMAND [ARGS…]
+//! supervise [--lost FIFO] [--grace DURATION] COMMAND [ARGS…]
 //! ```
 //!
-//! The lock is lost as soon as somebody opens FIFO for writing and closes it. With `--wait-first`
-//! COMMAND is never started: this is the time in which `leasehold run` waits for the lock.
+//! The lock counts as lost when another process opens FIFO for writing and closes it.
 
 use std::error::Error;
 use std::ffi::OsString;
@@ -34,7 +32,6 @@ fn start() -> Result<u8, Box<dyn Error>> {
     let mut args = std::env::args_os().skip(1).peekable();
     let mut lost = None;
     let mut grace = Duration::from_secs(10);
-    let mut wait_first = false;
     while let Some(option) = args.next_if(|arg| arg.to_string_lossy().starts_with("--")) {
         match option.to_str() {
             Some("--lost") => lost = args.next(),
@@ -42,7 +39,6 @@ fn start() -> Result<u8, Box<dyn Error>> {
                 let text = args.next().ok_or("--grace what?")?;
                 grace = humantime::parse_duration(&text.to_string_lossy())?;
             }
-            Some("--wait-first") => wait_first = true,
             _ => return Err(format!("no such option: {option:?}").into()),
         }
     }
@@ -51,10 +47,6 @@ fn start() -> Result<u8, Box<dyn Error>> {
     let spec = ChildSpec { program, args: args.collect(), env_remove: Vec::new(), env };
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
         let mut signals = Signals::catch()?;
-        if wait_first {
-            println!("waiting");
-            return Ok(exit::of_signal(signals.asked_to_end().await));
-        }
         let ended = supervise::run(spec, &mut signals, told(lost), grace).await;
         Ok(exit::of_job(&ended, humantime::format_duration(grace)))
     })

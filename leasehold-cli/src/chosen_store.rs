@@ -1,4 +1,4 @@
-//! The store that the arguments name, and how to open it.
+//! The store that the arguments choose, and how to open it.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -15,17 +15,17 @@ use crate::tunables::{CLOSE_LIMIT, LONGEST_STORE_FILE};
 #[derive(Debug)]
 pub(crate) struct ChosenStore {
     url: StoreUrl,
-    /// The default store's file, whose directory is made when it is opened.
+    /// The file of the default store. Its directory is created when the store is opened.
     file: Option<PathBuf>,
 }
 
 impl ChosenStore {
-    /// Finds the store, by its URL or by a file with its URL, and touches nothing else.
+    /// Finds the store, by its URL or by a file with its URL. Does not open it.
     pub(crate) fn of(named: Option<&str>, file: Option<&Path>) -> Result<Self, Failure> {
         let read = file.map(url_in).transpose()?;
         let (url, file) = match named.or(read.as_deref()) {
-            // Not taken for unset: an empty variable in a script would make its jobs lock each in
-            // its own user's file instead of the store that they share.
+            // Not treated as unset: with an empty variable in a script, each job would lock in the file of its own user,
+            // instead of in the shared store.
             Some("") => {
                 return Err(Failure::usage(
                     "the store URL in --store or LEASEHOLD_STORE is empty; \
@@ -45,8 +45,7 @@ impl ChosenStore {
         &self.url
     }
 
-    /// Whether this is the default store and nobody has used it yet, so that its settings are known
-    /// to be the default ones.
+    /// Whether this is the default store and its file does not exist yet. Its settings are then the default ones.
     pub(crate) fn is_new(&self) -> bool {
         self.file.as_ref().is_some_and(|file| !file.exists())
     }
@@ -61,7 +60,7 @@ impl ChosenStore {
     }
 }
 
-/// The URL in a file, whose text is never shown.
+/// Reads the URL in a file. No message shows the text of the file.
 fn url_in(file: &Path) -> Result<String, Failure> {
     let fails = |why: &str| {
         Failure::usage(format_args!("cannot read the URL of a store from {file:?}: {why}"))
@@ -81,7 +80,8 @@ fn url_in(file: &Path) -> Result<String, Failure> {
     }
 }
 
-/// A command may say what holds for its process. The library does not, and `sslmode=verify-ca` needs it.
+/// Installs the provider of cryptography for the process, which `sslmode=verify-ca` needs. A command may do this; the library
+/// leaves it to the application.
 fn provide_cryptography() {
     #[cfg(all(any(feature = "mysql", feature = "postgres"), feature = "tls-ring"))]
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -93,12 +93,12 @@ fn provide_cryptography() {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
 }
 
-/// Ends a connection.
+/// Closes a connection.
 pub(crate) async fn close(store: &dyn Backend) {
     let _ = tokio::time::timeout(CLOSE_LIMIT, store.close()).await;
 }
 
-/// A path as a part of a URL: all but the plainest characters percent-encoded.
+/// A path as a part of a URL. All characters except the plainest are percent-encoded.
 fn encoded(path: &Path) -> String {
     let mut text = String::new();
     for &byte in path.as_os_str().as_encoded_bytes() {

@@ -1,8 +1,8 @@
 //! Exit codes, and the one line on stderr for each failure of leasehold itself.
 //!
-//! The codes below 100 are those of `sysexits.h` where it has one that fits. COMMAND's own code is
-//! passed on unchanged and may be any of them: a script that must tell them apart sets
-//! `--conflict-exit-code`, and looks for a line that starts with `leasehold:`.
+//! The codes below 100 are from `sysexits.h`, if it has one that fits. COMMAND's exit code is passed on unchanged, so it may
+//! equal any of them. A script that must distinguish them sets `--conflict-exit-code`, and looks for a line that starts with
+//! `leasehold:`.
 
 use std::fmt::{self, Display};
 use std::io::{self, Write as _};
@@ -43,7 +43,7 @@ impl Failure {
         Self { code: USAGE, message: message.to_string() }
     }
 
-    /// A store that cannot be reached.
+    /// A failure of the store or of the system.
     pub fn unavailable(message: impl Display) -> Self {
         Self { code: UNAVAILABLE, message: message.to_string() }
     }
@@ -59,7 +59,7 @@ impl Failure {
         Self { code, message: format!("{error:#}") }
     }
 
-    /// Writes the line and gives the code.
+    /// Writes the line to stderr, and returns the code.
     #[must_use]
     pub fn report(&self) -> ExitCode {
         complain(&self.message);
@@ -75,7 +75,7 @@ impl Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// The code for a job's end, after the line on stderr if the end was not COMMAND's own.
+/// Returns the exit code for the end of a job, and writes a line to stderr if COMMAND did not end by itself.
 #[must_use]
 pub fn of_job(ended: &Ended, grace: impl Display) -> u8 {
     match ended {
@@ -109,18 +109,16 @@ pub fn of_job(ended: &Ended, grace: impl Display) -> u8 {
     }
 }
 
-/// The code of a process that a signal ended, as a shell gives it.
+/// The exit code of a process that a signal ended, as in a shell.
 #[must_use]
 pub fn of_signal(number: i32) -> u8 {
     128_u8.saturating_add(u8::try_from(number).unwrap_or(127))
 }
 
-/// Writes one line, starting `leasehold: `, on stderr.
+/// Writes one line that starts with `leasehold: ` to stderr.
 ///
-/// The message always stays one line, and nothing in it controls a terminal. If stderr cannot be
-/// written to, the exit code stays the same.
-///
-/// With `--log-format json` the line is a JSON object, as those of warnings.
+/// The message is always one line, without characters that control a terminal. If stderr cannot be written to, the exit code
+/// stays the same. With `--log-format json` the line is a JSON object, like those of warnings.
 pub fn complain(message: impl Display) {
     let line = one_line(&message.to_string());
     if AS_EVENTS.load(Ordering::Relaxed) {
@@ -130,14 +128,14 @@ pub fn complain(message: impl Display) {
     }
 }
 
-/// Whether [`complain`] leaves it to the log how its lines look.
+/// Whether [`complain`] writes through the log, in the log's format.
 static AS_EVENTS: AtomicBool = AtomicBool::new(false);
 
 pub(crate) fn complain_as_events(yes: bool) {
     AS_EVENTS.store(yes, Ordering::Relaxed);
 }
 
-/// The system's words for an error, without the "(os error 2)".
+/// The system's text for an error, without the "(os error 2)".
 #[must_use]
 pub fn cause(error: &io::Error) -> String {
     let text = error.to_string();
@@ -147,10 +145,10 @@ pub fn cause(error: &io::Error) -> String {
     }
 }
 
-/// Whether a character is not seen in its place: control and format characters (also those that turn the
-/// direction of writing), line separators, spaces other than the plain one, and what Unicode has not assigned.
+/// Whether a character is invisible or misleading: control and format characters (also those that change the direction of
+/// writing), line separators, all spaces except the plain one, and characters that Unicode has not assigned.
 pub(crate) fn is_unseen(character: char) -> bool {
-    // The standard library's rule for what it prints as it is; an accent is one that stands behind a letter.
+    // By the standard library's rule for what `Debug` escapes. After a letter, it does not escape an accent.
     let behind_a_letter = String::from_iter(['a', character]);
     behind_a_letter.escape_debug().count() > 2 && !matches!(character, '\\' | '"' | '\'')
 }
@@ -180,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_of_the_store_is_told_with_its_causes() {
+    fn an_error_of_the_store_is_shown_with_its_sources() {
         let error = |kind| leasehold::Error::new(kind, "what").with_source("why");
         for (kind, code) in [
             (ErrorKind::InvalidInput, USAGE),
@@ -200,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn signals_map_as_in_a_shell() {
+    fn signals_have_the_codes_of_a_shell() {
         assert_eq!(of_signal(2), 130);
         assert_eq!(of_signal(15), 143);
         assert_eq!(of_signal(64), 192);

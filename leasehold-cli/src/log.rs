@@ -1,4 +1,4 @@
-//! The library's warnings, on stderr.
+//! The log on stderr: the library's warnings, and with JSON also the events of locks.
 
 use std::io::{self, Write};
 
@@ -10,7 +10,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use crate::args::LogFormat;
 use crate::{exit, show};
 
-/// Our crates. Their dependencies do not know what must not be shown, such as the text of a statement.
+/// Our crates. Their dependencies are not logged, because they may show what must stay secret, such as the text of a statement.
 const OURS: [&str; 8] = [
     "backend_etcd",
     "backend_foreign",
@@ -22,11 +22,11 @@ const OURS: [&str; 8] = [
     "lock_core",
 ];
 
-/// The events of locks, which `lock_core` writes.
+/// The target of the events of locks, which `lock_core` emits.
 const EVENTS: &str = "leasehold";
 
-/// Writes warnings from now on; as JSON, for programs, also each event of a lock. Only the first call of a process
-/// counts.
+/// Starts the log. The JSON format, which is for programs, also has each event of a lock. Only the first call of a process has
+/// an effect.
 pub(crate) fn start(format: LogFormat) {
     let targets = OURS.map(|target| (target, LevelFilter::WARN));
     let ours = Targets::new().with_targets(targets);
@@ -45,8 +45,7 @@ pub(crate) fn start(format: LogFormat) {
     }
 }
 
-/// Writes an event to stderr. What a server or another client chose may stand in it: characters that are not seen are
-/// escaped, as the format has it.
+/// Writes an event to stderr, with invisible characters escaped: the event may contain texts of a server or another client.
 struct Escaping(LogFormat);
 
 impl Write for Escaping {

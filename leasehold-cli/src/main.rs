@@ -10,7 +10,7 @@ fn main() -> ExitCode {
         return code;
     }
     match parse(std::env::args_os()) {
-        // Only a closed stdout can fail this, and then nobody reads it.
+        // This can fail only if stdout is closed, and then nobody reads it.
         Ok(Parsed::Text(text)) => {
             let _ = text.print();
             ExitCode::SUCCESS

@@ -10,16 +10,15 @@ use serde_json::{Map, Value};
 
 use crate::exit::{Failure, cause, is_unseen};
 
-/// Writes an answer to stdout; the exit code of success.
+/// Writes an answer to stdout, and returns the exit code of success.
 ///
 /// # Errors
 ///
-/// If stdout cannot be written to. That its reader has gone is no failure.
+/// If stdout cannot be written to. It is not an error if the reader has closed it.
 pub fn print(text: &str) -> Result<u8, Failure> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Ok(()) => Ok(0),
-        // The reader has seen enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(0),
         Err(error) => {
             Err(Failure::unavailable(format_args!("cannot write to stdout: {}", cause(&error))))
@@ -27,8 +26,7 @@ pub fn print(text: &str) -> Result<u8, Failure> {
     }
 }
 
-/// A record as JSON on several lines. Durations are numbers of milliseconds, under their name with
-/// `_ms` after it.
+/// A record as JSON on several lines. A duration is a number of milliseconds, and its name ends with `_ms`.
 pub(crate) fn json(record: &impl serde::Serialize) -> Result<String, Failure> {
     json_text(record, serde_json::to_string_pretty)
 }
@@ -48,7 +46,7 @@ fn json_text(
     Ok(seen_in_json(&text) + "\n")
 }
 
-/// JSON with the characters escaped that are not seen. Only its strings have such.
+/// JSON with invisible characters escaped. Only its strings contain such characters.
 pub(crate) fn seen_in_json(text: &str) -> String {
     let mut shown = String::with_capacity(text.len() + 1);
     for each in text.chars() {
@@ -63,7 +61,7 @@ pub(crate) fn seen_in_json(text: &str) -> String {
     shown
 }
 
-/// A line with the characters escaped that are not seen.
+/// A line with invisible characters escaped.
 pub(crate) fn seen(line: &str) -> String {
     let mut shown = String::with_capacity(line.len());
     for each in line.chars() {
@@ -76,13 +74,13 @@ pub(crate) fn seen(line: &str) -> String {
     shown
 }
 
-/// A text of another program, such as a name. Characters that are not seen are escaped, so that no two texts look
-/// alike, and none continues in another line or direction.
+/// A text of another program, such as a name, with invisible characters escaped. So no two texts look alike, and none changes
+/// the line or the direction of writing.
 pub(crate) fn escaped(text: &str) -> String {
     seen(&text.replace('\\', "\\\\"))
 }
 
-/// The same in quotes: for a label, which stands between other things and may hold spaces.
+/// A label in quotes, because it may contain spaces.
 pub(crate) fn quoted(label: &OwnerLabel) -> String {
     format!("\"{}\"", escaped(label.as_str()).replace('"', "\\\""))
 }
@@ -108,7 +106,7 @@ fn millis(fields: &Map<String, Value>) -> Option<u64> {
     (fields.len() == 2).then(|| secs.saturating_mul(1000).saturating_add(nanos / 1_000_000))
 }
 
-/// A duration as short as it is useful: to the tenth of a second, or the millisecond below one.
+/// A duration, rounded up to the tenth of a second, or below one second to the millisecond.
 pub(crate) fn rounded(span: Duration) -> String {
     let millis = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
     let step = if millis < 1000 { 1 } else { 100 };
@@ -116,7 +114,7 @@ pub(crate) fn rounded(span: Duration) -> String {
     format_duration(Duration::from_millis(millis)).to_string()
 }
 
-/// The holder of a lock, and the rest of its lease.
+/// The holder of a lock, and its remaining lease.
 pub(crate) fn holder(holder: &Holder) -> String {
     if holder.is_unreadable() {
         return format!("{}, for another {}", holder.label, rounded(holder.remaining));
@@ -133,7 +131,7 @@ pub(crate) fn holder(holder: &Holder) -> String {
     )
 }
 
-/// All about one lock.
+/// One lock, on several lines.
 pub(crate) fn lock(state: &LockState) -> String {
     let mut text = format!("{}\n", escaped(state.name.as_str()));
     let mut line = |what: &str, value: &str| {
@@ -173,7 +171,7 @@ pub(crate) fn lock(state: &LockState) -> String {
     text.lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
-/// Held locks, a line each; the name comes last because it may hold spaces.
+/// Held locks, one per line. The name comes last because it may contain spaces.
 pub(crate) fn table(locks: &[LockState]) -> String {
     if locks.is_empty() {
         return String::new();
@@ -188,7 +186,7 @@ pub(crate) fn table(locks: &[LockState]) -> String {
     text
 }
 
-/// How many share it, in words.
+/// The number of readers, in words.
 fn readers(state: &LockState) -> String {
     match state.readers {
         Some(1) => "1 reader".to_owned(),
@@ -196,7 +194,7 @@ fn readers(state: &LockState) -> String {
     }
 }
 
-/// The holder's label, and the rest of its lease.
+/// The holder's label, and its remaining lease.
 fn holder_and_rest(state: &LockState) -> (String, String) {
     let Some(holder) = &state.holder else { return ("-".to_owned(), "-".to_owned()) };
     let label = &holder.label;
@@ -207,7 +205,7 @@ fn holder_and_rest(state: &LockState) -> (String, String) {
     (shown, rounded(holder.remaining))
 }
 
-/// The same with ages and waiters. `now` is the store's clock in µs, which fencing tokens count, too.
+/// Held locks, one per line, with ages and waiters. `now` is the store's clock in µs, as in fencing tokens.
 pub(crate) fn watched(locks: &[LockState], now: u64) -> String {
     let mut text =
         format!("{:<14} {:<12} {:<7} {:<24} NAME\n", "HELD FOR", "LEASE ENDS", "WAITING", "HOLDER");
@@ -222,9 +220,9 @@ pub(crate) fn watched(locks: &[LockState], now: u64) -> String {
     text
 }
 
-/// How long ago the token was made, in whole seconds; `None` where it is no time of the store's clock.
+/// How long ago the token was made, in whole seconds; `None` if the token is not a time of the store's clock.
 pub(crate) fn age(state: &LockState, now: u64) -> Option<Duration> {
-    // Those of this century. A token may lead the clock.
+    // A time since 2001. A token may also lead the clock.
     let made = Some(state.token.get()).filter(|token| *token > 1_000_000_000_000_000)?;
     let held = state.holder.is_some() && !state.kept && !state.unreadable;
     held.then(|| Duration::from_secs(now.saturating_sub(made) / 1_000_000))
@@ -270,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn an_age_is_that_of_a_token_which_is_a_time() {
+    fn the_age_is_that_of_the_token_if_it_is_a_time() {
         let at = |token| {
             let state = state(true);
             LockState::new(state.name, state.holder, FencingToken::new(token).unwrap())
@@ -291,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_not_said_to_be_held() {
+    fn a_kept_lock_is_shown_as_released() {
         assert_eq!(
             lock(&state(true).with_kept(true)),
             "a b\n  released   by \"host:1\"\n  owner      00000000000000000000000000000abc\n  \
@@ -321,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_cannot_be_read_is_said_to_be_one() {
+    fn an_unreadable_record_is_shown_as_one() {
         let span = Duration::from_secs(9);
         let name = LockName::new("a b").unwrap();
         let state = LockState::new(name, Some(Holder::unreadable(span)), FencingToken::ZERO);

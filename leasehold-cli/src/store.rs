@@ -1,7 +1,6 @@
-//! Where the default store lies: a SQLite file per user.
+//! The default store: a SQLite file per user.
 //!
-//! The path is a pure function of the user and two environment variables. Its directory is made in
-//! another step, only when the store is opened.
+//! The path depends only on the user and two environment variables. The directory is created later, when the store is opened.
 
 use std::ffi::OsString;
 use std::fs::DirBuilder;
@@ -14,7 +13,7 @@ use crate::exit::{Failure, cause};
 const FILE: &str = "leasehold/locks.db";
 const ADVICE: &str = "correct it, or name a store with --store or LEASEHOLD_STORE";
 
-/// The part of the process's environment that decides on the default store.
+/// The part of the process's environment that determines the default store.
 #[derive(Debug, Clone, Default)]
 pub struct Surroundings {
     /// Whether the effective user is root.
@@ -36,18 +35,16 @@ impl Surroundings {
         }
     }
 
-    /// The default store's file. Looks at nothing on disk and makes nothing.
+    /// The path of the default store's file. It reads and creates nothing on disk.
     ///
-    /// For root `/var/lib/leasehold/locks.db`, whatever the environment says: root's jobs run from
-    /// cron, from services and through `sudo -E`, each with variables of its own, and all of them
-    /// must exclude each other. For other users `$XDG_STATE_HOME/leasehold/locks.db`, else
-    /// `~/.local/state/leasehold/locks.db`.
+    /// For root it is `/var/lib/leasehold/locks.db`, whatever the environment says: root's jobs run from cron, from services and
+    /// through `sudo -E`, with different variables, and all of them must exclude each other. For other users it is
+    /// `$XDG_STATE_HOME/leasehold/locks.db`, else `~/.local/state/leasehold/locks.db`.
     ///
     /// # Errors
     ///
-    /// A relative path in either variable is refused, although the XDG specification says to
-    /// ignore it: two processes that disagree on the path would both get the lock. So is a missing
-    /// `HOME` where it is needed.
+    /// For a relative path in either variable, although the XDG specification says to ignore it: two processes with different
+    /// paths would both get the lock. Also if `HOME` is needed and not set.
     pub fn default_store(&self) -> Result<PathBuf, Failure> {
         if self.root {
             return Ok(Path::new("/var/lib").join(FILE));
@@ -65,12 +62,12 @@ impl Surroundings {
     }
 }
 
-/// Makes the directory of the default store, for its user alone, if it is missing. Refuses a directory that belongs to
-/// another user or that others may use: they could replace the store, or end all its locks.
+/// Creates the directory of the default store, for its user only, if it is missing. Refuses a directory that belongs to another
+/// user or that others may use, because they could replace the store or end all its locks.
 ///
 /// # Errors
 ///
-/// Names the path and the obstacle.
+/// If the directory cannot be created, or is refused. The message names the path and the reason.
 pub fn make_directory(store: &Path) -> Result<(), Failure> {
     let Some(directory) = store.parent() else { return Ok(()) };
     let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
@@ -104,7 +101,7 @@ fn is_ours_alone(directory: &Path, owner: u32, mode: u32) -> Result<(), Failure>
     )))
 }
 
-/// The variable as an absolute path; an empty one counts as not set.
+/// The variable as an absolute path. An empty variable counts as not set.
 fn absolute<'a>(name: &str, value: Option<&'a OsString>) -> Result<Option<&'a Path>, Failure> {
     match value.map(Path::new) {
         None => Ok(None),
@@ -143,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn root_has_one_file_whatever_the_environment() {
+    fn root_has_one_file_in_every_environment() {
         for (state, home) in [(None, None), (Some("/s"), Some("/h")), (Some("x"), None)] {
             let root = Surroundings { root: true, ..user(state, home) };
             assert_eq!(path(&root), "/var/lib/leasehold/locks.db");
@@ -151,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_path_is_refused_by_name_and_value() {
+    fn a_missing_or_relative_path_is_refused_with_variable_and_value() {
         for (surroundings, words) in [
             (user(Some("state"), Some("/h")), ["XDG_STATE_HOME", "\"state\""]),
             (user(None, Some("../h")), ["HOME", "\"../h\""]),
@@ -167,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_directory_is_made_for_its_user_alone() {
+    fn the_directory_is_created_for_its_user_only() {
         let temporary = tempfile::tempdir().unwrap();
         let store = temporary.path().join("new/leasehold/locks.db");
         make_directory(&store).unwrap();
@@ -178,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_of_anothers_or_for_others_is_refused_by_name() {
+    fn a_directory_that_others_own_or_may_use_is_refused() {
         let temporary = tempfile::tempdir().unwrap();
         let store = temporary.path().join("leasehold/locks.db");
         make_directory(&store).unwrap();
@@ -197,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_in_place_of_the_directory_is_named() {
+    fn a_file_in_place_of_the_directory_is_refused() {
         let temporary = tempfile::tempdir().unwrap();
         let blocked = temporary.path().join("leasehold");
         std::fs::write(&blocked, "").unwrap();

@@ -2,25 +2,25 @@
 
 use std::time::Duration;
 
-/// How long the command waits for the end of a store's background work before it exits: nothing depends on that work.
+/// How long the command waits for a store's background work before it exits. Nothing depends on that work.
 pub(crate) const CLOSE_LIMIT: Duration = Duration::from_secs(10);
 
 /// How long to wait for processes that SIGKILL did not end at once. They belong to another user or hang in the kernel,
 /// and may do so for ever.
 pub(crate) const KILL_LIMIT: Duration = Duration::from_secs(5);
 
-/// How often to look for processes that have outlived SIGKILL: the kernel does not report the end of a process that is
-/// not our child.
+/// How often to check for processes that have survived SIGKILL. The kernel does not report the end of a process that is not
+/// our child.
 pub(crate) const KILL_POLL: Duration = Duration::from_millis(5);
-/// How often in all: about as long as the limit above.
+/// The number of these checks, which together last about as long as the limit above.
 pub(crate) const KILL_LOOKS: u32 = 1000;
 
-/// The shortest interval of `list --watch`: more often is a load on the store that nobody can read.
+/// The shortest interval of `list --watch`. A shorter one loads the store, and nobody can read so fast.
 pub(crate) const SHORTEST_WATCH: Duration = Duration::from_millis(100);
-/// The longest one, so that a mistaken unit is noticed.
+/// The longest one, so that a wrong unit is noticed.
 pub(crate) const LONGEST_WATCH: Duration = Duration::from_secs(3_600);
-/// Each look asks for the waiters of so many locks, where the list does not tell them: a call each.
+/// The most locks whose waiters are read each time, with a call for each lock, if the list does not contain them.
 pub(crate) const MOST_INSPECTED: usize = 50;
 
-/// The largest file that may hold the URL of a store: one by mistake may have no end.
+/// The largest file with the URL of a store. A wrong file may have no end.
 pub(crate) const LONGEST_STORE_FILE: u64 = 64 * 1024;

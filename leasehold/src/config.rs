@@ -1,16 +1,16 @@
-//! A client as a configuration file describes it.
+//! A client from a configuration file.
 
 use lock_core::{ClientOptions, Error, LockClient};
 use serde::Deserialize;
 
 use crate::{StoreUrl, connect_with};
 
-/// A store and how to use it, for a file in any format of serde's.
+/// A store and the options of its client, for a configuration file in any format of serde.
 ///
 /// ```toml
 /// url = "memory:"
 ///
-/// [options]              # may be left out, as may each of its lines
+/// [options]              # optional, as is each of its lines
 /// label = "billing@eu-1"
 /// lease = "10s"
 /// call_timeout = "5s"
@@ -19,9 +19,9 @@ use crate::{StoreUrl, connect_with};
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Config {
-    /// Where the store is.
+    /// The URL of the store.
     pub url: StoreUrl,
-    /// How to use it. Default: [`ClientOptions::default`].
+    /// The options of the client. Default: [`ClientOptions::default`].
     #[serde(default)]
     pub options: ClientOptions,
 }

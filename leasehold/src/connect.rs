@@ -1,4 +1,4 @@
-//! From a URL to a client.
+//! Connects to a store by its URL.
 
 use std::sync::Arc;
 
@@ -10,13 +10,12 @@ use crate::{StoreUrl, schemes};
 ///
 /// Call it once when the program starts, not for each lock: keep the client, and clone it.
 ///
-/// # Errors
-/// `InvalidInput` for a URL that no store understands, naming what is allowed; `Unsupported` for
-/// one whose backend is not compiled in, naming the cargo feature to add; `Unavailable`, `Auth`,
-/// `Config` or `Timeout` where the store cannot be opened. No message shows a password of the URL.
+/// *Cancel safety*: dropping the future leaves nothing behind, except a store that is created at its first use.
 ///
-/// *Cancel safety*: dropping the future leaves nothing, except the store itself where it is created at first
-/// use.
+/// # Errors
+/// `InvalidInput` for a URL that no store understands, naming what is allowed; `Unsupported` if the backend is not compiled
+/// in, naming the cargo feature to add; `Unavailable`, `Auth`, `Config` or `Timeout` if the store cannot be opened. No message
+/// shows a password of the URL.
 pub async fn connect<U>(url: U) -> Result<LockClient, Error>
 where
     U: TryInto<StoreUrl>,
@@ -25,10 +24,10 @@ where
     connect_with(url, ClientOptions::default()).await
 }
 
-/// The same with other options.
+/// Connects to the store at `url`, with these options.
 ///
 /// # Errors
-/// As [`connect`]; `InvalidInput` for an option that is not allowed, before the store is touched.
+/// As [`connect`]; `InvalidInput` for an invalid option, before it connects.
 pub async fn connect_with<U>(url: U, options: ClientOptions) -> Result<LockClient, Error>
 where
     U: TryInto<StoreUrl>,
@@ -38,8 +37,10 @@ where
     LockClient::with_options(open(url).await?, options)
 }
 
-/// Connects to the store itself, for [`LockClient::with_options`]. A client has the calls of operators, too:
-/// [`LockClient::inspect`], [`LockClient::list`], [`LockClient::check`].
+/// Opens the store at `url` as a backend, for [`LockClient::with_options`].
+///
+/// Most programs use [`connect`] instead. A client also has the calls for operators: [`LockClient::inspect`],
+/// [`LockClient::list`] and [`LockClient::check`].
 ///
 /// # Errors
 /// As [`connect`].
@@ -54,8 +55,7 @@ where
     open(url).await
 }
 
-/// The SQL that makes the tables of the store at `url`, for the user's own migrations. Does not
-/// connect.
+/// The SQL that creates the tables of the store at `url`, for your own schema migrations. It does not connect.
 ///
 /// # Errors
 /// `Unsupported` for a store that is no SQL database; `InvalidInput` as [`connect`].

@@ -1,4 +1,4 @@
-//! No URL and no configuration makes a parser panic.
+//! Fuzz tests: no URL and no configuration makes a parser panic.
 
 use lock_core::test_util::soup;
 use proptest::prelude::*;

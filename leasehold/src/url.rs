@@ -1,4 +1,4 @@
-//! Where a store is: a checked URL that keeps its secrets.
+//! The checked URL of a store, which does not show its passwords.
 
 use std::{fmt, str::FromStr};
 
@@ -9,9 +9,8 @@ use crate::schemes::{self, Scheme};
 
 /// The URL of a store, such as `memory:` or `sqlite:/var/lib/app/locks.db`.
 ///
-/// Its scheme is known and compiled in; the rest is checked by the backend when it connects.
-/// `Display` and `Debug` leave out what may be a password. There is no `Serialize`, so that writing
-/// a configuration to a log does not reveal one either.
+/// The scheme is known and compiled in. The backend checks the rest when it connects. `Display` and `Debug` leave out what may
+/// be a password. There is no `Serialize`, so that a configuration in a log shows no password either.
 #[derive(Clone, PartialEq, Eq, Hash, Deserialize)]
 #[serde(try_from = "String")]
 pub struct StoreUrl(String);
@@ -20,9 +19,8 @@ impl StoreUrl {
     /// Checks `url` and wraps it.
     ///
     /// # Errors
-    /// `InvalidInput` where there is no scheme, an unknown one, or a control character;
-    /// `Unsupported` where the scheme's backend is not compiled in, naming the feature to add. The
-    /// messages show the scheme and nothing behind it.
+    /// `InvalidInput` for a missing or unknown scheme, or a control character; `Unsupported` if the scheme's backend is not
+    /// compiled in, naming the feature to add. The messages show the scheme and nothing after it.
     pub fn new(url: impl AsRef<str>) -> Result<Self, Error> {
         let url = url.as_ref();
         let refuse = |message: String| Err(Error::new(ErrorKind::InvalidInput, message));
@@ -51,7 +49,7 @@ impl StoreUrl {
         self.0.split(':').next().unwrap_or_default()
     }
 
-    /// The whole URL, passwords and all.
+    /// The whole URL, with its passwords.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0
@@ -67,15 +65,14 @@ fn is_scheme(text: &str) -> bool {
         && text.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
 }
 
-/// The URL without what may be a password: all between the scheme and the last `@`, and the values
-/// of query parameters that sound secret or hold a URL of their own. Rather too much than too
-/// little, also where the URL is malformed.
+/// The URL without what may be a password: everything between the scheme and the last `@`, and the values of query parameters
+/// that sound secret or contain a URL. If in doubt it removes too much, even if the URL is malformed.
 fn redacted(url: &str) -> String {
     let (scheme, rest) = url.split_once(':').unwrap_or_default();
     let rest = match rest.rsplit_once('@') {
         Some((secret, rest)) if secret.starts_with("//") => format!("//***@{rest}"),
         Some((_, rest)) => format!("***@{rest}"),
-        // Encoded as a whole, by mistake.
+        // The login was percent-encoded as a whole, by mistake.
         None if host(rest).contains("%40") => rest.replacen(host(rest), "***", 1),
         None => rest.to_owned(),
     };
@@ -84,7 +81,7 @@ fn redacted(url: &str) -> String {
     format!("{scheme}:{place}?{}", shown.join("&"))
 }
 
-/// What stands between `//` and the path, if there is such a thing.
+/// The part between `//` and the path, or an empty text.
 fn host(rest: &str) -> &str {
     let behind = rest.strip_prefix("//").unwrap_or_default();
     behind.split(['/', '?']).next().unwrap_or_default()
@@ -92,7 +89,7 @@ fn host(rest: &str) -> &str {
 
 fn parameter(pair: &str) -> String {
     const SECRET: [&str; 6] = ["pass", "secret", "token", "auth", "key", "cred"];
-    // No option is without a value: it is the rest of one that was not encoded.
+    // Every option has a value, so this is the rest of a value that was not percent-encoded.
     let Some((key, value)) = pair.split_once('=') else { return "***".to_owned() };
     let secret = |text: &str| {
         let lower = text.to_ascii_lowercase();
@@ -184,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_is_refused_without_echo() {
+    fn a_text_that_is_no_url_is_refused_and_not_shown() {
         for url in ["", "hunter2", "/tmp/hunter2.db", "9p:hunter2", "u ser:hunter2@h", "a\n:b"] {
             let error = StoreUrl::new(url).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput);

@@ -1,4 +1,4 @@
-//! Credentials that change while a client runs: a provider is asked for them on each new connection.
+//! Credentials that change while a client runs. The client asks a provider for them on each new connection.
 
 use std::{error::Error as StdError, fmt, sync::Arc};
 
@@ -6,7 +6,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::{BoxFuture, Error, ErrorKind};
 
-/// A password or a token, and the user to whom it belongs. `Debug` shows neither.
+/// A password or token, and its user. `Debug` shows neither.
 #[derive(Clone)]
 pub struct Credentials {
     user: Option<String>,
@@ -47,12 +47,12 @@ impl fmt::Debug for Credentials {
 
 type Answer = Result<Credentials, Box<dyn StdError + Send + Sync>>;
 
-/// Where a client gets its credentials from, for passwords and tokens that change while it runs.
+/// The source of a client's credentials, for passwords and tokens that change while the client runs.
 ///
-/// A client asks its provider each time before it authenticates: on each new connection to Redis, and in etcd also
-/// when the cluster no longer accepts the client's token. A connection that is authenticated stays in use for as long
-/// as the server keeps it. A server that is down may be tried many times a second, so a provider that calls another
-/// service should keep its answer until that is about to expire.
+/// The client asks its provider each time before it authenticates: on each new connection to Redis, and with etcd also
+/// when the cluster no longer accepts the client's token. The client keeps an authenticated connection for as long as the
+/// server does. While a server is down, the client may connect many times a second. So a provider that calls another service
+/// should cache its answer until shortly before it expires.
 ///
 /// ```
 /// use lock_core::{Credentials, CredentialsProvider};
@@ -65,13 +65,13 @@ type Answer = Result<Credentials, Box<dyn StdError + Send + Sync>>;
 /// assert!(!format!("{provider:?}").contains("secret"));
 /// ```
 ///
-/// *Durations*: the call counts in the time limit of the connection (5 s unless set).
+/// *Durations*: the call counts towards the time limit of the connection, 5 s by default.
 ///
-/// *Errors*: any error may be returned. A `leasehold::Error` of the kind `Auth` or `Config` keeps its kind, and the client
-/// does not try again by itself. Every other error, and a call that takes too long, is `Unavailable`. The error is
-/// the source of the client's error, so **its text is shown** in messages and logs: put no secret in it.
+/// *Errors*: the provider may return any error. A `leasehold::Error` of the kind `Auth` or `Config` keeps its kind, and the
+/// client does not retry it. Every other error, and a call that takes too long, becomes `Unavailable`. The error becomes the
+/// source of the client's error, so **its text is shown** in messages and logs: put no secret into it.
 ///
-/// *Cancel safety*: the future is dropped when the time limit is over.
+/// *Cancel safety*: the client drops the future when the time limit is over.
 #[derive(Clone)]
 pub struct CredentialsProvider(Arc<dyn Fn() -> BoxFuture<Answer> + Send + Sync>);
 
@@ -86,10 +86,10 @@ impl CredentialsProvider {
         Self(Arc::new(move || Box::pin(ask())))
     }
 
-    /// Asks. For backends.
+    /// Asks for the credentials. For backends.
     ///
     /// # Errors
-    /// `Unavailable` if there is no answer until `by`; otherwise those of the provider.
+    /// `Unavailable` if there is no answer by `by`; otherwise those of the provider.
     pub async fn ask(&self, by: Instant) -> Result<Credentials, Error> {
         match timeout_at(by, (self.0)()).await {
             Ok(answer) => answer.map_err(failed),
@@ -102,7 +102,7 @@ impl CredentialsProvider {
     }
 }
 
-/// Always the same.
+/// A provider that always returns the same credentials.
 impl From<Credentials> for CredentialsProvider {
     fn from(credentials: Credentials) -> Self {
         Self::new(move || {
@@ -121,7 +121,7 @@ impl fmt::Debug for CredentialsProvider {
 fn failed(error: Box<dyn StdError + Send + Sync>) -> Error {
     let kind = match error.downcast_ref().map(Error::kind) {
         Some(kind @ (ErrorKind::Auth | ErrorKind::Config)) => kind,
-        // Nothing was sent to the store, so the outcome of no request is in doubt.
+        // Nothing was sent to the store, so no request has an unknown outcome.
         _ => ErrorKind::Unavailable,
     };
     Error::new(kind, "the credentials provider failed").with_source(error)

@@ -1,16 +1,15 @@
-//! The one seam to the outside: clock, randomness, spawning, sleeping.
+//! The core's only access to clock, randomness, spawning and sleeping.
 //!
-//! [`SystemEnv`] is the real world. A simulation puts its own in place and so runs the real core in
-//! simulated time.
+//! [`SystemEnv`] is the real one. A simulation replaces it, and so runs the real core in simulated time.
 
 use std::{fmt::Debug, future::Future, pin::Pin, time::Duration};
 
 use rand::RngExt as _;
 use rustix::time::ClockId;
 
-use crate::{Instant, tunables::LONGEST_SLICE};
+use crate::{Instant, tunables::CLOCK_CHECK};
 
-/// A task or a timer, owned.
+/// An owned future: a task, a call or a timer.
 pub type BoxFuture<T = ()> = Pin<Box<dyn Future<Output = T> + Send + 'static>>;
 
 /// There is no async runtime to spawn on.
@@ -20,10 +19,10 @@ pub struct NoRuntime;
 
 /// Clock, randomness, spawning and sleeping.
 pub trait Env: Debug + Send + Sync + 'static {
-    /// The time on a clock that keeps counting during suspend. Never goes back.
+    /// The time on a clock that also counts during suspend, and never goes back.
     fn now(&self) -> Instant;
 
-    /// The wall clock: microseconds since 1970. It may step; only fencing tokens use it.
+    /// The wall clock, in microseconds since 1970. It may jump; only fencing tokens use it.
     fn wall_micros(&self) -> u64;
 
     /// 128 random bits.
@@ -32,34 +31,36 @@ pub trait Env: Debug + Send + Sync + 'static {
     /// Runs `task` to its end on the runtime of the caller.
     ///
     /// # Errors
-    /// [`NoRuntime`] where there is none; the task is then dropped.
+    /// [`NoRuntime`] if there is none. The task is then dropped.
     fn spawn(&self, task: BoxFuture) -> Result<(), NoRuntime>;
 
-    /// Ends when [`now`](Env::now) has reached `at`, also when part of the time was spent in
-    /// suspend. Dropping it cancels it.
+    /// Ends when [`now`](Env::now) has reached `at`, even if the machine was suspended for a part of the time. Dropping the
+    /// future cancels the timer.
     fn sleep_until(&self, at: Instant) -> BoxFuture;
 
-    /// Ends after `span` of running time: cheaper than [`sleep_until`](Env::sleep_until), and long
-    /// by the time of a suspend. For time-outs and pauses between attempts, never for validity.
+    /// Ends after `span` of running time. It is cheaper than [`sleep_until`](Env::sleep_until), but the time of a suspend
+    /// does not count. For timeouts and pauses between attempts, never for validity.
     fn sleep(&self, span: Duration) -> BoxFuture {
         Box::pin(tokio::time::sleep(span))
     }
 }
 
-/// A random duration from `span * 3/4` to `span`, so that clients that started together part.
+/// A random duration from 3/4 of `span` to `span`, so that clients that started together do not stay together.
 #[must_use]
 pub fn jittered(env: &dyn Env, span: Duration) -> Duration {
     spread(env.random(), span)
 }
 
-/// The same by bits that are random already.
+/// The same, from bits that are already random.
 pub(crate) fn spread(bits: u128, span: Duration) -> Duration {
     // The lowest byte is as random as the rest.
     span - span / 1024 * (u32::from(bits as u8) + 1)
 }
 
-/// The real clock, the operating system's randomness and the current tokio runtime, which must have
-/// its I/O and time drivers enabled (`enable_all`): sleeps wait on a timer of the suspend-proof clock.
+/// The real clock, the operating system's randomness, and the current tokio runtime.
+///
+/// The runtime must have its I/O and time drivers enabled (`enable_all`), because sleeps use a timer of the clock that
+/// counts during suspend.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemEnv;
 
@@ -96,27 +97,27 @@ impl Env for SystemEnv {
 
 #[cfg(target_os = "linux")]
 async fn sleep_until(at: Instant) {
-    // Tokio's timers count CLOCK_MONOTONIC and come late by the length of a suspend; a timerfd on
-    // CLOCK_BOOTTIME fires at once on resume. Where none can be had, look at the clock every second.
+    // Tokio's timers count CLOCK_MONOTONIC, so a suspend delays them. A timerfd on CLOCK_BOOTTIME fires at once on resume. If
+    // the system gives us none, check the clock every second.
     if boottime_alarm(at).await.is_err() {
-        sleep_in_slices(&SystemEnv, at).await;
+        sleep_checking_clock(&SystemEnv, at).await;
     }
 }
 
 #[cfg(not(target_os = "linux"))]
 async fn sleep_until(at: Instant) {
-    sleep_in_slices(&SystemEnv, at).await;
+    sleep_checking_clock(&SystemEnv, at).await;
 }
 
-/// As [`Env::sleep_until`], but after a suspend late by a second at most, and as cheap as
-/// [`Env::sleep`]: no call to the system where it is cancelled.
-pub(crate) async fn sleep_in_slices(env: &dyn Env, at: Instant) {
+/// As [`Env::sleep_until`], but up to a second late after a suspend. As cheap as [`Env::sleep`]: it needs no system call,
+/// even if it is cancelled.
+pub(crate) async fn sleep_checking_clock(env: &dyn Env, at: Instant) {
     loop {
         let left = at.since(env.now());
         if left.is_zero() {
             return;
         }
-        env.sleep(left.min(LONGEST_SLICE)).await;
+        env.sleep(left.min(CLOCK_CHECK)).await;
     }
 }
 

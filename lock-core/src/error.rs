@@ -1,31 +1,30 @@
-//! One error type: a kind to act on, and where it happened.
+//! The error type of all stores and of the client.
 
 use std::{convert::Infallible, error::Error as StdError, fmt, sync::Arc};
 
 use crate::{Busy, LockName, Quarantined};
 
-/// The kind of an error, as far as a program can act on it.
+/// The kind of an error: what a program can act on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// A value of the caller is not allowed; nothing was sent to the store.
+    /// A value of the caller is not allowed. Nothing was sent to the store.
     InvalidInput,
-    /// The store or the client is set up wrongly; trying again does not help.
+    /// The store or the client is not set up correctly. A retry does not help.
     Config,
-    /// The store cannot be reached or cannot answer now.
+    /// The store cannot be reached, or cannot answer now.
     Unavailable,
     /// The store refuses the credentials or the permission.
     Auth,
-    /// The time that the caller gave, or that a call to the store may take, is over. The store may still carry the call
-    /// out.
+    /// The caller's wait, or the time limit of a call to the store, is over. The store may still carry out the call.
     Timeout,
-    /// The lock was held and is lost.
+    /// The caller held the lock and has lost it.
     Lost,
-    /// The lock is not held by this owner.
+    /// This owner does not hold the lock.
     NotHeld,
-    /// This store cannot do it; nothing weaker was done instead.
+    /// The store cannot do this. It did nothing weaker instead.
     Unsupported,
-    /// The request may or may not have been carried out.
+    /// It is unknown whether the store has carried out the request.
     OutcomeUnknown,
 }
 
@@ -45,21 +44,21 @@ impl fmt::Display for ErrorKind {
     }
 }
 
-/// The obstacle when a wait ended in [`ErrorKind::Timeout`].
+/// Why a wait ended without the lock: see [`Error::blocked`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Blocked {
     /// Another owner holds the lock, or waits for it.
     Busy(Busy),
-    /// The store grants nothing for now.
+    /// The store is in quarantine and grants nothing for now.
     Quarantined(Quarantined),
 }
 
 /// An error of a store or of the client.
 ///
-/// `Display` is one line and never repeats its [`source`](StdError::source); `{:#}` and `Debug`, which a
-/// `main` that returns it prints, add the sources to that line. None of them shows a password: backends put
-/// no credentials in. Clones share their content.
+/// `Display` is one line, without the text of its [`source`](StdError::source). `{:#}` and `Debug` add the texts of all
+/// sources to that line; a `main` that returns the error prints `Debug`. None of them shows a password, because backends
+/// put no credentials into an error. Clones share their content.
 #[derive(Clone)]
 pub struct Error(Arc<Inner>);
 
@@ -75,7 +74,7 @@ struct Inner {
 }
 
 impl Error {
-    /// An error with a message for people, which names the event, the value and its allowed range.
+    /// An error with a message for people. The message names the problem, the value and the allowed range.
     #[must_use]
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self(Arc::new(Inner {
@@ -89,14 +88,14 @@ impl Error {
         }))
     }
 
-    /// Adds the underlying error. It must not show credentials.
+    /// Sets the underlying error, which must not show credentials.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         Arc::make_mut(&mut self.0).source = Some(Arc::from(source.into()));
         self
     }
 
-    /// Says which backend's which operation failed.
+    /// Sets the backend and the operation that failed.
     #[must_use]
     pub fn at(mut self, backend: &'static str, operation: &'static str) -> Self {
         Arc::make_mut(&mut self.0).backend = Some(backend);
@@ -104,27 +103,27 @@ impl Error {
         self
     }
 
-    /// Says which lock it was about.
+    /// Sets the name of the lock.
     #[must_use]
     pub fn on(mut self, name: &LockName) -> Self {
         Arc::make_mut(&mut self.0).name = Some(name.clone());
         self
     }
 
-    /// Says what stood in the way.
+    /// Sets why the wait ended without the lock.
     #[must_use]
     pub fn blocked_by(mut self, blocked: Blocked) -> Self {
         Arc::make_mut(&mut self.0).blocked = Some(blocked);
         self
     }
 
-    /// What kind of error this is.
+    /// The kind of the error.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// The backend that failed, if it was one.
+    /// The backend that failed; `None` if the error is not from a backend.
     #[must_use]
     pub fn backend(&self) -> Option<&'static str> {
         self.0.backend
@@ -136,21 +135,20 @@ impl Error {
         self.0.operation
     }
 
-    /// The lock it was about, if any.
+    /// The name of the lock, if the error is about one.
     #[must_use]
     pub fn name(&self) -> Option<&LockName> {
         self.0.name.as_ref()
     }
 
-    /// What stood in the way when a wait timed out.
+    /// Why a wait ended without the lock, if it did.
     #[must_use]
     pub fn blocked(&self) -> Option<&Blocked> {
         self.0.blocked.as_ref()
     }
 
-    /// Whether a wait ended without the lock because something stood in its way: another owner
-    /// ([`is_busy`](Self::is_busy)) or a quarantine of the store. [`blocked`](Self::blocked) has the details. `false`
-    /// where the store failed.
+    /// Whether a wait ended without the lock, because of another owner ([`is_busy`](Self::is_busy)) or a quarantine of the
+    /// store. [`blocked`](Self::blocked) has the details. `false` if the store failed.
     #[must_use]
     pub fn is_not_acquired(&self) -> bool {
         self.0.blocked.is_some()
@@ -162,19 +160,19 @@ impl Error {
         matches!(self.0.blocked, Some(Blocked::Busy(_)))
     }
 
-    /// Whether the lock was held and is lost.
+    /// Whether the caller held the lock and has lost it.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.0.kind == ErrorKind::Lost
     }
 
-    /// Whether the request may have been carried out although it failed.
+    /// Whether the store may have carried out the request although the call failed.
     #[must_use]
     pub fn is_ambiguous(&self) -> bool {
         matches!(self.0.kind, ErrorKind::Timeout | ErrorKind::OutcomeUnknown)
     }
 
-    /// Whether the same call may succeed later, with nothing changed.
+    /// Whether the same call may succeed later without any change.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         matches!(
@@ -197,13 +195,13 @@ impl fmt::Display for Error {
         if !f.alternate() {
             return Ok(());
         }
-        let (mut told, mut source) = (String::new(), self.source());
+        let (mut last, mut source) = (String::new(), self.source());
         while let Some(cause) = source {
             let text = format!("{cause:#}");
-            // Many errors of others repeat theirs.
-            if !told.ends_with(&text) {
+            // Many errors of other libraries repeat the text of their source.
+            if !last.ends_with(&text) {
                 write!(f, ": {text}")?;
-                told = text;
+                last = text;
             }
             source = cause.source();
         }
@@ -237,7 +235,7 @@ mod tests {
     use crate::FencingToken;
 
     #[test]
-    fn says_what_and_where_and_leaves_the_source_to_its_own_line() {
+    fn display_shows_kind_message_and_place_without_the_source() {
         let error = Error::new(ErrorKind::Unavailable, "no answer within 5s")
             .at("redis", "renew")
             .on(&LockName::new("job").unwrap())
@@ -252,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn tells_each_cause_once_where_it_is_asked_for_them() {
+    fn the_alternate_form_shows_each_source_once() {
         let inner = std::io::Error::other("connection refused");
         let outer = Error::new(ErrorKind::Unavailable, "no server").with_source(inner);
         let error = Error::new(ErrorKind::Config, "no migration").with_source(outer);
@@ -263,19 +261,17 @@ mod tests {
     }
 
     #[test]
-    fn tells_contention_and_loss_from_failures() {
+    fn contention_and_loss_differ_from_failures() {
         let timeout = || Error::new(ErrorKind::Timeout, "not acquired");
-        let told = |error: Error| [error.is_not_acquired(), error.is_busy(), error.is_lost()];
-        let busy = Busy::new(None, FencingToken::ZERO, Duration::ZERO);
-        assert_eq!(told(timeout().blocked_by(Blocked::Busy(busy))), [true, true, false]);
-        let held_back = Quarantined::new(Duration::from_secs(1), "restarted");
-        assert_eq!(
-            told(timeout().blocked_by(Blocked::Quarantined(held_back))),
-            [true, false, false]
-        );
+        let answers = |error: Error| [error.is_not_acquired(), error.is_busy(), error.is_lost()];
+        let busy = Blocked::Busy(Busy::new(None, FencingToken::ZERO, Duration::ZERO));
+        assert_eq!(answers(timeout().blocked_by(busy)), [true, true, false]);
+        let quarantined = Quarantined::new(Duration::from_secs(1), "restarted");
+        let quarantined = Blocked::Quarantined(quarantined);
+        assert_eq!(answers(timeout().blocked_by(quarantined)), [true, false, false]);
         // The store did not answer: it is unknown who holds the lock.
-        assert_eq!(told(timeout()), [false; 3]);
-        assert_eq!(told(Error::new(ErrorKind::Lost, "lost")), [false, false, true]);
+        assert_eq!(answers(timeout()), [false; 3]);
+        assert_eq!(answers(Error::new(ErrorKind::Lost, "lost")), [false, false, true]);
     }
 
     #[test]

@@ -1,15 +1,15 @@
-//! The other side of a fencing token: the protected resource must refuse an old one.
+//! The check at the protected resource, which must refuse a stale fencing token.
 
 use std::collections::HashMap;
 
 use crate::{FencingToken, sync::Mutex};
 
-/// A token older than one that was admitted before: its holder has been overtaken.
+/// The token is lower than one that was admitted before: a later holder has already written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("fencing token {offered} is stale: {admitted} was admitted for {resource:?}")]
 #[non_exhaustive]
 pub struct Stale {
-    /// The resource that the token was offered for.
+    /// The resource.
     pub resource: String,
     /// The refused token.
     pub offered: FencingToken,
@@ -18,32 +18,33 @@ pub struct Stale {
 }
 
 impl Stale {
-    /// A refusal of `offered`, where `admitted` was the highest token before.
+    /// A refusal of `offered`, because `admitted` was admitted before.
     #[must_use]
     pub fn new(resource: impl Into<String>, offered: FencingToken, admitted: FencingToken) -> Self {
         Self { resource: resource.into(), offered, admitted }
     }
 }
 
-/// A fence in this process's memory, for a resource that lives no longer than the process.
+/// A fence in this process's memory, for a resource that ends with the process.
 ///
-/// For data in a store, use that store's fence: it remembers durably, in the same transaction as the
-/// write. The idea is Kleppmann's, "How to do distributed locking" (2016).
+/// For data in a store, use that store's fence. It keeps its record durably, in the same transaction as the write. The idea
+/// is from Kleppmann, "How to do distributed locking" (2016).
 #[derive(Debug, Default)]
 pub struct Fence(Mutex<HashMap<String, FencingToken>>);
 
 impl Fence {
-    /// A fence that has admitted nothing.
+    /// A fence that has admitted nothing yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Admits `token` for `resource` if none higher was admitted before. The same token may come
-    /// again: a holder writes more than once.
+    /// Admits `token` for `resource`, unless a higher one was admitted before.
+    ///
+    /// The same token may be admitted again, because a holder may write more than once.
     ///
     /// # Errors
-    /// [`Stale`]; the write must then not happen.
+    /// [`Stale`]: the caller must not write.
     pub fn admit(&self, resource: &str, token: FencingToken) -> Result<(), Stale> {
         let mut admitted = self.0.lock();
         match admitted.get_mut(resource) {
@@ -67,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn admits_what_is_not_older_and_names_what_it_refuses() {
+    fn admits_the_same_or_a_higher_token_and_refuses_a_lower_one() {
         let fence = Fence::new();
         let [one, two] = [1, 2].map(|value| FencingToken::new(value).unwrap());
         fence.admit("a", one).unwrap();

@@ -1,4 +1,4 @@
-//! No text makes a parser panic, and accepted values are within their limits.
+//! Fuzz tests: no text makes a parser panic, and accepted values are within their limits.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
-//! The promises of a store, and the assumptions of each: data, not prose.
+//! What a store promises, and under which assumptions, as data.
 //!
-//! The conformance suite chooses its cases by these values, `leasehold check` prints them, and the
-//! pages in docs/backends say the same in words.
+//! The conformance suite chooses its cases by these values. `leasehold check` prints them. The pages in docs/backends say
+//! the same in words.
 
 use std::{fmt, time::Duration};
 
@@ -9,34 +9,34 @@ use serde::Serialize;
 
 use crate::tunables::{DRIFT_PART, MOST_READERS, ROUNDING};
 
-/// Something that must be true outside this library for a promise to hold.
+/// A condition outside this library that must be true for a promise to hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Assumption {
-    /// A short, stable word for it, such as `clients-agree-on-longest-lease`.
+    /// A short, stable id, such as `clients-agree-on-longest-lease`.
     pub id: &'static str,
-    /// The assumption in a sentence.
+    /// The assumption as a sentence.
     pub text: String,
 }
 
 impl Assumption {
-    /// An assumption by its id and sentence.
+    /// An assumption with this id and sentence.
     #[must_use]
     pub fn new(id: &'static str, text: impl Into<String>) -> Self {
         Self { id, text: text.into() }
     }
 }
 
-/// Whether a promise is made: it is, or it is not.
+/// Whether the store makes a promise.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Promise {
-    /// It holds as long as these assumptions do.
+    /// The promise holds while all these assumptions are true.
     Holds {
         /// The assumptions.
         assuming: Vec<Assumption>,
     },
-    /// It is not made.
+    /// The store does not make the promise.
     Withheld {
         /// What may happen, and what to change.
         why: String,
@@ -44,7 +44,7 @@ pub enum Promise {
 }
 
 impl Promise {
-    /// Whether the promise is made.
+    /// Whether the store makes the promise.
     #[must_use]
     pub fn holds(&self) -> bool {
         matches!(self, Self::Holds { .. })
@@ -67,18 +67,18 @@ impl fmt::Display for Promise {
     }
 }
 
-/// How a store keeps exclusion over a loss of its data.
+/// Whether a quarantine protects exclusion after the store has lost data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum QuarantineUse {
-    /// Grants survive everything that the store survives: none is needed.
+    /// The store needs no quarantine: its grants survive whatever the store survives.
     NotNeeded,
-    /// After a loss of data nothing is granted for one longest lease.
+    /// After a loss of data the store grants nothing for one longest lease.
     On,
-    /// The store could need one, and an operator turned it off: see the withheld promise.
+    /// The store may need a quarantine, but an operator has turned it off; see the withheld promise.
     Off,
-    /// The store could need one and this backend has none: see the assumptions.
+    /// The store may need a quarantine, but this backend has none; see the assumptions.
     Unavailable,
 }
 
@@ -93,20 +93,19 @@ impl fmt::Display for QuarantineUse {
     }
 }
 
-/// How the connection between a client and its store is protected by the client's settings, whatever the server
-/// offers.
+/// How the client's settings protect its connection to the store, no matter what the server offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum ConnectionSecurity {
-    /// It may be unencrypted: an attacker on the network can read and change it.
+    /// The connection may be unencrypted: an attacker on the network can read and change it.
     Plain,
-    /// It is encrypted, but the client does not check the server's identity: a server in its place can read and
-    /// change it.
+    /// The connection is encrypted, but the client does not check the server's identity: an attacker who poses as the
+    /// server can read and change it.
     Unverified,
-    /// It is encrypted, and the client checks the certificate of the host.
+    /// The connection is encrypted, and the client checks the certificate of the host.
     Verified,
-    /// It does not leave the machine.
+    /// The connection does not leave the machine.
     Local,
 }
 
@@ -121,69 +120,68 @@ impl fmt::Display for ConnectionSecurity {
     }
 }
 
-/// What a backend promises in its present configuration.
+/// What a backend promises with its present settings.
 ///
-/// Times are upper bounds, not counting the network. A backend starts from [`Guarantees::new`],
-/// which promises nothing, and sets what it keeps.
+/// *Durations*: upper bounds, without the time of the network.
+///
+/// *For implementers*: start from [`Guarantees::new`], which promises nothing, and set what the store keeps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Guarantees {
-    /// S1: validity intervals of two guards of one name never overlap.
+    /// S1: the validity intervals of two guards of one name never overlap.
     pub exclusion: Promise,
-    /// S2: tokens of one name strictly increase over its grants.
+    /// S2: the tokens of one name strictly increase over its grants.
     pub tokens: Promise,
-    /// Readers and writers: any number of shared grants of one name go together, and none goes with an exclusive one.
-    /// `exclusion` and `tokens` then speak of grants of which at least one is exclusive. No reader passes a writer that
-    /// waits, also where the store is not `fair`; in Redlock a reader that comes within the error of a clock's estimate
-    /// after the writer may. A client refuses
-    /// [`Lock::shared`](crate::Lock::shared) where it is withheld.
+    /// Readers and writers: shared grants of one name may be held together, but never beside an exclusive grant.
+    /// `exclusion` and `tokens` are then about grants of which at least one is exclusive. No reader passes a waiting
+    /// writer, even if the store is not `fair`. (In Redlock, a reader may if it comes later than the writer by less than the
+    /// error of the clock estimate.) If this is withheld, the client refuses [`Lock::shared`](crate::Lock::shared).
     pub shared: Promise,
-    /// Whether the readers that share a lock at one time all have the same token, so that a fence that refuses lower
-    /// tokens admits them all. If not, each reader's token is above those of all writers before it, and below
-    /// those of all writers after it.
+    /// Whether all readers that share a lock have the same token, so that a fence that refuses lower tokens admits them
+    /// all. If not, a reader's token is above those of all earlier writers and below those of all later writers.
     pub one_token_for_readers: bool,
-    /// How many readers share a lock at most; one more waits. `None` where the store keeps no list of them.
+    /// The most readers that can share a lock; one more waits. `None` if the store keeps no list of readers.
     pub most_readers: Option<usize>,
     /// The shortest lease that the store can set.
     pub shortest_lease: Duration,
-    /// The longest lease of the store: its setting, and the bound of a quarantine.
+    /// The longest lease: a setting of the store, and the bound of a quarantine.
     pub longest_lease: Duration,
-    /// Leases are rounded up to a multiple of this.
+    /// The store rounds leases up to a multiple of this. Default: 1 ms.
     pub lease_step: Duration,
-    /// How the store keeps exclusion over a loss of its data.
+    /// Whether a quarantine protects exclusion after a loss of data.
     pub quarantine: QuarantineUse,
-    /// L2: a release wakes a waiter by push; `false` means that waiters poll.
+    /// L2: a release wakes a waiter by push. If `false`, waiters poll.
     pub push: bool,
-    /// L3: places are served first come, first served.
+    /// L3: waiters get the lock in the order of their queue entries.
     pub fair: bool,
-    /// L1: a crashed holder's lock is free within one lease plus this. A client that waits for many such locks takes them as
-    /// fast as the store answers.
+    /// L1: the lock of a crashed holder is free within one lease plus this. A client that waits for many such locks gets
+    /// them as fast as the store answers. Default: 100 ms.
     pub expiry_slack: Duration,
-    /// L1: how many leases the store ends in a second at most. Of N that end together, those of waiters and spare ones
-    /// counted, the last ends later by N divided by this. `None` where each ends at its time.
+    /// L1: how many leases the store can end in one second. If N leases end together (also those of waiters, and spare
+    /// ones), the last ends N divided by this seconds late. `None` if each lease ends on time.
     pub expiries_per_second: Option<u32>,
-    /// L2: a waiter whose push was lost asks again within this.
+    /// L2: a waiter whose push was lost polls within this time. Default: 1 s.
     pub longest_poll: Duration,
-    /// L3: a dead place delays the next by at most this.
+    /// L3: the queue entry of a crashed client delays the next one by at most this.
     pub dead_place_delay: Duration,
-    /// L3: the order is kept as long as neither a client nor the store stands still for longer than this: after a longer
-    /// stall places of live clients may be passed over, since nobody has heard of them.
+    /// L3: waiters keep their order while no client and no store stalls for longer than this. After a longer stall the
+    /// store may skip entries of live clients, because their heartbeats are missing.
     pub longest_stall: Duration,
-    /// The store can lift the token of a held grant, which a migration needs.
+    /// Whether the store can raise the token of a held grant. A migration needs this.
     pub raise: bool,
-    /// How far a token may lead the store's clock. A store that refuses floors by
-    /// [`check_token`](crate::check_token) has its longest lease here. After a loss of data the quarantine must be
-    /// at least as long, or the clock gives tokens below those of before.
+    /// How far a token may lead the store's clock: the longest lease, if the store refuses floors by
+    /// [`check_token`](crate::check_token). After a loss of data the quarantine must last at least as long. Otherwise the
+    /// clock would give tokens below earlier ones.
     pub token_lead: Duration,
     /// How the connection is protected.
     pub connection: ConnectionSecurity,
-    /// The version of the store's records that this client reads and writes: a store with another is refused. `None`
-    /// where the store keeps none.
+    /// The version of the store's records that this client reads and writes. The client refuses a store with another
+    /// version. `None` if the store keeps none.
     pub record_version: Option<u64>,
 }
 
 impl Guarantees {
-    /// No promise yet, for leases from `shortest` to `longest`.
+    /// Promises nothing yet, for leases from `shortest` to `longest`.
     #[must_use]
     pub fn new(shortest: Duration, longest: Duration) -> Self {
         let withheld = || Promise::Withheld { why: "not stated by the backend".into() };
@@ -212,10 +210,10 @@ impl Guarantees {
     }
 }
 
-/// The time taken off every lease before its holder may rely on it (S3).
+/// The margin that a holder subtracts from every lease (S3): 1% of the lease and 2 ms.
 ///
-/// Two clocks count the lease, the store's and the holder's. The default, 1% and 2 ms, allows them
-/// to run at rates 1% apart, and covers the rounding of stores that count milliseconds.
+/// Both the store's clock and the holder's clock count the lease. Their rates may differ by 1%. The 2 ms cover the rounding
+/// of stores that count milliseconds.
 #[must_use]
 pub fn drift_margin(lease: Duration) -> Duration {
     lease / DRIFT_PART + ROUNDING

@@ -1,7 +1,9 @@
-//! The contract of leasehold: the trait that a store implements, and the client, which has all policy that is the
-//! same for every store.
+//! The core of leasehold: the trait [`Backend`] that a store implements, and the client that works on every store.
 //!
-//! Applications use the crate `leasehold`, which re-exports what they need. This crate is for backends.
+//! Applications use the crate `leasehold`, which re-exports what they need. This crate is for authors of backends. Read
+//! [`Backend`] first, then the reference backend [`Memory`].
+//!
+//! Requirements have short names in these docs: S1 to S6 are about safety, L1 to L6 about liveness.
 
 mod backend;
 mod client;
@@ -29,7 +31,7 @@ mod token;
 mod tunables;
 mod url_options;
 
-// `Backend` and `Waiter` are implemented with it.
+// For `impl Backend` and `impl Waiter`.
 pub use async_trait::async_trait;
 pub use backend::{
     Attempt, Backend, Busy, Cursor, Enqueued, Grant, Holder, Init, Listing, LockState, LossReason,

@@ -1,4 +1,4 @@
-//! The checked name of a lock.
+//! The checked name of a lock, and what names and labels have in common.
 
 use std::{fmt, str::FromStr, sync::Arc};
 
@@ -8,8 +8,7 @@ use crate::{Error, ErrorKind};
 
 /// The name of a lock: 1 to 255 bytes of UTF-8 without control characters.
 ///
-/// The check happens here, once, so that every accepted name is safe in every store. Cloning is
-/// cheap: the text is shared.
+/// Every accepted name is safe in every store, so no backend checks it again. Clones share the text.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct LockName(Arc<str>);
@@ -23,44 +22,29 @@ impl LockName {
     /// # Errors
     /// [`ErrorKind::InvalidInput`], naming the value and what is allowed.
     pub fn new(name: impl AsRef<str>) -> Result<Self, Error> {
-        let name = name.as_ref();
-        check_text("lock name", name, 1)?;
-        Ok(Self(Arc::from(name)))
-    }
-
-    /// The name as text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
+        check_text("lock name", name.as_ref(), 1).map(Self)
     }
 }
 
-/// The rule for names and labels: `least` to 255 bytes, no control characters.
-pub(crate) fn check_text(what: &str, text: &str, least: usize) -> Result<(), Error> {
-    if text.len() < least || text.len() > LockName::MAX_BYTES {
-        return Err(Error::new(
-            ErrorKind::InvalidInput,
-            format!(
-                "{what} {} has {} bytes; it must have between {least} and {}",
-                shortened(text),
-                text.len(),
-                LockName::MAX_BYTES
-            ),
-        ));
+/// Checks a name or label: `least` to 255 bytes, no control characters.
+pub(crate) fn check_text(what: &str, text: &str, least: usize) -> Result<Arc<str>, Error> {
+    let refuse = |why: String| {
+        let message = format!("{what} {} {why}", shortened(text));
+        Err(Error::new(ErrorKind::InvalidInput, message))
+    };
+    let (bytes, most) = (text.len(), LockName::MAX_BYTES);
+    if !(least..=most).contains(&bytes) {
+        return refuse(format!("has {bytes} bytes; it must have between {least} and {most}"));
     }
-    if let Some(bad) = text.chars().find(|c| c.is_control()) {
-        return Err(Error::new(
-            ErrorKind::InvalidInput,
-            format!(
-                "{what} {} contains the control character {bad:?}; it must be UTF-8 without control characters",
-                shortened(text)
-            ),
-        ));
+    match text.chars().find(|c| c.is_control()) {
+        Some(bad) => refuse(format!(
+            "contains the control character {bad:?}; it must be UTF-8 without control characters"
+        )),
+        None => Ok(Arc::from(text)),
     }
-    Ok(())
 }
 
-/// Quotes a value for a message, on one line and not longer than a person reads.
+/// Quotes a value for a message: on one line, and at most 40 characters of it.
 pub(crate) fn shortened(text: &str) -> String {
     match text.char_indices().nth(40) {
         Some((at, _)) => format!("{:?}…", &text[..at]),
@@ -68,39 +52,61 @@ pub(crate) fn shortened(text: &str) -> String {
     }
 }
 
-impl AsRef<str> for LockName {
-    fn as_ref(&self) -> &str {
-        &self.0
-    }
+/// The conversions of a type that holds a checked text and has a constructor `new`.
+macro_rules! checked_text {
+    ($type:ident) => {
+        impl $type {
+            /// The text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl AsRef<str> for $type {
+            fn as_ref(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Debug::fmt(&self.0, f)
+            }
+        }
+
+        impl FromStr for $type {
+            type Err = Error;
+
+            fn from_str(text: &str) -> Result<Self, Error> {
+                Self::new(text)
+            }
+        }
+
+        impl TryFrom<String> for $type {
+            type Error = Error;
+
+            fn try_from(text: String) -> Result<Self, Error> {
+                Self::new(text)
+            }
+        }
+
+        impl From<$type> for String {
+            fn from(text: $type) -> Self {
+                text.as_str().to_owned()
+            }
+        }
+    };
 }
+pub(crate) use checked_text;
 
-impl fmt::Display for LockName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl fmt::Debug for LockName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0, f)
-    }
-}
-
-impl FromStr for LockName {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self, Error> {
-        Self::new(name)
-    }
-}
-
-impl TryFrom<String> for LockName {
-    type Error = Error;
-
-    fn try_from(name: String) -> Result<Self, Error> {
-        Self::new(name)
-    }
-}
+checked_text!(LockName);
 
 impl TryFrom<&str> for LockName {
     type Error = Error;
@@ -124,12 +130,6 @@ impl From<&LockName> for LockName {
     }
 }
 
-impl From<LockName> for String {
-    fn from(name: LockName) -> Self {
-        name.as_str().to_owned()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_the_rest_and_names_value_and_range() {
+    fn refuses_other_names_with_value_and_range() {
         for name in ["", "a\nb", "\u{7f}", "tab\t", &"x".repeat(256), &"ä".repeat(128)] {
             let error = LockName::new(name).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn travels_through_serde_with_its_check() {
+    fn is_checked_when_it_is_deserialized_or_parsed() {
         let name: LockName = serde_json::from_str("\"job\"").unwrap();
         assert_eq!(serde_json::to_string(&name).unwrap(), "\"job\"");
         assert!(serde_json::from_str::<LockName>("\"\"").is_err());

@@ -1,18 +1,19 @@
-//! What happens to the locks of a client, told to an observer: for metrics, alarms and records.
+//! The events of a client's locks, and the observer that receives them: for metrics, alerts and audit logs.
 
 use std::{fmt, time::Duration};
 
 use crate::{Error, FencingToken, LockName, LossReason, OwnerId, OwnerLabel, ReleaseOutcome};
 
-/// Hears of the events of a client: see [`LockClient::observed_by`](crate::LockClient::observed_by).
+/// Receives the events of a client; see [`LockClient::observed_by`](crate::LockClient::observed_by).
 ///
-/// *Guarantees*: of one acquire it hears [`Requested`](EventKind::Requested) first, and then exactly one of
-/// [`Acquired`](EventKind::Acquired) and [`NotAcquired`](EventKind::NotAcquired). Of one held lock it hears `Acquired`
-/// first, and then at most one of [`Lost`](EventKind::Lost) and [`Released`](EventKind::Released): none if the runtime
-/// ends before the answer to the release.
+/// *Guarantees*: each acquire has one [`Requested`](EventKind::Requested), followed by exactly one
+/// [`Acquired`](EventKind::Acquired) or [`NotAcquired`](EventKind::NotAcquired). For each held lock, at most one
+/// [`Lost`](EventKind::Lost) or [`Released`](EventKind::Released) follows `Acquired`; none if the runtime ends before the
+/// answer to the release.
 ///
-/// *For implementers*: it is called where the event happens: in the caller's task, in the task that renews all locks of
-/// the client, or in `drop`. So it must not wait, nor call the client. A panic in it is caught and changes nothing.
+/// *For implementers*: the client calls the observer where the event happens: in the caller's task, in the task that renews
+/// all locks of the client, or in `drop`. So it must not wait, and must not call the client. The client catches a panic of
+/// the observer and goes on.
 ///
 /// A closure is an observer, too:
 ///
@@ -28,7 +29,7 @@ use crate::{Error, FencingToken, LockName, LossReason, OwnerId, OwnerLabel, Rele
 /// # }
 /// ```
 pub trait Observer: Send + Sync + 'static {
-    /// Hears of one event.
+    /// Receives one event.
     fn event(&self, event: &Event<'_>);
 }
 
@@ -40,7 +41,7 @@ impl<F: Fn(&Event<'_>) + Send + Sync + 'static> Observer for F {
 
 /// Something that happened to a lock. `Display` is one line.
 ///
-/// All primitives are made of plain locks, and the events are those of the locks: a semaphore's slots and door, each
+/// All primitives consist of plain locks and have the events of these locks: the slots and the door of a semaphore, each
 /// lock of [`all`](crate::all) and [`any`](crate::any), the lock of an election.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
@@ -51,7 +52,7 @@ pub struct Event<'a> {
     pub label: &'a OwnerLabel,
     /// The lock.
     pub name: &'a LockName,
-    /// The holder's id and fencing token; `None` while it is not held.
+    /// The holder's id and fencing token; `None` if this client does not hold the lock.
     pub holder: Option<(OwnerId, FencingToken)>,
     /// What happened.
     pub kind: EventKind<'a>,
@@ -61,9 +62,9 @@ pub struct Event<'a> {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum EventKind<'a> {
-    /// An acquire began.
+    /// An acquire has begun.
     Requested,
-    /// An acquire ended with the lock.
+    /// An acquire has ended with the lock.
     #[non_exhaustive]
     Acquired {
         /// How long the acquire took.
@@ -71,7 +72,7 @@ pub enum EventKind<'a> {
         /// Whether the store pushed the grant to a waiter.
         pushed: bool,
     },
-    /// An acquire ended without the lock.
+    /// An acquire has ended without the lock.
     #[non_exhaustive]
     NotAcquired {
         /// Why it ended.
@@ -84,16 +85,16 @@ pub enum EventKind<'a> {
     Renewed {
         /// The time from the request to the answer.
         took: Duration,
-        /// How long the lock was still valid when the answer came: zero would have been a loss.
+        /// How long the lock would still have been valid without this renewal. At zero it would have been lost.
         slack: Duration,
-        /// The lease that the store set.
+        /// The lease that the store has set.
         lease: Duration,
     },
-    /// A renewal was answered by an error, or has had no answer for a sixth of the lease. It is repeated while the lock
-    /// is valid. Each renewal fails at most once.
+    /// A renewal got an error, or no answer for a sixth of the lease. The client tries again while the lock is valid. There
+    /// is at most one such event for each renewal.
     #[non_exhaustive]
     RenewalFailed {
-        /// What went wrong.
+        /// The error.
         error: &'a Error,
         /// How long the lock is still valid.
         remaining: Duration,
@@ -103,23 +104,23 @@ pub enum EventKind<'a> {
     /// The lock was lost.
     #[non_exhaustive]
     Lost {
-        /// Why.
+        /// Why it was lost.
         reason: LossReason,
         /// How long it was held.
         held: Duration,
     },
-    /// The holder gave the lock back, and the call to the store has ended.
+    /// The holder released the lock, and the call to the store has ended.
     #[non_exhaustive]
     Released {
-        /// How long it was held, without the call to the store.
+        /// How long the lock was held, without the call to the store.
         held: Duration,
         /// The store's answer. After an error the lock ends with its lease.
         outcome: Result<ReleaseOutcome, &'a Error>,
     },
-    /// The store answered an attempt by a quarantine. The attempt may be repeated: the event comes with each answer.
+    /// The store is in quarantine and refused an attempt. The client may repeat the attempt: each answer is an event.
     #[non_exhaustive]
     Quarantined {
-        /// How long the store still grants nothing.
+        /// How much longer the store grants nothing.
         remaining: Duration,
         /// What happened to the store.
         why: &'a str,
@@ -130,18 +131,18 @@ pub enum EventKind<'a> {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum NotAcquired<'a> {
-    /// Another owner has the lock, or waits for it, and the wait is over.
+    /// The wait ended while another owner held the lock or waited for it.
     Busy,
-    /// The store is in quarantine, and the wait is over.
+    /// The wait ended while the store was in quarantine.
     Quarantined,
-    /// The store or the client failed, or refused.
+    /// The store or the client failed, or refused the request.
     Failed(&'a Error),
     /// The caller dropped the future.
     Cancelled,
 }
 
 impl Event<'_> {
-    /// A short, stable word for what happened, such as `acquired`: also the `message` of the event for `tracing`.
+    /// A short, stable word for the event, such as `acquired`. It is also the `message` of the `tracing` event.
     #[must_use]
     pub fn word(&self) -> &'static str {
         match self.kind {
@@ -161,7 +162,7 @@ impl NotAcquired<'_> {
     /// All that [`word`](Self::word) returns.
     pub const WORDS: [&'static str; 4] = ["busy", "quarantined", "failed", "cancelled"];
 
-    /// A short, stable word for it: one of [`WORDS`](Self::WORDS).
+    /// A short, stable word: one of [`WORDS`](Self::WORDS).
     #[must_use]
     pub fn word(&self) -> &'static str {
         match self {

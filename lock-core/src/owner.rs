@@ -1,4 +1,4 @@
-//! The owner of a lock: a random id for each acquisition, and a label for people.
+//! The owner of a lock: a random id for each acquire, and a label for people.
 
 use std::{fmt, str::FromStr, sync::Arc};
 
@@ -6,19 +6,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Error, ErrorKind,
-    name::{check_text, shortened},
+    name::{check_text, checked_text, shortened},
 };
 
-/// A random 128-bit id, fresh for every acquisition and for every place in a queue.
+/// A random 128-bit id, new for every acquire and for every queue entry.
 ///
-/// It is never reused: an id per process or per lock object would let a stale release free the
-/// next owner's lock.
+/// It is never used again. With an id per process or per lock object, a late release could free the lock of the next owner.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct OwnerId(u128);
 
 impl OwnerId {
-    /// Stands in the place of the holder's id where readers share the lock: all bits are 0, and no client draws it.
+    /// Shown in place of the holder's id if readers share the lock. All bits are 0; no owner has this id.
     pub const READERS: Self = Self(0);
 
     /// An owner from 128 random bits.
@@ -50,7 +49,7 @@ impl FromStr for OwnerId {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        // A sign is no digit.
+        // `from_str_radix` would accept a sign.
         let digits = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         u128::from_str_radix(text, 16).ok().filter(|_| digits).map(Self).ok_or_else(|| {
             let message = format!("owner id {} must be 32 hexadecimal digits", shortened(text));
@@ -73,8 +72,8 @@ impl From<OwnerId> for String {
     }
 }
 
-/// The label that operators see beside an owner's id: up to 255 bytes without control characters, such as
-/// `host:pid`.
+/// The label that operators see beside an owner's id, such as `host:pid`: up to 255 bytes of UTF-8 without control
+/// characters.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct OwnerLabel(Arc<str>);
@@ -85,8 +84,7 @@ impl OwnerLabel {
     /// # Errors
     /// [`ErrorKind::InvalidInput`], naming the value and what is allowed.
     pub fn new(label: impl AsRef<str>) -> Result<Self, Error> {
-        check_text("owner label", label.as_ref(), 0)?;
-        Ok(Self(Arc::from(label.as_ref())))
+        check_text("owner label", label.as_ref(), 0).map(Self)
     }
 
     /// `host:pid` of this process.
@@ -98,64 +96,20 @@ impl OwnerLabel {
         Self(Arc::from(format!("{host}:{}", std::process::id())))
     }
 
-    /// In place of a label that cannot be read.
+    /// Shown instead of a label that cannot be read.
     pub(crate) fn of_unreadable_record() -> Self {
         Self(Arc::from("an unreadable record"))
     }
-
-    /// The label as text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
 }
 
-impl fmt::Display for OwnerLabel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl fmt::Debug for OwnerLabel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0, f)
-    }
-}
-
-impl AsRef<str> for OwnerLabel {
-    fn as_ref(&self) -> &str {
-        &self.0
-    }
-}
-
-impl FromStr for OwnerLabel {
-    type Err = Error;
-
-    fn from_str(label: &str) -> Result<Self, Error> {
-        Self::new(label)
-    }
-}
-
-impl TryFrom<String> for OwnerLabel {
-    type Error = Error;
-
-    fn try_from(text: String) -> Result<Self, Error> {
-        Self::new(text)
-    }
-}
-
-impl From<OwnerLabel> for String {
-    fn from(label: OwnerLabel) -> Self {
-        label.as_str().to_owned()
-    }
-}
+checked_text!(OwnerLabel);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn an_id_reads_back_from_its_text() {
+    fn an_id_can_be_parsed_from_its_text() {
         let owner = OwnerId::from_bits(0x0123_4567_89ab_cdef);
         assert_eq!(owner.to_string().parse::<OwnerId>().unwrap(), owner);
         assert!("12".parse::<OwnerId>().is_err());

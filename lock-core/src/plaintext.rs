@@ -1,13 +1,13 @@
-//! Whether a password may go over a network unencrypted: the same rule for all stores. For backends.
+//! The rule of all backends for sending a password unencrypted.
 
 use std::net::IpAddr;
 
 use crate::{Error, ErrorKind};
 
-/// The option of a store's URL that allows it, with the value `on`.
+/// The URL option that allows an unencrypted password, with the value `on`.
 pub const PLAINTEXT: &str = "plaintext";
 
-/// Whether a host is this machine, by its name or address alone: `localhost`, 127.0.0.0/8 or ::1.
+/// Whether a host is this machine, judged only by its name or address: `localhost`, 127.0.0.0/8 or ::1.
 #[must_use]
 pub fn is_loopback(host: &str) -> bool {
     let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
@@ -15,7 +15,7 @@ pub fn is_loopback(host: &str) -> bool {
         || address.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
 }
 
-/// The refusal of a password that would leave the machine unencrypted; `tls` names the options that turn TLS on.
+/// The error for a password that would leave the machine unencrypted. `tls` names the options that turn TLS on.
 #[must_use]
 pub fn plaintext_refusal(tls: &str) -> Error {
     let message = format!(
@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_leaves_the_machine_is_known_by_its_name() {
+    fn loopback_hosts_are_recognized() {
         for host in
             ["localhost", "LocalHost", "127.0.0.1", "127.9.9.9", "::1", "[::1]", "::ffff:127.0.0.1"]
         {

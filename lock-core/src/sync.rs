@@ -1,12 +1,12 @@
-//! Mutexes that a panic elsewhere does not spoil.
+//! Mutexes without poisoning.
 
 use std::{
     fmt,
     sync::{self, MutexGuard, PoisonError, RwLockReadGuard, RwLockWriteGuard},
 };
 
-/// A mutex whose short critical sections cannot leave broken data behind, so that a panic elsewhere (poison)
-/// does not matter. It is not held over an await.
+/// A mutex that ignores poisoning: its short critical sections never leave broken data behind, even after a panic. Do not
+/// hold it over an await.
 #[derive(Default)]
 pub struct Mutex<T>(sync::Mutex<T>);
 
@@ -28,7 +28,7 @@ impl<T: fmt::Debug> fmt::Debug for Mutex<T> {
     }
 }
 
-/// The same for a lock that many readers share.
+/// The same with many readers.
 #[derive(Default)]
 pub struct RwLock<T>(sync::RwLock<T>);
 

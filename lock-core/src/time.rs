@@ -1,4 +1,4 @@
-//! Points in time on a clock that keeps counting while the machine is suspended.
+//! Points in time on a clock that also counts while the machine is suspended.
 
 use std::{
     ops::{Add, Sub},
@@ -7,11 +7,10 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// A point in time on the clock of an [`Env`](crate::Env): nanoseconds since an arbitrary start,
-/// `CLOCK_BOOTTIME` on Linux.
+/// A point in time on the clock of an [`Env`](crate::Env): nanoseconds since an arbitrary start, by `CLOCK_BOOTTIME` on Linux.
 ///
-/// `std::time::Instant` stops during suspend on Linux, so a laptop lid would lengthen a lease. All
-/// arithmetic saturates: `lease - elapsed` never wraps to a huge validity.
+/// `std::time::Instant` stops during suspend on Linux, so a holder would believe a lease for too long. All arithmetic
+/// saturates, so `lease - elapsed` never wraps to a huge validity.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
 )]
@@ -31,7 +30,7 @@ impl Instant {
         self.0
     }
 
-    /// The time from `earlier` to here; zero when `earlier` is later.
+    /// The time from `earlier` to `self`; zero if `earlier` is later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
@@ -55,7 +54,7 @@ impl Sub<Duration> for Instant {
 }
 
 /// Durations in configuration files, as people write them: `"10s"`, `"1min 30s"`, `"500ms"`.
-pub(crate) mod humane {
+pub(crate) mod human_duration {
     use std::{borrow::Cow, time::Duration};
 
     use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
@@ -72,26 +71,26 @@ pub(crate) mod humane {
         })
     }
 
-    /// The same for a duration that may be absent.
+    /// The same for an optional duration.
     pub(crate) mod option {
         use super::{Deserialize, Deserializer, Duration, Serialize, Serializer};
 
         #[derive(Serialize, Deserialize)]
         #[serde(transparent)]
-        struct Humane(#[serde(with = "super")] Duration);
+        struct HumanDuration(#[serde(with = "super")] Duration);
 
         pub(crate) fn serialize<S>(span: &Option<Duration>, to: S) -> Result<S::Ok, S::Error>
         where
             S: Serializer,
         {
-            span.map(Humane).serialize(to)
+            span.map(HumanDuration).serialize(to)
         }
 
         pub(crate) fn deserialize<'de, D>(from: D) -> Result<Option<Duration>, D::Error>
         where
             D: Deserializer<'de>,
         {
-            Ok(Option::<Humane>::deserialize(from)?.map(|Humane(span)| span))
+            Ok(Option::<HumanDuration>::deserialize(from)?.map(|HumanDuration(span)| span))
         }
     }
 }

@@ -1,9 +1,8 @@
 //! Fencing tokens: hybrid logical clocks.
 //!
-//! A plain counter goes back when a store loses its data, and leaves a key per name for ever. A
-//! token here is `max(store clock in µs, watermark + 1, floor + 1)`: after a loss of data the clock
-//! alone puts it past every older one. The idea of joining a physical clock with a counter is that
-//! of Kulkarni et al., "Logical Physical Clocks" (2014).
+//! A token is `max(store clock in µs, watermark + 1, floor + 1)`. A plain counter would go back when a store loses its data,
+//! and would keep a key per name for ever. After a loss of data the clock alone makes tokens larger than all earlier ones.
+//! The idea to combine a physical clock with a counter is from Kulkarni et al., "Logical Physical Clocks" (2014).
 
 use std::{fmt, str::FromStr};
 
@@ -11,12 +10,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, ErrorKind, name::shortened};
 
-/// A number that strictly increases over the grants of one name, for ever.
+/// A number that grows with every grant of a name.
 ///
-/// Hand it to the resource that the lock protects, which must refuse a token lower than one that it has seen
-/// (see [`Fence`](crate::Fence)). Its value is near the store's clock in microseconds since 1970 and
-/// stays below 2^53, so that every store and every JSON reader keeps it exactly. Beyond "larger is
-/// later" it has no meaning.
+/// Send it to the resource that the lock protects. The resource must refuse a token lower than one that it has seen; see
+/// [`Fence`](crate::Fence). A larger token is a later grant; the value has no other meaning. It is near the store's clock in
+/// microseconds since 1970, and below 2^53, so that every store and every JSON reader keeps it exactly.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
 )]
@@ -24,13 +22,13 @@ use crate::{Error, ErrorKind, name::shortened};
 pub struct FencingToken(u64);
 
 impl FencingToken {
-    /// Lower than every token that is ever granted.
+    /// Lower than every granted token.
     pub const ZERO: Self = Self(0);
 
     /// The largest value: 2^53 - 1.
     pub const MAX: Self = Self((1 << 53) - 1);
 
-    /// Wraps a number read back from a store; `None` above [`FencingToken::MAX`].
+    /// Wraps a number read from a store; `None` if it is above [`FencingToken::MAX`].
     #[must_use]
     pub const fn new(value: u64) -> Option<Self> {
         if value <= Self::MAX.0 { Some(Self(value)) } else { None }
@@ -42,9 +40,11 @@ impl FencingToken {
         self.0
     }
 
-    /// The token of a grant made when the store's clock shows `clock_micros`, when every earlier
-    /// token of the name is at most `watermark`, and the request asks for more than `floor`.
-    /// `None` when the numbers are used up (in the year 2255, or by a floor that was not checked).
+    /// Makes the token of a new grant.
+    ///
+    /// `clock_micros` is the store's clock in microseconds since 1970, `watermark` is at least the last token of the name, and
+    /// the request asks for more than `floor`. Returns `None` when the tokens are used up: in the year 2255, or after a floor
+    /// that was not checked.
     #[must_use]
     pub fn mint(clock_micros: u64, watermark: Self, floor: Self) -> Option<Self> {
         Self::new(clock_micros.max(watermark.0 + 1).max(floor.0 + 1))
@@ -71,12 +71,12 @@ impl TryFrom<u64> for FencingToken {
     }
 }
 
-/// The decimal number that `Display` writes.
+/// Parses the decimal number that `Display` writes.
 impl FromStr for FencingToken {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        // A sign is no digit.
+        // `parse` would accept a sign.
         let digits = text.bytes().all(|byte| byte.is_ascii_digit());
         let value = text.parse().ok().filter(|_| digits).and_then(Self::new);
         value.ok_or_else(|| refusal(shortened(text)))
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn follows_the_clock_and_never_goes_back_with_it() {
+    fn follows_the_clock_but_never_goes_back() {
         let zero = FencingToken::ZERO;
         let first = FencingToken::mint(1_000, zero, zero).unwrap();
         assert_eq!(first.get(), 1_000);
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_back_from_its_text_and_from_json_within_its_range() {
+    fn can_be_parsed_from_text_and_json_within_its_range() {
         for token in [FencingToken::ZERO, FencingToken(1_790_000_000_000_000), FencingToken::MAX] {
             assert_eq!(token.to_string().parse::<FencingToken>().unwrap(), token);
             let json = serde_json::to_string(&token).unwrap();
@@ -122,9 +122,9 @@ mod tests {
         for text in ["9007199254740992", "18446744073709551616", "-1", "+1", "1.5", "", "one\n"] {
             let error = text.parse::<FencingToken>().unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput);
-            let told = error.to_string();
-            assert!(told.ends_with("must be between 0 and 9007199254740991"), "{told}");
-            assert!(!told.contains('\n') && serde_json::from_str::<FencingToken>(text).is_err());
+            let message = error.to_string();
+            assert!(message.ends_with("must be between 0 and 9007199254740991"), "{message}");
+            assert!(!message.contains('\n') && serde_json::from_str::<FencingToken>(text).is_err());
         }
     }
 }

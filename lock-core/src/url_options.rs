@@ -1,19 +1,19 @@
-//! The options of a store's URL.
+//! What the options of all store URLs have in common.
 
 use std::{collections::BTreeSet, fmt::Display};
 
 use crate::{Error, ErrorKind};
 
-/// The options of a store's URL. Each may be given once: of two values one would be ignored without a word. For
-/// backends that read URLs.
+/// The options that were found in a store's URL. Each may be given once, because a second value would silently replace the
+/// first. For backends that parse URLs.
 #[derive(Debug, Default)]
 pub struct SeenOptions(BTreeSet<String>);
 
 impl SeenOptions {
-    /// Takes note of an option.
+    /// Records an option.
     ///
     /// # Errors
-    /// `InvalidInput` if it was given before; the message names it.
+    /// `InvalidInput` if the option was given before. The message names it.
     pub fn once(&mut self, option: &str) -> Result<(), Error> {
         if self.0.insert(option.to_owned()) {
             return Ok(());
@@ -23,8 +23,8 @@ impl SeenOptions {
     }
 }
 
-/// The refusal of an option that a store has not: `InvalidInput`, with those that it has. It does not show the option,
-/// which may be a part of a password that was not encoded.
+/// The error for an unknown option: `InvalidInput`, naming the known ones. It does not show the unknown option, which may
+/// be a part of a password that was not percent-encoded.
 pub fn unknown_option(allowed: impl Display) -> Error {
     let message = format!("unknown option in the URL; it must be one of {allowed}");
     Error::new(ErrorKind::InvalidInput, message)
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_option_is_given_once() {
+    fn an_option_given_twice_is_refused() {
         let mut given = SeenOptions::default();
         given.once("prefix").unwrap();
         given.once("timeout").unwrap();

@@ -1,6 +1,6 @@
-//! A store for leasehold in one short file: a map in the memory of this process.
+//! A store for leasehold in one short file: a map in this process's memory.
 //!
-//! Each method is one atomic step, since the whole map is locked for it. Waiters poll, which is the default.
+//! Each method is one atomic step, because it locks the whole map. Waiters poll, which is the default.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use leasehold::backend::*;
 
-/// How long an abandoned owner is remembered. A step ends at once, so no request is late by as much.
-const REMEMBERED: Duration = Duration::from_secs(60);
-/// How soon a waiter asks again.
+/// How long a tombstone stays. A step ends at once, so no request is that late.
+const TOMBSTONE_LIFE: Duration = Duration::from_secs(60);
+/// How soon a waiter polls again.
 const POLL: Duration = Duration::from_millis(5);
 const LONGEST_LEASE: Duration = StoreSettings::DEFAULT_LONGEST_LEASE;
 
@@ -32,7 +32,7 @@ struct Record {
     label: OwnerLabel,
     token: FencingToken,
     until: Instant,
-    /// Released, and kept for a minimum hold.
+    /// Released, and kept for its minimum hold.
     kept: bool,
 }
 
@@ -43,7 +43,7 @@ impl Records {
         ReleaseOutcome::Released
     }
 
-    /// What this owner holds and has not released.
+    /// The record of this owner, unless it has released the lock.
     fn of(&mut self, name: &LockName, owner: OwnerId) -> Option<&mut Record> {
         self.held.get_mut(name).filter(|record| record.owner == owner && !record.kept)
     }
@@ -56,7 +56,7 @@ impl Records {
 }
 
 impl MapStore {
-    /// The map for one step, without what has ended, and the time of that step.
+    /// Locks the map for one step, removes expired records, and returns the map and the time of the step.
     fn step(&self) -> (MutexGuard<'_, Records>, Instant) {
         let mut records = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = SystemEnv.now();
@@ -111,7 +111,7 @@ impl Backend for MapStore {
 
     async fn abandon(&self, request: &Request) -> Result<(), Error> {
         let (mut records, now) = self.step();
-        records.abandoned.insert(request.owner, now + REMEMBERED);
+        records.abandoned.insert(request.owner, now + TOMBSTONE_LIFE);
         if records.of(&request.name, request.owner).is_some() {
             records.free(&request.name);
         }

@@ -1,4 +1,4 @@
-//! `check`: asks a store, and says what it promises.
+//! `check`: measures a store, and shows what it promises.
 
 use std::sync::Arc;
 
@@ -48,14 +48,14 @@ pub(super) async fn check(place: &ChosenStore, output: Output) -> Result<u8, Fai
 }
 
 fn clock_line(micros: Option<i64>) -> String {
-    let told = match micros {
+    let text = match micros {
         None => "this machine's own".to_owned(),
         Some(micros) => {
             let side = if micros < 0 { "behind" } else { "ahead of" };
             format!("{:.3} ms {side} this machine's", micros.unsigned_abs() as f64 / 1000.0)
         }
     };
-    format!("store clock   {told}\n")
+    format!("store clock   {text}\n")
 }
 
 fn highest_line(kind: &str, highest: FencingToken) -> String {
@@ -120,6 +120,6 @@ fn lines(guarantees: &Guarantees) -> String {
     let version =
         guarantees.record_version.map(|version| ("records", format!("version {version}")));
     let rows = rows.into_iter().chain(version);
-    // A server's answer may stand in it.
+    // The texts may contain answers of a server.
     rows.map(|(what, text)| format!("{what:<13} {}\n", show::escaped(&text))).collect()
 }

@@ -1,4 +1,4 @@
-//! `leasehold hold`: acquire, print the token, and hold until stdin ends.
+//! `hold`: acquires, prints the token, and holds the lock until stdin ends.
 
 use std::io;
 use std::thread;
@@ -31,15 +31,15 @@ pub(super) async fn hold(place: &ChosenStore, args: &Hold) -> Result<u8, Failure
                 return LOST;
             }
             signal = signals.asked_to_end() => exit::of_signal(signal),
-            code = told_and_ended(&guards, &args.lock, stdin_ended.clone()) => code,
+            code = print_and_wait(&guards, &args.lock, stdin_ended.clone()) => code,
         };
         release(guards, &args.lock, code, "").await
     };
     with_lock(place, &args.lock, given_up, work).await
 }
 
-/// Prints the tokens, and waits for the end of stdin; the exit code.
-async fn told_and_ended(guards: &Guards, args: &Lock, stdin_ended: impl Future<Output = ()>) -> u8 {
+/// Prints the tokens, and waits for the end of stdin. Returns the exit code.
+async fn print_and_wait(guards: &Guards, args: &Lock, stdin_ended: impl Future<Output = ()>) -> u8 {
     let permit = guards.first().filter(|_| args.permits.is_some());
     let permit = permit.map(|permit| format!(" {}", permit.name())).unwrap_or_default();
     match print(&format!("{}{permit}\n", tokens(guards))) {
@@ -54,15 +54,14 @@ async fn told_and_ended(guards: &Guards, args: &Lock, stdin_ended: impl Future<O
     }
 }
 
-/// Refuses a stdin that has ended from the beginning. The lock would be released at once, and the script would not
-/// notice.
+/// Refuses a stdin that has already ended. The lock would be released at once, and the script would not notice.
 fn check_stdin() -> Result<(), Failure> {
     let stat = fstat(io::stdin()).map_err(|error| {
         Failure::usage(format_args!("cannot look at stdin: {}", cause(&error.into())))
     })?;
     let what = match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => "a file",
-        // Of Linux.
+        // The device number of /dev/null on Linux.
         FileType::CharacterDevice if (major(stat.st_rdev), minor(stat.st_rdev)) == (1, 3) => {
             "/dev/null"
         }
@@ -74,11 +73,11 @@ fn check_stdin() -> Result<(), Failure> {
     )))
 }
 
-/// Reads stdin to its end, on a thread, which ends with the process.
+/// Reads stdin to its end, on a thread that ends with the process.
 fn stdin_ended() -> Result<impl Future<Output = ()>, Failure> {
     let (tell, ended) = oneshot::channel();
     let read = move || {
-        // A stdin that cannot be read has ended, too.
+        // A stdin that cannot be read counts as ended.
         let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
         let _ = tell.send(());
     };

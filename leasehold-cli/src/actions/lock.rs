@@ -1,4 +1,4 @@
-//! What `run` and `hold` share: acquiring a lock, several, or a permit, and releasing.
+//! What `run` and `hold` share: how to acquire and release one lock, several locks, or a permit.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::show;
 use crate::supervise::Signals;
 use crate::tunables::CLOSE_LIMIT;
 
-/// Acquires, and does `work` under the lock, which releases it; the exit code. `given_up` ends the wait for the lock.
+/// Acquires, and runs `work`, which also releases. Returns the exit code. `given_up` ends the wait for the lock.
 pub(super) async fn with_lock(
     place: &ChosenStore,
     args: &Lock,
@@ -44,11 +44,11 @@ pub(super) async fn with_lock(
         Err(failure) => Err(failure),
     };
     if let Some(client) = client {
-        // Gives up the queue entry, and a grant that it got meanwhile.
+        // Gives the queue entry up, and releases a grant that came meanwhile.
         tokio::select! {
             () = client.close() => {}
             () = tokio::time::sleep(CLOSE_LIMIT) => {}
-            // A second signal means that the user does not want to wait for a store that hangs.
+            // After a second signal, do not wait for a store that hangs.
             _ = signals.asked_to_end() => {}
         }
     }
@@ -61,7 +61,7 @@ pub(super) fn tokens(guards: &Guards) -> String {
     tokens.join(" ")
 }
 
-/// Waits until one is lost; the reason, and which, where NAME alone does not tell.
+/// Waits until a lock is lost, and returns the reason. It names the lock if that is not clear from NAME.
 pub(super) async fn lost(guards: &Guards, args: &Lock) -> String {
     let (which, reason) = guards.lost().await;
     match guards.get(which) {
@@ -72,12 +72,12 @@ pub(super) async fn lost(guards: &Guards, args: &Lock) -> String {
     }
 }
 
-/// Releases; the exit code, which is `code` unless a lock was lost. `ended` says what had ended before, in the line on
-/// stderr about a loss.
+/// Releases, and returns the exit code: `code`, unless a lock was lost. `ended` completes the line on stderr about a loss with
+/// what had ended before.
 pub(super) async fn release(guards: Guards, args: &Lock, code: u8, ended: &str) -> u8 {
     let released = join_all(guards.into_vec().into_iter().map(Guard::release)).await;
     let errors = || released.iter().filter_map(|result| result.as_ref().err());
-    // A loss is what the caller must know of, whatever became of the others.
+    // A loss is more important than other errors.
     match errors().find(|error| is_loss(error)).or_else(|| errors().next()) {
         None => code,
         Some(error) if is_loss(error) => {
@@ -85,7 +85,7 @@ pub(super) async fn release(guards: Guards, args: &Lock, code: u8, ended: &str) 
             exit::complain(format_args!("{message}{ended}"));
             lost
         }
-        // The work was covered to its end.
+        // The whole work ran under the lock.
         Some(error) => {
             exit::complain(format_args!(
                 "{}; the lock ends with its lease, in {} at most",
@@ -101,7 +101,7 @@ fn is_loss(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Lost | ErrorKind::NotHeld)
 }
 
-/// Connects, and acquires. The caller can close the client also if this future is dropped.
+/// Connects and acquires. The client is in `client`, so that the caller can close it even if this future is dropped.
 async fn acquire(
     place: &ChosenStore,
     args: &Lock,
@@ -144,14 +144,14 @@ async fn permit(client: &LockClient, args: &Lock, permits: u32) -> Result<Guard,
     permit.wait_for_quarantine(quarantine_wait(client, args)).acquire().await
 }
 
-/// How long to wait for a quarantine, which it tells.
+/// Returns how long to wait for a quarantine, and writes a line about the wait.
 fn quarantine_wait(
     client: &LockClient,
     args: &Lock,
 ) -> impl Fn(&Quarantined) -> Duration + Send + Sync + 'static {
     let (longest, limit) = (client.guarantees().longest_lease, args.quarantine_wait);
     move |quarantine| {
-        // Another loss of data begins another quarantine, which is waited for as far as the first might have lasted.
+        // Another loss of data may begin a longer quarantine, of at most one longest lease.
         let limit = limit.unwrap_or(quarantine.remaining.max(longest));
         if !limit.is_zero() {
             exit::complain(format_args!(
@@ -164,7 +164,7 @@ fn quarantine_wait(
     }
 }
 
-/// Refuses an input that a new store would refuse, before its directory is made.
+/// Refuses options that a new store would refuse, before its directory is created.
 fn check_for_new_store(args: &Lock) -> Result<(), Failure> {
     let longest = StoreSettings::DEFAULT_LONGEST_LEASE;
     let too_long = [("lease", args.lease), ("at-least", args.at_least)]
@@ -192,7 +192,7 @@ fn not_acquired(error: &Error, args: &Lock) -> Failure {
             "{}; if nobody can hold a lock, `leasehold init --first-use` ends it",
             in_quarantine(quarantined)
         ),
-        // While others were waited for: nothing has run.
+        // A lock was lost during the wait for the others. Nothing has run.
         _ if error.is_lost() => {
             return Failure { code: args.conflict_exit_code, ..Failure::of(error) };
         }
@@ -204,7 +204,7 @@ fn not_acquired(error: &Error, args: &Lock) -> Failure {
     };
     let what = match args.permits {
         Some(permits) => format!("none of the {permits} permits of {:?}", args.name),
-        // Of several, the one that could not be had.
+        // Of several locks, the one that was not acquired.
         None => format!("lock {:?} not", error.name().unwrap_or(&args.name)),
     };
     let message = format!("{what} acquired{in_time}: {why}");
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quarantine_is_told_with_its_reason_and_its_end() {
+    fn a_quarantine_is_shown_with_its_cause_and_its_end() {
         let quarantined = Quarantined::new(Duration::from_secs(12), "the data was lost");
         let failure = refusal(&["--wait", "3s"], Some(Blocked::Quarantined(quarantined)));
         assert_eq!(failure.code, NOT_ACQUIRED);
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_that_does_not_tell_the_holder_is_still_busy() {
+    fn a_store_that_does_not_show_the_holder_is_still_busy() {
         let busy = leasehold::Busy::new(None, FencingToken::ZERO, Duration::from_secs(1));
         let failure = refusal(&["--conflict-exit-code", "9"], Some(Blocked::Busy(busy)));
         assert_eq!(failure.code, 9);

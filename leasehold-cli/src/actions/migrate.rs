@@ -1,4 +1,4 @@
-//! `migrate`: shows how far a fleet has moved from one store to another, and the next step.
+//! `migrate`: shows the phase of each process in a move between two stores, and the next step.
 
 use std::fmt::Write as _;
 
@@ -15,7 +15,7 @@ pub(super) async fn migrate(args: &Migrate) -> Result<u8, Failure> {
         ChosenStore::of(args.from.as_deref(), args.from_file.as_deref())?,
         ChosenStore::of(args.to.as_deref(), args.to_file.as_deref())?,
     ];
-    // Which of the two it was, a store's own errors do not say.
+    // The errors of a store do not say which of the two it is.
     let side = |side: &str, failure: Failure| Failure {
         message: format!("{side}: {}", failure.message),
         ..failure
@@ -37,11 +37,11 @@ pub(super) async fn migrate(args: &Migrate) -> Result<u8, Failure> {
 }
 
 fn status(fleet: &Fleet, shared: [bool; 2], args: &Migrate) -> Result<u8, Failure> {
-    let told = |direction| match fleet.next(direction) {
+    let next_step = |direction| match fleet.next(direction) {
         Ok(step) => words(fleet, shared, step, direction),
         Err(refusal) => format!("not yet: {refusal}"),
     };
-    let (next, back) = (told(Direction::Forward), told(Direction::Back));
+    let (next, back) = (next_step(Direction::Forward), next_step(Direction::Back));
     print(&if args.output.json {
         show::json(&json!({ "members": fleet.members, "next": next, "back": back }))?
     } else {
@@ -64,9 +64,9 @@ fn step(
     }
 }
 
-/// The operator's next step. URLs may hold passwords, and are not repeated.
+/// The operator's next step, in words. It does not repeat URLs, because they may contain passwords.
 ///
-/// `shared`: whether another library has its locks in FROM, and in TO.
+/// `shared`: whether FROM and TO have the locks of another library.
 fn words(fleet: &Fleet, shared: [bool; 2], step: Step, direction: Direction) -> String {
     let step = match (step, direction) {
         (Step::Enter(phase), _) => {
@@ -75,7 +75,7 @@ fn words(fleet: &Fleet, shared: [bool; 2], step: Step, direction: Direction) -> 
         (Step::Leave, Direction::Forward) => "restart each process with the URL TO".to_owned(),
         (Step::Leave, Direction::Back) => "restart each process with the URL FROM".to_owned(),
     };
-    // The phase that leaves that store.
+    // Whether the store that the processes leave is shared with another library.
     let left = match direction {
         Direction::Forward => shared[0],
         Direction::Back => shared[1],
@@ -84,7 +84,7 @@ fn words(fleet: &Fleet, shared: [bool; 2], step: Step, direction: Direction) -> 
     if !fleet.members.is_empty() {
         return if leaves { format!("{step}; {SILENCE}") } else { step };
     }
-    // The end looks like the beginning. If the first step were taken at the end, there would be two holders.
+    // The end looks like the beginning. If an operator took the first step at the end, a lock could have two holders.
     let (begin, end) = match direction {
         Direction::Forward => ("FROM", "TO"),
         Direction::Back => ("TO", "FROM"),
@@ -94,7 +94,8 @@ fn words(fleet: &Fleet, shared: [bool; 2], step: Step, direction: Direction) -> 
     )
 }
 
-/// A client of another library has no record. One that locked in the last minutes is shown as a process; see docs/migration.md.
+/// A client of another library keeps no record. If it locked in the last minutes, it is shown as a process; see
+/// docs/migration.md.
 const SILENCE: &str = "no client of the other library was seen lately, which proves nothing: first make sure that none is left";
 
 fn table(members: &[Member]) -> String {

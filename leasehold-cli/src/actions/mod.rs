@@ -1,4 +1,4 @@
-//! The actions.
+//! The actions of the command, one file for each; `operate` has those for operators.
 
 mod check;
 mod hold;
@@ -16,17 +16,17 @@ use crate::chosen_store::ChosenStore;
 use crate::exit::{Failure, cause};
 use crate::log;
 
-/// Carries out the arguments; returns the exit code.
+/// Carries out the action of the arguments, and returns the exit code.
 ///
 /// # Errors
 ///
-/// A failure of our own, to be reported on stderr.
+/// A failure of leasehold itself, to be reported on stderr.
 pub fn perform(cli: Cli) -> Result<u8, Failure> {
     log::start(cli.log_format);
     let place = match &cli.action {
         Action::Completions(args) => return shell::completions(args),
         Action::Man(args) => return shell::man(args),
-        // A migration names its stores itself.
+        // A migration has options of its own for its stores.
         Action::Migrate(_) => None,
         _ => Some(ChosenStore::of(cli.store.as_deref(), cli.store_file.as_deref())?),
     };
@@ -56,7 +56,7 @@ pub fn perform(cli: Cli) -> Result<u8, Failure> {
             (_, _) => Err(Failure::usage("no store is named")),
         }
     });
-    // A look-up of a host name that hangs must not keep us.
+    // A look-up of a host name that hangs must not delay the exit.
     runtime.shutdown_background();
     code
 }

@@ -1,4 +1,4 @@
-//! `init`, `inspect`, `list`, `release`: actions of operators.
+//! `init`, `inspect`, `list` and `release`: the actions for operators.
 
 use leasehold::backend::Listing;
 use leasehold::{Backend, Error, LockState, OwnerId, ReleaseOutcome, StoreSettings};
@@ -47,7 +47,7 @@ pub(super) async fn init(place: &ChosenStore, args: &Init) -> Result<u8, Failure
             format!("in {}", show::rounded(settings.grants_in))
         };
         let longest = humantime::format_duration(settings.longest_lease);
-        // A server's answer may stand in it.
+        // The text may contain an answer of a server.
         let warning = warning.map(|text| format!("exclusion      {}\n", show::escaped(&text)));
         let warning = warning.unwrap_or_default();
         format!(
@@ -77,7 +77,7 @@ pub(super) async fn list(place: &ChosenStore, output: Output) -> Result<u8, Fail
     let locks = all(&*store).await;
     close(&*store).await;
     let mut locks = locks.map_err(|error| Failure::of(&error))?;
-    // A name that moved between two parts of the listing is in both.
+    // A name that moved between two pages of the listing is on both.
     locks.sort_by(|a, b| a.name.cmp(&b.name));
     locks.dedup_by(|a, b| a.name == b.name);
     print(&if output.json { show::json(&locks)? } else { show::table(&locks) })
@@ -95,7 +95,7 @@ async fn all(store: &dyn Backend) -> Result<Vec<LockState>, Error> {
 
 pub(super) async fn release(place: &ChosenStore, args: &Release) -> Result<u8, Failure> {
     let store = place.open().await?;
-    // For people. What cannot be read is to be freed all the same.
+    // Only to show the holder. A lock that cannot be read must be freed, too.
     let before = store.inspect(&args.name).await.ok().flatten();
     let outcome = store.force_release(&args.name).await;
     close(&*store).await;

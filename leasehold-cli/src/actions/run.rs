@@ -1,4 +1,4 @@
-//! `leasehold run`: acquire, run COMMAND, release.
+//! `run`: acquires, runs COMMAND, and releases.
 
 use std::ffi::OsString;
 
@@ -17,7 +17,7 @@ pub(super) async fn run(place: &ChosenStore, args: Run) -> Result<u8, Failure> {
     with_lock(place, &args.lock, std::future::pending(), work).await
 }
 
-/// Runs COMMAND under the lock, and releases it; the exit code.
+/// Runs COMMAND under the lock, and releases it. Returns the exit code.
 async fn job(guards: Guards, place: &ChosenStore, args: &Run, signals: &mut Signals) -> u8 {
     let mut command = args.command.iter().cloned();
     let mut env = environment(&guards, &args.lock);
@@ -27,8 +27,8 @@ async fn job(guards: Guards, place: &ChosenStore, args: &Run, signals: &mut Sign
     let spec = ChildSpec {
         program: command.next().unwrap_or_default(),
         args: command.collect(),
-        // The store's URL may hold a password, which a job may print, log or hand on. The others may be of a job
-        // that has started this one.
+        // The store's URL may contain a password, which the job could print or log. The other two may come from a job that has
+        // started this one.
         env_remove: [STORE, TOKENS, PERMIT].map(OsString::from).into(),
         env,
     };

@@ -1,4 +1,4 @@
-//! `schema`: prints the tables of a SQL store.
+//! `schema`: prints the SQL that creates the tables of a store.
 
 use leasehold::StoreUrl;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! `completions` and `man`: made from the definition of the arguments.
+//! `completions` and `man`, generated from the definition of the arguments.
 
 use clap::CommandFactory as _;
 
@@ -16,7 +16,7 @@ pub(super) fn completions(args: &Completions) -> Result<u8, Failure> {
 
 pub(super) fn man(args: &Man) -> Result<u8, Failure> {
     let mut command = Cli::command();
-    // Gives the actions their full names, and the options of all actions.
+    // Gives each action its full name and the global options.
     command.build();
     if let Some(action) = &args.action {
         let Some(found) = command.find_subcommand(action) else {

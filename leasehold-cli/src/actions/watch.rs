@@ -1,4 +1,4 @@
-//! `list --watch`: the held locks again and again, with their ages and waiters.
+//! `list --watch`: shows the held locks again and again, with their ages and waiters.
 
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Read as _};
@@ -30,10 +30,10 @@ pub(super) async fn watch(
     let client = LockClient::new(Arc::clone(&store));
     let mut screen = Screen::open();
     let looking = async {
-        // One that cannot be looked at even once is a failure; later ones are shown.
+        // If the first read fails, the command fails. Later errors are shown.
         let mut first = true;
         loop {
-            let text = match look(&client, &*store).await {
+            let text = match read(&client, &*store).await {
                 Ok((locks, now)) if output.json => show::json_line(&aged(&locks, now))?,
                 Ok((locks, now)) => show::watched(&locks, now),
                 Err(error) if first => return Err(Failure::of(&error)),
@@ -62,8 +62,8 @@ pub(super) async fn watch(
     ended
 }
 
-/// The held locks, with their waiters as far as the store tells, and the store's clock in µs.
-async fn look(client: &LockClient, store: &dyn Backend) -> Result<(Vec<LockState>, u64), Error> {
+/// The held locks, with their waiters if the store knows them, and the store's clock in µs.
+async fn read(client: &LockClient, store: &dyn Backend) -> Result<(Vec<LockState>, u64), Error> {
     let mut locks = client.list().await?;
     for state in locks.iter_mut().filter(|state| state.waiting.is_none()).take(MOST_INSPECTED) {
         if let Some(now) = client.inspect(state.name.clone()).await? {
@@ -75,7 +75,7 @@ async fn look(client: &LockClient, store: &dyn Backend) -> Result<(Vec<LockState
     Ok((locks, u64::try_from(here).unwrap_or(0).saturating_add_signed(ahead)))
 }
 
-/// Those, each with its age as far as its token tells.
+/// A lock with its age, if its token is a time.
 #[derive(serde::Serialize)]
 struct Aged<'a> {
     #[serde(flatten)]
@@ -88,13 +88,13 @@ fn aged(locks: &[LockState], now: u64) -> Vec<Aged<'_>> {
     locks.iter().map(|state| Aged { state, held_for_ms: show::age(state, now).map(ms) }).collect()
 }
 
-/// Where the lists go: to a terminal, each in the place of the last one; elsewhere, one behind the other.
+/// Where the lists are shown: on a terminal, each replaces the last one; elsewhere, one after the other.
 struct Screen {
     terminal: Option<Terminal>,
     drawn: bool,
 }
 
-/// A terminal whose keys come at once and unseen, until it is dropped.
+/// A terminal that delivers each key at once and without echo, until this is dropped.
 struct Terminal {
     keyboard: OwnedFd,
     before: Termios,
@@ -107,14 +107,14 @@ impl Screen {
         Self { terminal: both.then(Terminal::open).and_then(Result::ok), drawn: false }
     }
 
-    /// `false` where nobody reads any more.
+    /// Shows a list. `false` if nobody reads any more.
     fn draw(&mut self, text: &str, output: Output) -> Result<bool, Failure> {
         let first = !std::mem::replace(&mut self.drawn, true);
         let Some(_) = &self.terminal else {
             let between = if first || output.json { "" } else { "\n" };
             return print(&format!("{between}{text}")).map(|code| code == 0);
         };
-        // From the first line, which is cleared with what follows; long lines are cut and not continued in the next.
+        // Starts at the first line and clears the rest. Long lines are cut, not wrapped.
         let rows = tcgetwinsize(io::stdout()).map_or(24, |size| usize::from(size.ws_row)).max(3);
         let lines: Vec<_> = text.lines().collect();
         let shown = if lines.len() < rows { lines.len() } else { rows - 2 };
@@ -129,7 +129,7 @@ impl Screen {
         print(&page).map(|code| code == 0)
     }
 
-    /// Waits until somebody types a q.
+    /// Waits until the user types q.
     async fn quit(&mut self) {
         let Some(terminal) = &mut self.terminal else { return std::future::pending().await };
         while let Some(key) = terminal.keys.recv().await {
@@ -137,7 +137,7 @@ impl Screen {
                 return;
             }
         }
-        // The keyboard is gone; a signal tells of the terminal's end.
+        // The keyboard is gone. A signal reports the end of the terminal.
         std::future::pending().await
     }
 }
@@ -151,7 +151,7 @@ impl Terminal {
         tcsetattr(&keyboard, OptionalActions::Now, &at_once)?;
         let (typed, keys) = mpsc::unbounded_channel();
         let mut read = File::from(keyboard.try_clone()?);
-        // It waits in the system, and ends with the process.
+        // The thread blocks in a read, and ends with the process.
         std::thread::spawn(move || {
             let mut key = [0];
             while read.read_exact(&mut key).is_ok() && typed.send(key[0]).is_ok() {}

@@ -1,4 +1,4 @@
-//! The text below the options.
+//! The help texts below the options.
 
 const STORES: &str = "\
 Stores:
@@ -22,18 +22,18 @@ Exit codes:
   79  the lock was lost, and COMMAND was ended
   Otherwise that of COMMAND: its exit code, 128+n if signal n ended it, 126 if it
   cannot be executed, 127 if it is not found.
-  leasehold reports each failure of its own in one line on stderr that starts with
-  'leasehold:'. 'run' also says there that it waits for the end of a quarantine. Warnings,
-  such as a renewal that failed and is tried again, are lines that start with a time.
-  --log-format json makes each of these lines a JSON object, and adds one for each
-  lock that is requested, acquired, not acquired or released.
+  For each failure of its own, leasehold writes one line to stderr that starts with
+  'leasehold:'. It also writes such a line if it waits for the end of a quarantine. Warnings,
+  such as a failed renewal that leasehold repeats, are lines that start with a time.
+  With --log-format json each of these lines is a JSON object, and there is one more for
+  each lock that is requested, acquired, not acquired or released.
 
 Examples:
   leasehold run backup -- rsync -a /data host:/backup
   leasehold inspect backup
   leasehold --store sqlite:/srv/shared/locks.db list --json";
 
-/// The text below the options: the stores and the exit codes.
+/// The text below the options of `leasehold --help`: the stores and the exit codes.
 pub(super) fn epilogue() -> String {
     let urls: String = leasehold::store_urls().map(|url| format!("    {url}\n")).collect();
     format!("{STORES}  URLs that this build understands:\n{urls}{CODES}")
@@ -58,10 +58,9 @@ is for all of them together. If one is lost, COMMAND is ended.
 With --permits N, N jobs run at a time. All jobs of NAME must have the same N: otherwise
 the largest counts. Do not use NAME, or NAME/0 to NAME/N-1, as other locks.
 
-With --shared, jobs that read run at the same time, and none beside a job that locks the
-same NAME without it: a writer. A job that comes later does not pass a writer that waits.
-A crashed reader delays writers by at most its lease. With --also, all of the locks are
-shared.
+With --shared, several readers run at the same time. A writer, a job that locks NAME
+without --shared, runs alone. A later reader does not pass a waiting writer. A crashed
+reader delays writers by at most its lease. With --also, all of the locks are shared.
 
 leasehold passes signals on to COMMAND. The lock is lost if the store did not answer
 for a whole lease, if leasehold was paused for longer than that, or if 'leasehold
@@ -134,7 +133,7 @@ In FROM and TO write %25 for % and %26 for &. Begin a step when all processes ha
 the step before. To go back, take the same steps in the other order.
 
   status  shows the phase of each process, and the next steps
-  next    tells the next step towards TO, or exits with 75 while it must wait
+  next    shows the next step towards TO, or exits with 75 while it must wait
   back    the same towards FROM
 
-A process with the URL FROM or TO is not seen here. docs/migration.md says more.";
+A process with the URL FROM or TO is not seen here. See docs/migration.md.";

@@ -9,7 +9,7 @@ use leasehold::{Error, LockName};
 
 use super::values::{Wait, duration, name, permits, positive, wait};
 
-/// Which lock or locks, and how to get them.
+/// Which locks to acquire, and how.
 #[derive(Debug, Args)]
 pub struct Lock {
     /// How long the store keeps the lock if its holder crashes
@@ -37,7 +37,7 @@ pub struct Lock {
     #[arg(long, value_name = "N", value_parser = permits, conflicts_with = "also")]
     pub permits: Option<u32>,
 
-    /// Share NAME with other jobs that say --shared, and run beside no job that does not: for jobs that only read
+    /// Share NAME with other jobs that use --shared, and exclude all others: for jobs that only read
     #[arg(long, conflicts_with_all = ["permits", "at_least"])]
     pub shared: bool,
 
@@ -56,7 +56,7 @@ impl Lock {
         [&self.name].into_iter().chain(&self.also)
     }
 
-    /// Refuses names that do not go together.
+    /// Refuses a name that is given twice, and the name of a permit that is too long.
     pub(super) fn check(&self) -> Result<(), String> {
         let mut seen = HashSet::new();
         if let Some(twice) = self.names().find(|name| !seen.insert(*name)) {

@@ -1,6 +1,4 @@
-//! The arguments of the command.
-//!
-//! [`parse`] turns each of clap's messages into one line and exit code 64.
+//! The arguments of the command. [`parse`] turns each message of clap into one line and exit code 64.
 
 use std::error::Error as _;
 use std::ffi::OsString;
@@ -77,15 +75,15 @@ pub enum Action {
     Init(Init),
     /// Show who holds the lock NAME
     ///
-    /// The exit code is 0 whether the lock is held or free.
+    /// The exit code is 0, whether the lock is held or free.
     Inspect(Inspect),
     /// List the locks that are held
     List(List),
     /// Take the lock NAME away from its holder
     ///
-    /// The holder is not asked. It notices at its next renewal, within a third of its lease, and may
-    /// write until then. Only a resource that checks fencing tokens refuses such a write. The exit
-    /// code is 0 whether the lock was held or free.
+    /// The holder is not asked. It learns of the loss at its next renewal, within a third of its
+    /// lease, and may write until then. Only a resource that checks fencing tokens refuses such a
+    /// write. The exit code is 0, whether the lock was held or free.
     Release(Release),
     /// Print the SQL that makes the store's tables
     Schema(Output),
@@ -166,8 +164,8 @@ pub struct Inspect {
 pub struct List {
     /// Show them again and again, with their ages and waiters, every INTERVAL [default: 1s]
     ///
-    /// On a terminal the list is drawn anew each time; Ctrl-C or q ends it. Otherwise each list is
-    /// printed behind the last one; with --json, each is one line.
+    /// On a terminal each list replaces the last one; Ctrl-C or q ends it. Otherwise each list is
+    /// printed after the last one; with --json, each is one line.
     #[arg(long, value_name = "INTERVAL", num_args = 0..=1, default_missing_value = "1s")]
     #[arg(value_parser = interval)]
     pub watch: Option<Duration>,
@@ -287,14 +285,14 @@ pub enum Parsed {
 ///
 /// # Errors
 ///
-/// A failure with exit code 64, whose message is clap's in one line.
+/// A failure with exit code 64 and clap's message in one line.
 pub fn parse<I>(args: I) -> Result<Parsed, Failure>
 where
     I: IntoIterator,
     I::Item: Into<OsString> + Clone,
 {
-    // These actions name their stores in other ways, or use none. The options are known only so that they are refused
-    // in words.
+    // These actions have other options for their stores, or use no store. They know the two options only to refuse them with a
+    // clear message.
     let hidden = |action: clap::Command| {
         action
             .arg(clap::Arg::new("store").long("store").value_name("URL").hide(true))
@@ -306,7 +304,7 @@ where
     }
     let args: Vec<OsString> = args.into_iter().map(Into::into).collect();
     let matches = command.try_get_matches_from(&args);
-    // A store in the environment is for the actions that use one, if no option names another.
+    // Only options count here. A store in the environment is ignored by actions that do not use it.
     let named = |id: &str| {
         let source = matches.as_ref().ok().and_then(|matches| matches.value_source(id));
         source == Some(ValueSource::CommandLine)
@@ -354,21 +352,20 @@ where
     Ok(Parsed::Cli(Box::new(cli)))
 }
 
-/// The failure for a message of clap's about the arguments of `command`, in one line and without what may be a secret in
-/// them.
+/// The failure for a message of clap about the arguments of `command`: in one line, without possible secrets.
 #[must_use]
 pub fn refusal(error: &clap::Error, args: &[OsString], command: &str) -> Failure {
-    // clap would repeat the whole value, of whatever length.
+    // clap would repeat the whole value, even a very long one.
     match error.source().and_then(|source| source.downcast_ref::<Refused>()) {
         Some(Refused(why)) => Failure::usage(why),
         None => {
-            let told = sentence(&without_secrets(error.to_string(), args));
-            Failure::usage(format_args!("{told}; see '{command} --help'"))
+            let message = sentence(&without_secrets(error.to_string(), args));
+            Failure::usage(format_args!("{message}; see '{command} --help'"))
         }
     }
 }
 
-/// clap's message without an argument that may be the URL of a store with a password, in the wrong place.
+/// clap's message, without arguments that may be the URL of a store in the wrong place, with its password.
 fn without_secrets(mut page: String, args: &[OsString]) -> String {
     for arg in args {
         let arg = arg.to_string_lossy();

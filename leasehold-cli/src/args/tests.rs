@@ -195,10 +195,10 @@ fn help_does_not_offer_a_store_that_would_be_refused() {
     assert!(help(&["list", "--help"]).contains("--store-file"));
 }
 
-/// What the docs have a reader type, quote in a sentence, or write into a crontab, a unit of systemd or a CronJob; but
-/// not a summary with optional parts in brackets or left out.
+/// The commands in code blocks and sentences of the docs, and in crontabs, systemd units and CronJobs. Not the summaries with
+/// optional parts in brackets.
 #[test]
-fn the_commands_of_the_docs_are_understood() {
+fn the_commands_of_the_docs_are_valid() {
     let docs = [
         include_str!("../../../README.md"),
         include_str!("../../../docs/cli.md"),
@@ -224,7 +224,7 @@ fn the_commands_of_the_docs_are_understood() {
     ];
     let quoted = |line: &'static str| line.split('`').skip(1).step_by(2);
     let quoted = docs.iter().flat_map(|doc| doc.lines().flat_map(quoted));
-    // Without an option it only names a command, such as `leasehold init`.
+    // Without an option it only mentions a command, such as `leasehold init`.
     let quoted = quoted.filter(|text| text.contains(" --") && !text.contains(['…', '[']));
     let mut understood = 0;
     for line in docs.iter().flat_map(|doc| doc.lines()).chain(quoted) {
@@ -233,7 +233,7 @@ fn the_commands_of_the_docs_are_understood() {
             continue;
         }
         let words: Vec<String> = match command.split_once("leasehold ") {
-            // A line of a crontab begins with its time, one of a systemd unit with the path.
+            // A line of a crontab begins with a time, and one of a systemd unit with `ExecStart=`.
             Some((before, args))
                 if before.is_empty()
                     || before.starts_with("0 2 ")
@@ -262,7 +262,7 @@ fn the_commands_of_the_docs_are_understood() {
     assert!(understood >= 30, "only {understood} commands were found");
 }
 
-/// Words of a command line, and a URL with a password, which may stand in any place by mistake.
+/// Words of a command line, and a URL with a password, which may be in any position by mistake.
 const WORDS: &[&str] = &[
     "run",
     "init",

@@ -1,4 +1,4 @@
-//! The values that options may have, and the messages for all others.
+//! The parsers of option values, and their error messages.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -15,25 +15,25 @@ use crate::tunables::{LONGEST_WATCH, SHORTEST_WATCH};
 pub enum Wait {
     /// At most this long; zero is a single try.
     AtMost(Duration),
-    /// Until it is acquired.
+    /// Until the lock is acquired.
     Forever,
 }
 
-/// Why a value is refused, in words that stand alone.
+/// Why a value is refused, as a complete message.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct Refused(pub(super) String);
 
 pub(super) fn name() -> impl TypedValueParser<Value = LockName> {
     OsStringValueParser::new().try_map(|name| match name.to_str() {
-        // The store would keep it, and show it to all clients that list its locks.
+        // Otherwise the store would keep the URL as a name, and show it to all clients that list locks.
         _ if is_store(name.as_os_str()) => Err(misplaced("the lock NAME")),
         Some(name) => LockName::new(name).map_err(|error| Refused(error.to_string())),
         None => Err(Refused(format!("lock name {name:?} must be UTF-8"))),
     })
 }
 
-/// A parser for the path of a file. It refuses the URL of a store.
+/// A parser for the path of a file, which refuses the URL of a store.
 #[must_use]
 pub fn file() -> impl TypedValueParser<Value = PathBuf> {
     OsStringValueParser::new().try_map(|file| check_path(&file, "FILE").map(|()| file.into()))
@@ -47,7 +47,7 @@ pub(super) fn check_path(path: &OsStr, place: &str) -> Result<(), Refused> {
     Ok(())
 }
 
-/// The message about a URL in a wrong place, without repeating it.
+/// The message about a URL in the wrong place. It does not repeat the URL.
 fn misplaced(place: &str) -> Refused {
     Refused(format!(
         "{place} looks like the URL of a store, which may hold a password; name the store with --store or \
@@ -55,10 +55,10 @@ fn misplaced(place: &str) -> Refused {
     ))
 }
 
-/// Whether a text is the URL of a store, or has a login: names such as `mail:me@host` and `https://host/@me` are
+/// Whether a text is the URL of a store, or a URL with a login. Names such as `mail:me@host` and `https://host/@me` are
 /// neither.
 fn is_store(text: &OsStr) -> bool {
-    // Without a file's end of line.
+    // A text that was read from a file may end with a line break.
     let text = text.to_string_lossy().trim().replace(char::is_control, "");
     let Some((_, rest)) = text.split_once(':') else { return false };
     let host = rest.strip_prefix("//").and_then(|rest| rest.split(['/', '?', '#']).next());
@@ -67,14 +67,13 @@ fn is_store(text: &OsStr) -> bool {
     }
     let of_a_store = match StoreUrl::new(&text) {
         Ok(_) => true,
-        // Of one that this build does not have.
+        // The URL of a store that this build does not have.
         Err(error) => error.kind() == ErrorKind::Unsupported,
     };
     of_a_store && (rest.starts_with('/') || rest.contains(['@', '?']))
 }
 
-/// Whether a text that is to be shown may hold a password, being a URL in the wrong place. Rather too much than too
-/// little.
+/// Whether a text may be a URL in the wrong place, with a password. If in doubt, yes.
 pub(super) fn may_be_secret(text: &str) -> bool {
     text.contains(':') && (text.contains(['@', '?']) || text.contains("//"))
 }
@@ -88,7 +87,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
 ///
 /// # Errors
 ///
-/// What is expected.
+/// A message that says what is expected.
 pub fn positive(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         Duration::ZERO => Err("must be longer than zero, such as 500ms, 10s or 2min".to_owned()),

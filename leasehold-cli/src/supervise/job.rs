@@ -1,4 +1,4 @@
-//! leasehold's handle on a running job: the job reaper and the socket to it.
+//! leasehold's handle of a running job: the job reaper and the socket to it.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -15,20 +15,19 @@ use super::wire::{Order, Report, Wire, greet};
 use super::{ChildSpec, OURSELVES, job_reaper};
 use crate::tunables::{KILL_LOOKS, KILL_POLL};
 
-/// A job that runs. Dropping it closes the socket, upon which the job reaper kills the job.
+/// A running job. Dropping this closes the socket, and the job reaper then kills the job.
 pub(super) struct Job {
     parent: Child,
-    /// The same as it was at first: nothing of the job is older.
+    /// The job reaper as it was when it started. No process of the job is older.
     first: Option<Process>,
     wire: Wire,
-    /// The group that COMMAND leads; none while it is not started, or where it shares ours.
+    /// The group that COMMAND leads; `None` until it is started, or if it shares ours.
     group: Option<Pid>,
     shared: bool,
 }
 
 impl Job {
-    /// Starts the job reaper, which starts COMMAND: in the process group `shared`, else in one
-    /// of its own.
+    /// Starts the job reaper, which starts COMMAND in the process group `shared`, or in a new one.
     pub(super) fn start(spec: &ChildSpec, shared: Option<Pid>) -> io::Result<Self> {
         let (ours, theirs) = UnixStream::pair()?;
         // If the job reaper is killed, the processes that it leaves behind become ours.
@@ -67,8 +66,7 @@ impl Job {
         self.wire.send(Order::Forward(signal)).await;
     }
 
-    /// Ends the whole job, and goes on passing signals on meanwhile; tells how many processes could not
-    /// be ended.
+    /// Ends the whole job, and passes signals on meanwhile. Returns how many processes could not be ended.
     pub(super) async fn end(&mut self, grace: Duration, signals: &mut Signals) -> u64 {
         self.wire.send(Order::End(grace)).await;
         loop {
@@ -76,8 +74,7 @@ impl Job {
                 biased;
                 report = self.report() => match report {
                     Some(Report::Gone(left)) => return left,
-                    // Its end may have crossed our order, which is then still carried out for what it
-                    // left behind.
+                    // COMMAND may have ended before the order arrived. The job reaper still ends the other processes.
                     Some(_) => {}
                     None => return self.kill().await,
                 },
@@ -86,11 +83,10 @@ impl Job {
         }
     }
 
-    /// Kills all of the job: the last resort when the job reaper was killed. Tells how many processes
-    /// outlived it.
+    /// Kills the whole job, after the job reaper was killed. Returns how many processes survived.
     ///
-    /// COMMAND itself has died of its parent-death signal. Its id could in theory belong to
-    /// somebody else by now; that takes a wrap of all process ids within a moment.
+    /// COMMAND itself has died of its parent-death signal. In theory another process could have its id by now, but only if all
+    /// process ids were used up within a moment.
     pub(super) async fn kill(&self) -> u64 {
         let mut looks = 0;
         loop {
@@ -99,7 +95,7 @@ impl Job {
             }
             let left = self.first.as_ref().map(|first| tree::below_since(getpid(), first));
             let left = left.unwrap_or_default();
-            // Counted and not timed: if the machine stood still meanwhile, nobody has been signalled.
+            // Counts checks instead of time: if the machine was paused meanwhile, no process was signalled.
             if left.is_empty() || looks >= KILL_LOOKS {
                 return left.len() as u64;
             }
@@ -111,10 +107,10 @@ impl Job {
         }
     }
 
-    /// Lets the job reaper go, and leaves no zombie.
+    /// Ends the job reaper, and leaves no zombie.
     pub(super) async fn finish(mut self) {
         self.wire.send(Order::Done).await;
-        // It leaves at once, so this does not hold up the runtime.
+        // The job reaper exits at once, so this does not block the runtime for long.
         let _ = self.parent.wait();
     }
 }

@@ -28,8 +28,8 @@ use crate::tunables::KILL_LIMIT;
 pub(super) const ARG: &str = "__job-reaper";
 
 pub(super) fn main(command: impl Iterator<Item = OsString>) -> ExitCode {
-    // Without this name `ps` would show "exe". It is not "leasehold", so that `killall -9
-    // leasehold` does not take away the one process that ends the job.
+    // Without a name `ps` would show "exe". The name is not "leasehold", so that `killall -9 leasehold` does not kill the one
+    // process that ends the job.
     let _ = rustix::thread::set_name(c"job-reaper");
     match start(command) {
         Ok(()) => ExitCode::SUCCESS,
@@ -41,9 +41,9 @@ pub(super) fn main(command: impl Iterator<Item = OsString>) -> ExitCode {
 }
 
 fn start(command: impl Iterator<Item = OsString>) -> io::Result<()> {
-    // Our standard input is the socket; this copy, unlike the original, is not inherited.
+    // Our standard input is the socket. COMMAND inherits the original, but not this copy.
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-    // leasehold may be gone before it has said a word; then there is nothing to do or to tell.
+    // If leasehold has ended before it sent its greeting, there is nothing to do or to report.
     let Ok((group, stdin)) = greeted(&socket) else { return Ok(()) };
     set_child_subreaper(Some(getpid()))?;
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
@@ -67,8 +67,8 @@ fn start(command: impl Iterator<Item = OsString>) -> io::Result<()> {
     })
 }
 
-/// Starts the process that becomes COMMAND. On the main thread, which lives as long as we do: a
-/// parent-death signal comes when the *thread* ends that started the child.
+/// Starts the process that becomes COMMAND. It does so on the main thread, because a parent-death signal is sent when the *thread*
+/// that started the child ends.
 fn launch(
     command: impl Iterator<Item = OsString>,
     group: Option<u32>,
@@ -89,11 +89,11 @@ struct JobReaper {
     wire: Wire,
     deaths: signals::Deaths,
     command: Pid,
-    /// The group that COMMAND shares with leasehold and perhaps others; else it leads its own.
+    /// The group that COMMAND shares with leasehold and perhaps others; `None` if it leads its own.
     shared: Option<Pid>,
     /// The process that would continue that group after a Ctrl-Z.
     shell: Option<Shell>,
-    /// COMMAND's id may be somebody else's from here on.
+    /// Whether COMMAND was reaped. Another process may then have its id.
     reaped: bool,
 }
 
@@ -124,12 +124,12 @@ impl JobReaper {
         }
     }
 
-    /// SIGTERM, the grace time, SIGKILL. Cut short when leasehold dies meanwhile.
+    /// Ends the job: SIGTERM, the grace time, SIGKILL. If leasehold dies meanwhile, the grace time ends.
     async fn end(&mut self, grace: Duration) -> u64 {
         self.signal_all(Signal::TERM);
-        // A stopped process acts on SIGTERM only when continued.
+        // A stopped process acts on SIGTERM only after it is continued.
         self.signal_all(Signal::CONT);
-        // A grace that the clock cannot count has no end.
+        // A grace time that the clock cannot count has no end.
         let deadline = Instant::now().checked_add(grace);
         loop {
             if let (true, _) = self.reap() {
@@ -148,8 +148,8 @@ impl JobReaper {
         self.kill().await
     }
 
-    /// SIGKILL to all, until nothing is left. A process that was born while we looked has a parent
-    /// that we killed, and each such death wakes us to look again.
+    /// Sends SIGKILL to all processes until none is left. A process that was started meanwhile has a parent that we have killed, and
+    /// the death of that parent wakes us to send again.
     async fn kill(&mut self) -> u64 {
         let deadline = Instant::now().checked_add(KILL_LIMIT);
         loop {
@@ -158,7 +158,7 @@ impl JobReaper {
                 return 0;
             }
             tokio::select! {
-                // If the machine stood still, both are ready, and some may not have been signalled yet.
+                // After a pause of the machine both are ready, and some processes may not have been signalled yet.
                 biased;
                 _ = self.deaths.next() => {}
                 () = until(deadline) => return tree::below(getpid()).len() as u64,
@@ -166,8 +166,8 @@ impl JobReaper {
         }
     }
 
-    /// Collects the dead, ours and those left to us. Whether there are no children any more, and
-    /// COMMAND's end if it was among them.
+    /// Reaps all dead children, also those that COMMAND has left behind. Returns whether there are no children any more, and the end
+    /// of COMMAND if it was among them.
     fn reap(&mut self) -> (bool, Option<Report>) {
         let mut ended = None;
         loop {
@@ -184,7 +184,7 @@ impl JobReaper {
         }
     }
 
-    /// Passes a signal on, as far as a terminal would.
+    /// Passes a signal on to the processes that would get it from a terminal.
     fn forward(&self, number: i32) {
         let Some(signal) = named(number) else { return };
         match (signals::reach(number), self.shared) {
@@ -200,10 +200,9 @@ impl JobReaper {
         }
     }
 
-    /// Signals every process of the job, wherever in the system it has gone.
+    /// Signals every process of the job, also those that have left its process group.
     ///
-    /// First COMMAND's own group in one call, which no fork can slip through; then the rest of the
-    /// tree, each once.
+    /// First COMMAND's own group in one call, which no fork can escape; then each other process of the tree once.
     fn signal_all(&self, signal: Signal) {
         let group = (self.shared.is_none() && !self.reaped).then_some(self.command);
         if let Some(group) = group {

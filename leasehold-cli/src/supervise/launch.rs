@@ -1,5 +1,4 @@
-//! The last step before COMMAND: a process that ties its life to the job reaper's, then becomes
-//! COMMAND.
+//! The last step before COMMAND: a process that asks for a signal when the job reaper dies, and then becomes COMMAND.
 
 use std::ffi::OsString;
 use std::io;
@@ -14,19 +13,19 @@ use crate::exit::{self, CANNOT_EXECUTE, NOT_FOUND};
 /// The hidden first argument; then the job reaper's process id, COMMAND and its arguments.
 pub(super) const ARG: &str = "__launch";
 
-/// Does not return if COMMAND starts.
+/// Becomes COMMAND. Returns only if that fails.
 pub(super) fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     let parent = args.next().and_then(|id| id.to_str()?.parse().ok()).and_then(Pid::from_raw);
     let (Some(parent), Some(program)) = (parent, args.next()) else {
         exit::complain("this is an internal command");
         return exit::USAGE.into();
     };
-    // Survives the exec, unless the program is set-user-id.
+    // The signal stays set after the exec, unless the program is set-user-id.
     if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {
         exit::complain(format_args!("cannot tie COMMAND to its parent: {error}"));
         return CANNOT_EXECUTE.into();
     }
-    // It may have died just before; nobody then reads our exit code.
+    // The job reaper may have died just before. Nobody then reads our exit code.
     if getppid() != Some(parent) {
         return CANNOT_EXECUTE.into();
     }
@@ -40,14 +39,13 @@ pub(super) fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     code.into()
 }
 
-/// As in a shell: 127 if there is no such program, 126 if there is one that cannot be executed
-/// (also where only its interpreter is missing).
+/// The code of a shell: 127 if there is no such program, 126 if it cannot be executed (even if only its interpreter is missing).
 fn code_of(error: &io::Error, program: &Path) -> u8 {
     let named_by_path = program.components().count() > 1;
     match error.kind() {
         io::ErrorKind::NotFound if named_by_path && program.exists() => CANNOT_EXECUTE,
         io::ErrorKind::NotFound => NOT_FOUND,
-        // Also the error where a directory of PATH may not be searched: no program is found there.
+        // This is also the error if a directory of PATH may not be searched, so that no program is found there.
         io::ErrorKind::PermissionDenied if !named_by_path && !in_path(program) => NOT_FOUND,
         _ => CANNOT_EXECUTE,
     }

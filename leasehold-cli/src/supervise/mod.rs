@@ -1,45 +1,23 @@
 //! Runs the job, and ends all of it when it must end.
 //!
-//! # Three processes
-//!
 //! ```text
-//! leasehold ── job reaper ── COMMAND ── whatever COMMAND starts
+//! leasehold ── job reaper ── COMMAND ── other processes of the job
 //! ```
 //!
-//! *leasehold* holds the lock and its lease. The *job reaper* is our own executable, started once
-//! more (code between fork and exec would need `unsafe`). It starts COMMAND and stays. Its only duty is
-//! to end the job:
+//! docs/design/jobs.md explains the three processes, and what ends the job in which case. In short:
 //!
-//! - It holds one end of a socket whose other end only leasehold holds. If leasehold ends in any way,
-//!   also by SIGKILL, the kernel closes that socket, and the job reaper kills the whole job.
-//! - It is a *child subreaper*: a process that COMMAND leaves behind becomes its child, not init's. So
-//!   the whole job stays one tree below it, also processes that called `setsid` or `daemon`, and the
-//!   tree is empty exactly when `wait` reports no children. A parent-death signal alone would end
-//!   only COMMAND itself.
-//! - It has a process group of its own: neither the terminal nor a signal to a group reaches it, and
-//!   signals other than SIGKILL and SIGSTOP do nothing to it.
+//! - `job` is leasehold's side, `job_reaper` the job reaper's side, and `wire` the socket between them. Both are this executable,
+//!   started again, because code between fork and exec would need `unsafe`.
+//! - `launch` is a third start of this executable. It sets the parent-death signal, and then becomes COMMAND.
+//! - `signals` decides which signals are passed on; `shell` replaces a rule of the kernel for terminals; `tree` finds the processes
+//!   of the job.
 //!
-//! If the job reaper itself is killed, COMMAND gets a parent-death signal. A third start of our
-//! executable sets this signal, just before it *becomes* COMMAND (`launch`). The kernel drops it if
-//! COMMAND is set-user-id. The other processes of the job become children of leasehold, which is a
-//! subreaper too, and kills them before it releases the lock. Only if somebody kills both leasehold and
-//! the job reaper at the same moment may grandchildren live on.
+//! The job reaper is a *child subreaper*: a process that COMMAND leaves behind becomes its child, not init's. So the job stays one
+//! tree, even with processes that called `setsid` or `daemon`, and the tree is empty exactly when `wait` reports no children.
 //!
-//! # Groups and terminals
-//!
-//! Without a controlling terminal COMMAND leads a process group of its own. With one it stays in
-//! the group in which leasehold was started, so that it can read from the terminal and the shell's
-//! job control holds for both. That group may have other members (the rest of a pipeline, the
-//! calling script), so there "the job" means the tree, and never the group.
-//!
-//! # What ends when
-//!
-//! - COMMAND ends: its status is passed on at once. Its background processes continue, as under any
-//!   shell; the lock does not cover them.
-//! - The lock is lost: the whole job, background processes and all, gets SIGTERM (and SIGCONT, so
-//!   that a stopped one can act on it), then SIGKILL after the grace time, in which signals are passed on
-//!   as before.
-//! - leasehold dies, panics, or drops the future of [`run`]: the whole job gets SIGKILL.
+//! Without a controlling terminal COMMAND leads a process group of its own. With one it stays in the group in which leasehold was
+//! started. That group may have other members (the rest of a pipeline, the calling script), so there "the job" means the tree,
+//! never the group.
 
 mod job;
 mod job_reaper;
@@ -66,8 +44,7 @@ use wire::Report;
 
 /// The command to run, its arguments and its environment.
 ///
-/// Standard input, output and error are those of this process, untouched; so is the working
-/// directory.
+/// It has the standard streams and the working directory of this process.
 #[derive(Debug, Clone)]
 pub struct ChildSpec {
     /// The program, looked up in `PATH` if it contains no slash.
@@ -82,15 +59,12 @@ pub struct ChildSpec {
 
 /// Runs the job to its end.
 ///
-/// `lost` completes, with the reason, when the lock is no longer held; the job is then ended and
-/// given `grace` between SIGTERM and SIGKILL. Where COMMAND's end and the loss are both there to be
-/// seen, the loss counts: that the job was covered to its end cannot be claimed.
+/// `lost` ends, with the reason, when the lock is lost. The job then gets SIGTERM, and SIGKILL after `grace`. If COMMAND has
+/// ended and the lock is lost, the loss counts, because it is unknown whether the job held the lock to its end.
 ///
-/// Signals caught by `signals` are passed on to the job meanwhile, except those that the terminal
-/// has given to the job already.
+/// Signals that `signals` catches are passed on to the job, except those that the terminal has already sent to the job.
 ///
-/// Dropping the future kills the job at once, without grace. The caller's runtime must have its IO
-/// driver enabled.
+/// Dropping the future kills the job at once, without the grace time. The caller's runtime must have its I/O driver enabled.
 pub async fn run(
     spec: ChildSpec,
     signals: &mut Signals,
@@ -128,10 +102,9 @@ pub async fn run(
     ended
 }
 
-/// Does the job reaper's part, if this process was started for it.
+/// Runs the job reaper or the launcher, if this process was started for that; `None` for an ordinary start.
 ///
-/// Must be the first thing in `main`, before any thread is started: [`run`] starts the running
-/// executable again and relies on this call. `None` means that this is an ordinary start.
+/// Call this first in `main`, before any thread is started: [`run`] starts this executable again and relies on it.
 #[must_use]
 pub fn reentered() -> Option<ExitCode> {
     let mut args = std::env::args_os().skip(1);
@@ -142,12 +115,10 @@ pub fn reentered() -> Option<ExitCode> {
     }
 }
 
-/// Our own executable, for starting it again.
-///
-/// The link and not the path it shows: the path may meanwhile hold a newer version of us, or none.
+/// This executable, to start it again. Not its path, which may meanwhile have a newer version, or none.
 const OURSELVES: &str = "/proc/self/exe";
 
-/// `number` as a signal that has a name, which all that we forward have.
+/// The signal with this number. All forwarded signals have a name.
 fn named(number: i32) -> Option<Signal> {
     Signal::from_named_raw(number)
 }

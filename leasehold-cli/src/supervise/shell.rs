@@ -1,9 +1,8 @@
-//! Replaces a rule of the kernel that the job reaper switches off.
+//! Replaces a rule of the kernel that does not apply because of the job reaper.
 //!
-//! When a shell dies, the kernel sends SIGHUP to its stopped jobs and continues them. Otherwise they would
-//! stay stopped for ever. The kernel does this for a process group in which no member has a parent in
-//! another group of the session. The job reaper is such a parent for the group that COMMAND shares with
-//! leasehold, so the rule does not apply. The job reaper watches the shell instead.
+//! When a shell dies, the kernel sends SIGHUP to its stopped jobs and continues them, because they would otherwise stay stopped for
+//! ever. It does this for a process group in which no member has a parent in another group of the session. The job reaper is such a
+//! parent for the group that COMMAND shares with leasehold. So the job reaper watches the shell itself.
 
 use std::os::fd::OwnedFd;
 use std::thread;
@@ -21,8 +20,7 @@ pub(super) struct Shell {
 }
 
 impl Shell {
-    /// The shell of the group that our parent is in; none if leasehold leads its session, or where
-    /// the kernel or `/proc` do not let us watch.
+    /// The shell of our parent's group; `None` if leasehold leads its session, or if the kernel or `/proc` do not let us watch.
     pub(super) fn of(group: Pid) -> Option<Self> {
         let mut above = getppid()?;
         let mut shell = tree::read(above)?;
@@ -36,10 +34,9 @@ impl Shell {
         }
         let handle = pidfd_open(above, PidfdFlags::empty()).ok()?;
         let (tell, gone) = oneshot::channel();
-        // A thread, because putting a foreign descriptor into the runtime's poller is unsafe. It
-        // ends with the process.
+        // A thread, because adding a foreign descriptor to the runtime's poller needs `unsafe`. It ends with the process.
         let wait = move || {
-            // Unsent, `tell` says that watching failed.
+            // If `tell` is dropped unsent, watching has failed.
             if until_gone(&handle).is_ok() {
                 let _ = tell.send(());
             }
@@ -48,8 +45,8 @@ impl Shell {
         Some(Self { group, gone })
     }
 
-    /// Waits for the shell to die, then does as the kernel would: SIGHUP and SIGCONT to the group,
-    /// if any in it is stopped. Does nothing, and never ends, where there is no shell. Cancel safe.
+    /// Waits for the shell to die, and then acts like the kernel: it sends SIGHUP and SIGCONT to the group, if a member is stopped.
+    /// Never ends if there is no shell. Cancel safe.
     pub(super) async fn watch(shell: &mut Option<Self>) {
         let Some(Self { group, gone }) = shell else { return std::future::pending().await };
         if gone.await.is_ok() && tree::any_stopped(*group) {

@@ -1,13 +1,12 @@
-//! The signals that leasehold takes for its job, and which of them to pass on.
+//! The signals that leasehold catches for its job, and which of them it passes on.
 //!
-//! A signal comes from the terminal or from a process. A terminal gives its signals (Ctrl-C, Ctrl-\,
-//! hang-up, a new size) to each process of the foreground group. So a COMMAND in our group has them
-//! already; the kernel then names itself as the sender. A process that calls `kill` on leasehold means
-//! COMMAND, so leasehold passes that signal on. (A `kill` to the whole *group* looks the same: a COMMAND
+//! A signal comes from the terminal or from a process. A terminal sends its signals (Ctrl-C, Ctrl-\, hang-up, a new size) to each
+//! process of the foreground group, with the kernel as the sender. So a COMMAND in our group already has them. A process that calls
+//! `kill` on leasehold means COMMAND, so leasehold passes that signal on. (A `kill` to the whole *group* looks the same: a COMMAND
 //! in our group then gets the signal twice.)
 //!
-//! In two cases the kernel is the sender and COMMAND has not got the signal: COMMAND leads a group of its
-//! own; or the terminal hangs up and we lead the session, since only the leader is told.
+//! In two cases the kernel is the sender and COMMAND did not get the signal: COMMAND leads a group of its own; or the terminal
+//! hangs up and we lead the session, because only the leader gets that signal.
 //!
 //! Signals that were ignored when leasehold started (`nohup`; jobs that a script starts with `&`)
 //! stay ignored, for leasehold and for COMMAND.
@@ -35,7 +34,7 @@ use super::tree;
 const FORWARDED: [i32; 9] =
     [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH, SIGCONT, SIGTSTP];
 
-/// Those that end a leasehold which has no job yet.
+/// The signals that end leasehold while it has no job.
 const ENDING: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
 
 /// Wakes the job reaper whenever a process has died.
@@ -44,25 +43,25 @@ pub(super) type Deaths = SignalsInfo<SignalOnly>;
 /// The processes that get a forwarded signal.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Reach {
-    /// The job as far as a terminal would reach it: COMMAND's process group.
+    /// The processes that a terminal would reach: COMMAND's process group.
     Job,
     /// COMMAND alone.
     Command,
 }
 
-/// SIGUSR1 and SIGUSR2 go to COMMAND alone: it defines what they mean, and they kill helpers that have
-/// no handler. The others are those of a terminal, and SIGTERM. If SIGTERM ended only a shell, say, the
-/// program that the shell waits for would continue without the lock.
+/// SIGUSR1 and SIGUSR2 go to COMMAND alone: it defines their meaning, and they would kill helpers without a handler. The others are
+/// those of a terminal, and SIGTERM: if it ended only a shell, the program that the shell waits for would continue without the
+/// lock.
 pub(super) fn reach(signal: i32) -> Reach {
     if matches!(signal, SIGUSR1 | SIGUSR2) { Reach::Command } else { Reach::Job }
 }
 
-/// How this process stands to a terminal.
+/// The relation of this process to its controlling terminal.
 #[derive(Debug, Clone, Copy)]
 struct Terminal {
-    /// Our process group, if there is a terminal that controls our session: the job stays in it.
+    /// Our process group, if our session has a controlling terminal. The job stays in this group.
     shared: Option<Pid>,
-    /// We are the process that is told when the terminal hangs up.
+    /// Whether we lead the session, and so get the signal when the terminal hangs up.
     leader: bool,
 }
 
@@ -75,26 +74,24 @@ impl Terminal {
         Self { shared: group.filter(|_| there), leader: session == Some(getpid()) }
     }
 
-    /// The signals that the job must still get for a signal that has reached us.
+    /// The signal that the job must still get after a signal has reached us.
     fn for_job(self, signal: i32, from_kernel: bool) -> Option<i32> {
         if self.shared.is_none() || !from_kernel {
             return Some(signal);
         }
         match signal {
             SIGHUP if self.leader => Some(SIGHUP),
-            // It has the hang-up, but if it is stopped cannot act on it. The kernel continues
-            // stopped jobs that have lost their shell; ours it does not take for one, because the
-            // job reaper, in another group of the session, looks like a shell to it.
+            // The job has the hang-up, but cannot act on it while it is stopped. The kernel does not continue it, because the job
+            // reaper, in another group of the session, looks like its shell.
             SIGHUP | SIGCONT => Some(SIGCONT),
             _ => None,
         }
     }
 }
 
-/// Signals caught from now on instead of having their usual effect on leasehold.
+/// Catches signals, which then do not have their usual effect on leasehold.
 ///
-/// Made before the lock is asked for, so that no signal can end leasehold in the moment between
-/// acquiring and starting the job.
+/// Made before the acquire, so that no signal can end leasehold between the acquire and the start of the job.
 pub struct Signals {
     caught: SignalsInfo<WithOrigin>,
     terminal: Terminal,
@@ -117,8 +114,8 @@ impl Signals {
         Ok(Self { caught: SignalsInfo::new(wanted)?, terminal })
     }
 
-    /// Waits for a signal that asks leasehold to end, for as long as there is no job that could
-    /// have it instead. Gives the signal's number; the exit code is 128 more. Cancel safe.
+    /// Waits for a signal that asks leasehold to end, while there is no job that could get it. Returns the signal's number; the exit
+    /// code is 128 more. Cancel safe.
     pub async fn asked_to_end(&mut self) -> i32 {
         loop {
             let signal = self.next().await.signal;
@@ -128,7 +125,7 @@ impl Signals {
         }
     }
 
-    /// The next signal that the job must be given. Cancel safe.
+    /// Waits for the next signal that the job must get. Cancel safe.
     pub(super) async fn next_for_job(&mut self) -> i32 {
         loop {
             let Origin { signal, cause, .. } = self.next().await;
@@ -138,7 +135,7 @@ impl Signals {
         }
     }
 
-    /// The process group that the job is to stay in; `None` if it is to lead its own.
+    /// The process group that the job must stay in; `None` if it leads its own.
     pub(super) fn shared_group(&self) -> Option<Pid> {
         self.terminal.shared
     }
@@ -146,14 +143,14 @@ impl Signals {
     async fn next(&mut self) -> Origin {
         match self.caught.next().await {
             Some(origin) => origin,
-            // The stream ends only when its handle closes it, and we give out none.
+            // Only its handle can end the stream, and we give out none.
             None => std::future::pending().await,
         }
     }
 }
 
-/// The job reaper's share: it wakes when a process dies, and takes all other signals without
-/// acting on them. A handler and not `SIG_IGN`, since COMMAND would inherit that.
+/// The signals of the job reaper: it wakes when a process dies, and catches all other signals without effect. It uses a handler and
+/// not `SIG_IGN`, because COMMAND would inherit that.
 pub(super) fn deaths() -> io::Result<Deaths> {
     let ignored = Ignored::at_start();
     let harmless = FORWARDED.into_iter().filter(|&signal| !ignored.contains(signal));
@@ -164,7 +161,7 @@ pub(super) fn deaths() -> io::Result<Deaths> {
 struct Ignored(u64);
 
 impl Ignored {
-    /// Read before any handler is set; nothing is taken as ignored where `/proc` does not tell.
+    /// Reads them from `/proc`, before any handler is set. If `/proc` cannot be read, none counts as ignored.
     fn at_start() -> Self {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         Self::parse(&status)
@@ -185,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_terminal_delivered_is_not_forwarded() {
+    fn a_signal_of_the_terminal_is_not_forwarded() {
         let shared = Terminal { shared: Some(getpid()), leader: false };
         assert_eq!(shared.for_job(SIGINT, true), None);
         assert_eq!(shared.for_job(SIGHUP, true), Some(SIGCONT), "it may be stopped");

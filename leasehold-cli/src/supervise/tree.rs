@@ -8,17 +8,16 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal,
 };
 
-/// A process as it was when we looked.
+/// A process at the moment when `/proc` was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Process {
     pid: Pid,
     pub(super) parent: Option<Pid>,
-    /// Its process group; none if that began outside our process namespace, where it has a number
-    /// that means nothing here.
+    /// Its process group; `None` if it began outside our process namespace, where its number has no meaning for us.
     pub(super) group: Option<Pid>,
     /// Its session, likewise.
     pub(super) session: Option<Pid>,
-    /// When it started, in the kernel's ticks: together with the id, its identity.
+    /// When it started, in the kernel's ticks. Together with the id this identifies the process.
     born: u64,
     state: State,
 }
@@ -35,12 +34,12 @@ impl Process {
     /// belongs to another user and nothing can be done.
     pub(super) fn signal(&self, signal: Signal) {
         match pidfd_open(self.pid, PidfdFlags::empty()) {
-            // From here on the descriptor stands for one process; was it this one?
+            // The descriptor refers to one process from here on. Check that it is this one.
             Ok(fd) if read(self.pid).is_some_and(|now| now.born == self.born) => {
                 let _ = pidfd_send_signal(fd, signal);
             }
             Ok(_) | Err(Errno::SRCH) => {}
-            // Kernels before 5.3, and sandboxes that forbid it.
+            // A kernel before 5.3, or a sandbox that forbids it.
             Err(_) => drop(kill_process(self.pid, signal)),
         }
     }
@@ -51,8 +50,8 @@ pub(super) fn below(root: Pid) -> Vec<Process> {
     select(root, all())
 }
 
-/// All living processes below `root`, without the children that are older than `child` and the processes below them:
-/// `root` had these before an exec.
+/// All living processes below `root`, without children that are older than `child`, and without the processes below those. `root`
+/// had them before an exec.
 pub(super) fn below_since(root: Pid, child: &Process) -> Vec<Process> {
     select(root, without_older(root, child.born, all()))
 }
@@ -68,7 +67,7 @@ pub(super) fn any_stopped(group: Pid) -> bool {
 }
 
 fn all() -> Vec<Process> {
-    // The /proc of another process namespace has other numbers: no list is better than a wrong one.
+    // The /proc of another process namespace has other ids: no list is better than a wrong one.
     let own = fs::read_link("/proc/self").ok();
     let own = own.as_deref().and_then(|link| link.to_str());
     if own != Some(&getpid().as_raw_nonzero().to_string()) {
@@ -81,7 +80,7 @@ fn all() -> Vec<Process> {
         .collect()
 }
 
-/// Those of `all` that are below `root` and alive. The dead still count as links.
+/// The living processes of `all` that are below `root`, also through dead ones.
 fn select(root: Pid, mut all: Vec<Process>) -> Vec<Process> {
     let mut known = HashSet::from([root]);
     let mut found = Vec::new();
@@ -98,8 +97,8 @@ fn select(root: Pid, mut all: Vec<Process>) -> Vec<Process> {
     }
 }
 
-/// This very process. Its group and session come from here too, since the calls of our library
-/// take for granted that both have a number in our process namespace.
+/// This process. Its group and session are read from here, too, because the calls of our library assume that both have a number in
+/// our process namespace.
 pub(super) fn own() -> Option<Process> {
     read(getpid())
 }
@@ -110,8 +109,8 @@ pub(super) fn read(pid: Pid) -> Option<Process> {
     parse(&String::from_utf8_lossy(&stat))
 }
 
-/// Reads a line of `/proc/<pid>/stat`. The name in its second field is up to the process, and may
-/// itself hold spaces and parentheses, so the other fields are counted from the last one.
+/// Parses `/proc/<pid>/stat`. The process chooses the name in the second field, which may contain spaces and parentheses. So the
+/// other fields are counted from the last parenthesis.
 fn parse(stat: &str) -> Option<Process> {
     let (pid, rest) = stat.split_once(" (")?;
     let (_, rest) = rest.rsplit_once(')')?;
@@ -124,7 +123,7 @@ fn parse(stat: &str) -> Option<Process> {
     let threads: u32 = fields.nth(13)?.parse().ok()?;
     let born = fields.nth(1)?.parse().ok()?;
     let state = match state {
-        // If only its first thread has ended, the others go on.
+        // If only its first thread has ended, the other threads go on.
         "Z" | "X" if threads <= 1 => State::Dead,
         "T" => State::Stopped,
         _ => State::Alive,
@@ -208,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_there_before_is_spared_with_all_below_it() {
+    fn older_children_are_spared_with_all_processes_below_them() {
         let each = |id, parent, born| Process {
             pid: pid(id),
             parent: Pid::from_raw(parent),

@@ -1,9 +1,8 @@
 //! The messages between leasehold and the job reaper.
 //!
-//! Both sides are the same executable, so the frames need neither version nor flexibility: nine
-//! bytes, a tag and a number. The first frame carries the job's standard input as a file descriptor. The
-//! socket itself is the job reaper's standard input: this is the only way to give a descriptor to a
-//! child without `unsafe` and without leaking it further.
+//! Both sides are the same executable, so the protocol needs no version. A frame has nine bytes: a tag and a number. The first
+//! message, the greeting, carries the job's standard input as a file descriptor. The socket itself is the job reaper's standard
+//! input, which is the only way to give a descriptor to a child without `unsafe` and without leaking it further.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -22,11 +21,11 @@ const FRAME: usize = 9;
 /// Orders of leasehold to the job reaper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
-    /// Give the job this signal.
+    /// Pass this signal on to the job.
     Forward(i32),
     /// End the whole job: SIGTERM, this grace time, SIGKILL.
     End(Duration),
-    /// Leave: COMMAND has ended and all is well.
+    /// Exit. COMMAND has ended.
     Done,
 }
 
@@ -41,15 +40,15 @@ pub(super) enum Report {
     Exited(u8),
     /// COMMAND was ended by this signal.
     Signalled(i32),
-    /// The order to end the job is carried out; so many processes are left.
+    /// The order to end the job is carried out. This many processes have survived.
     Gone(u64),
 }
 
-/// Something that fits a frame.
+/// A message that fits into a frame.
 pub(super) trait Message: Sized {
     /// Tag and number.
     fn parts(self) -> (u8, u64);
-    /// The inverse; `None` for bytes that no version of us sends.
+    /// The message with this tag and number; `None` if there is none.
     fn from_parts(tag: u8, number: u64) -> Option<Self>;
 }
 
@@ -98,8 +97,7 @@ impl Message for Report {
 /// One end of the socket, after the greeting.
 pub(super) struct Wire {
     stream: UnixStream,
-    // A frame that is still coming in is kept here and not in `receive`, whose future `select!`
-    // may drop at any time.
+    // A partly received frame is kept here and not in `receive`, because `select!` may drop its future at any time.
     frame: [u8; FRAME],
     filled: usize,
 }
@@ -128,7 +126,7 @@ impl Wire {
         }
     }
 
-    /// Sends a message. That the other side is gone is learned by receiving, so it is no error here.
+    /// Sends a message. It is not an error here if the other side is gone: `receive` notices that.
     pub(super) async fn send(&self, message: impl Message) {
         let frame = encode(message);
         let mut rest = &frame[..];
@@ -156,7 +154,7 @@ pub(super) fn greet(to: &StdStream, group: Option<u32>, stdin: impl AsFd) -> io:
     Ok(())
 }
 
-/// Waits for the greeting; an error if leasehold is gone already.
+/// Waits for the greeting. It is an error if leasehold has already ended.
 pub(super) fn greeted(from: &StdStream) -> io::Result<(Option<u32>, OwnedFd)> {
     let mut frame = [0; 8];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];

@@ -1,4 +1,4 @@
-//! Many processes on one store: nothing is lost, and tokens stand in the order of the grants.
+//! Many processes on one store: no update is lost, and tokens are in the order of the grants.
 
 use std::fs;
 use std::process::Stdio;
@@ -12,7 +12,7 @@ use crate::support::locks::Store;
 const PROCESSES: usize = 8;
 const EACH: usize = 200;
 
-/// Without a lock most increments would be lost. The shell's own words only: no process is started.
+/// Without a lock most increments would be lost. It uses only builtins of the shell, so it starts no process.
 const INCREMENT: &str =
     "read -r n < counter; echo $((n + 1)) > counter; echo $LEASEHOLD_TOKEN >> tokens";
 

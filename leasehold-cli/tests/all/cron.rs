@@ -1,4 +1,4 @@
-//! A cron job on several machines, as docs/cli.md has it: to the letter, but for the host and the job.
+//! The cron job of docs/cli.md on several machines, with only the host and the job replaced.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,6 +1,6 @@
 //! The job's end when the lock is lost, and when leasehold or the job reaper is killed.
 //!
-//! The scripts' processes all hold stdout, so end of file there means that none is left.
+//! All processes of the scripts have stdout open, so the end of stdout means that none is left.
 
 use std::ffi::OsStr;
 use std::time::{Duration, Instant};
@@ -10,9 +10,8 @@ use crate::support::{
 };
 use rustix::process::{Signal, kill_process};
 
-/// Processes that each alone would outlive a naive supervisor: one that ignores all but SIGKILL,
-/// one in a session of its own, and one whose parent has gone. `read` from a fifo that nobody
-/// writes to would do as well as `sleep`, but says less.
+/// Processes that would survive a naive supervisor: one that ignores all signals but SIGKILL, one in a session of its own, and
+/// two whose parents have gone.
 const FAMILY: &str = "
     sh -c 'trap \"\" TERM HUP INT QUIT; echo up; while :; do sleep 1000; done' &
     setsid sh -c 'trap \"\" TERM HUP INT QUIT; echo up; while :; do sleep 1000; done' &
@@ -43,7 +42,7 @@ fn a_lost_lock_ends_the_command_with_sigterm() {
 }
 
 #[test]
-fn what_ignores_sigterm_is_killed_after_the_grace_time() {
+fn processes_that_ignore_sigterm_are_killed_after_the_grace_time() {
     let fifo = Fifo::new();
     // COMMAND itself ends at once, its family does not.
     let mut running = lose(&fifo, "300ms", &format!("{FAMILY} echo $$; sleep 1000"));
@@ -60,7 +59,7 @@ fn what_ignores_sigterm_is_killed_after_the_grace_time() {
 }
 
 #[test]
-fn the_grace_time_is_not_waited_out_for_nothing() {
+fn the_grace_time_ends_with_the_last_process() {
     let fifo = Fifo::new();
     let mut running = lose(&fifo, "1h", "sh -c 'echo up; sleep 1000' & wait");
     assert_eq!(running.line(), "up");
@@ -100,19 +99,9 @@ fn killing_leasehold_during_the_grace_time_cuts_it_short() {
     running.until_all_gone();
 }
 
+/// Even processes that have left the group or have lost their parent. They would continue while the lock is free.
 #[test]
-fn killing_the_job_reaper_kills_the_command_and_its_group() {
-    let mut running = Running::script(&[], "sh -c 'echo up; sleep 1000' & wait");
-    assert_eq!(running.line(), "up");
-    kill_process(only_child(running.pid()), Signal::KILL).unwrap();
-    running.until_all_gone();
-    assert_eq!(running.code(), 137);
-    assert_eq!(running.stderr().len(), 1);
-}
-
-/// Also a process that has left its group, or has no parent any more: it would go on when the lock is free.
-#[test]
-fn killing_the_job_reaper_kills_whatever_the_command_has_started() {
+fn killing_the_job_reaper_kills_all_processes_of_the_command() {
     let mut running = Running::script(&[], &format!("{FAMILY} wait; sleep 1000"));
     await_family(&running);
     kill_process(only_child(running.pid()), Signal::KILL).unwrap();
@@ -124,7 +113,7 @@ fn killing_the_job_reaper_kills_whatever_the_command_has_started() {
 /// A shell that has started a process becomes leasehold: that process is not part of the job.
 #[test]
 fn killing_the_job_reaper_spares_what_leasehold_had_before_the_job() {
-    // They are told apart by when they began, in hundredths of a second.
+    // They are distinguished by their start time, in hundredths of a second.
     let script = "sleep 1000 >/dev/null 2>&1 & echo $!; sleep 0.1; exec \"$0\" \"$@\"";
     let mut command = new_session();
     command.args(["sh", "-c", script]).arg(supervise());

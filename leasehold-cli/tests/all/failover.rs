@@ -1,5 +1,4 @@
-//! What an operator is told of a Redis that fails over, and what is to be set; and what jobs do whose Redis has lost
-//! its data.
+//! What `check` and `init` show about a Redis that fails over, and what jobs do after a loss of data.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -16,7 +15,7 @@ fn told(url: &str, args: &[&str]) -> String {
     let output = command.env("LEASEHOLD_STORE", url).args(args).output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     let stdout = String::from_utf8(output.stdout).unwrap();
-    // `check` tells by its code, too, whether exclusion is promised.
+    // The exit code of `check` also depends on whether exclusion is promised.
     let withheld = match serde_json::from_str::<Value>(&stdout) {
         Ok(json) => json["guarantees"]["exclusion"]["withheld"].is_object(),
         Err(_) => stdout.contains("\nexclusion     withheld"),
@@ -82,7 +81,7 @@ async fn check_says_of_sentinels_whether_exclusion_is_promised_and_what_to_set()
     assert!(assumptions(&url).contains("old-master-stops"));
     says(&exclusion(&format!("{url}?failover_margin=20s")), &["stopped writing 20s after"]);
     says(&exclusion(&format!("{url}?longest_lease=30s")), &["holds"]);
-    // What the setting of the store itself takes away.
+    // A setting of the store withdraws the promise.
     told(&url, &["init", "--quarantine", "off"]);
     says(&exclusion(&url), &["withheld", "the quarantine is off", "turn it on with init"]);
 }
@@ -111,7 +110,7 @@ async fn check_says_of_a_cluster_what_its_node_timeout_promises_and_init_sets_ev
     // A changed longest lease waits out the old one, in all of them.
     let set = json(&url, &["init", "--longest-lease", "9s"]);
     assert_eq!(set["grants_in_ms"], 9000 + 124_000);
-    // Also longer leases of before, unless an operator says that nobody holds one.
+    // It waits out earlier longer leases, too, unless an operator says that nobody holds one.
     let set = json(&url, &["init", "--longest-lease", "5s"]);
     assert_eq!(set["grants_in_ms"], 9000 + 124_000);
     json(&url, &["init", "--first-use"]);
@@ -147,7 +146,7 @@ async fn init_and_check_warn_of_a_longest_lease_that_the_url_does_not_name() {
     let telling = format!("{url}?longest_lease=1m");
     says(&exclusion(&telling), &["holds"]);
     assert!(json(&telling, &set)["warning"].is_null());
-    // One that is lowered is no danger.
+    // A shorter longest lease is no danger.
     let shorter = told(&url, &["init", "--first-use", "--longest-lease", "5s"]);
     assert!(!shorter.contains("exclusion"), "{shorter}");
     says(&exclusion(&url), &["holds"]);
@@ -189,7 +188,7 @@ async fn after_a_loss_of_data_one_of_three_machines_runs_the_job() {
     let url = format!("redis://{}?longest_lease=5s", server.address());
     told(&url, &["init", "--first-use"]);
     told(&url, &["run", "--lease", "5s", "job", "--", "true"]);
-    // It is in the night only that somebody asks again.
+    // The quarantine begins with the next request.
     server.restart(Data::Lose).await.unwrap();
     let started = Instant::now();
     let options = ["--wait", "0s", "--lease", "5s", "--at-least", "5s"];
@@ -231,7 +230,7 @@ async fn the_wait_for_a_quarantine_has_an_end_an_option_and_ends_with_a_signal()
         assert_eq!(waiting.code(), 128 + signal.as_raw());
         assert!(waiting.until_all_gone().is_empty());
     }
-    // An operator's word ends the quarantine, and with it the wait.
+    // `init --first-use` ends the quarantine, and with it the wait.
     let mut waiting = run(&url, &[], "job", "echo ran");
     says(&waiting.error(), &["quarantine", "waiting"]);
     told(&url, &["init", "--first-use"]);

@@ -26,7 +26,7 @@ fn it_holds_until_stdin_ends() {
     let mut first = hold(&store, &[]);
     let held = token(&first);
     assert_eq!(store.json(&["inspect", "job"])["token"], held);
-    // What it reads means nothing.
+    // It ignores what it reads.
     first.say("still there");
     let (code, line) = failure(&store.act(&["run", "job", "--", "echo", "ran"]));
     assert_eq!(code, 75);
@@ -40,22 +40,17 @@ fn it_holds_until_stdin_ends() {
 }
 
 #[test]
-fn a_minimum_hold_outlives_it() {
-    let store = Store::new();
-    let mut first = hold(&store, &["--at-least", "20s"]);
-    token(&first);
-    assert_eq!(first.code(), 0);
-    assert_eq!(store.json(&["inspect", "job"])["kept"], true);
-}
-
-#[test]
 fn a_signal_releases() {
     let store = Store::new();
-    for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130), (Signal::HUP, 129)] {
+    for (signal, code) in
+        [(Signal::TERM, 143), (Signal::INT, 130), (Signal::QUIT, 131), (Signal::HUP, 129)]
+    {
         let mut running = hold(&store, &[]);
         token(&running);
+        // Does not ask leasehold to end.
+        running.signal(Signal::USR1);
         running.signal(signal);
-        // Not by the end of stdin, which is still open.
+        // The signal ends it, not stdin, which is still open.
         assert!(running.until_all_gone().is_empty());
         assert_eq!(running.code(), code);
         assert!(is_free(&store), "released");
@@ -89,7 +84,7 @@ fn it_gives_up_when_stdin_ends_before_the_lock_is_free() {
     assert!(is_free(&store));
 }
 
-/// It would release at once, and the script would take the lock for held.
+/// It would release at once, and the script would work without the lock.
 #[test]
 fn a_stdin_that_has_ended_from_the_beginning_is_refused() {
     let store = Store::new();
@@ -106,7 +101,7 @@ fn a_stdin_that_has_ended_from_the_beginning_is_refused() {
     store.has_only_beside(&["input"]);
 }
 
-/// The script of docs/cli.md, to the letter; and one that is killed.
+/// The script of docs/cli.md, and one that is killed.
 #[test]
 fn a_script_holds_it_by_a_coprocess() {
     let store = Store::new();

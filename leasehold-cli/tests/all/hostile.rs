@@ -1,4 +1,4 @@
-//! Servers and peers that are not what they should be, seen by the command.
+//! The command with hostile servers and clients.
 
 use std::process::Stdio;
 
@@ -6,7 +6,7 @@ use crate::support::locks::{Store, failure};
 
 const LIMIT: u64 = (1 << 53) - 1;
 
-/// A peer has used the tokens up. The advice of `check` is one that the store takes.
+/// Another client has used the tokens up. The store accepts what `check` advises.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[cfg(all(
     feature = "etcd",
@@ -15,7 +15,7 @@ const LIMIT: u64 = (1 << 53) - 1;
     feature = "redis",
     feature = "redlock"
 ))]
-async fn check_tells_what_helps_where_tokens_are_used_up() {
+async fn check_advises_what_to_do_if_tokens_are_used_up() {
     use server_kit::{
         Etcd, EtcdOptions, Mariadb, MariadbOptions, Postgres, PostgresOptions, Redis, RedisOptions,
         Server as _,
@@ -87,7 +87,7 @@ async fn check_tells_what_helps_where_tokens_are_used_up() {
     }
 }
 
-/// An operator need not see whose lock it was.
+/// An operator may take a lock away without the permission to read the holder's label.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[cfg(feature = "postgres")]
 async fn a_release_by_force_needs_no_look() {
@@ -107,7 +107,7 @@ async fn a_release_by_force_needs_no_look() {
     assert!(store.ok(&["--store", &url("postgres"), "inspect", "job"]).contains("free"));
 }
 
-/// What a server answers stands on its line, and turns nothing round.
+/// The answer of a server stays on its line, and does not change the direction of writing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[cfg(feature = "redis")]
 async fn an_answer_of_a_server_cannot_fake_a_line() {
@@ -125,7 +125,7 @@ async fn an_answer_of_a_server_cannot_fake_a_line() {
     assert!(proxy.counters().altered > 0, "the fault did not happen");
 }
 
-/// Nor do the warnings, which tell names.
+/// Names in warnings cannot fake a line either.
 #[test]
 fn a_name_in_a_warning_cannot_fake_a_line() {
     for (format, told) in [("text", "a\\u{202e}b"), ("json", "a\\u202eb")] {

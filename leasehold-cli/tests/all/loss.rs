@@ -29,12 +29,13 @@ impl Report {
 }
 
 #[test]
-fn paused_past_the_lease_it_learns_of_the_loss_at_once_and_a_late_write_is_refused() {
+fn a_holder_that_was_paused_past_its_lease_learns_of_the_loss_at_once_and_its_late_write_is_refused()
+ {
     let store = Store::new();
     let lease = Duration::from_secs(6);
     let report = Report::of(&store);
-    // Writes once for each line of its input, and says when it is asked to end. The background part
-    // shows that all of the group is ended.
+    // Writes once for each line of its input, and prints a line on SIGTERM. The background process shows that the whole group is
+    // ended.
     let writer = format!(
         "trap 'echo asked; exit 3' TERM; sh -c 'exec sleep 1000' & \
          while :; do read -r text && {}; sleep 0.05; done",
@@ -45,12 +46,12 @@ fn paused_past_the_lease_it_learns_of_the_loss_at_once_and_a_late_write_is_refus
     assert_eq!(paused.line(), "wrote first");
     paused.signal(Signal::STOP);
 
-    // That another gets the lock shows that the lease is over.
+    // The lease is over when another job gets the lock.
     let mut next = store.run(&["--wait", "60s"], &report.write("second"));
     assert_eq!(next.line(), "wrote second");
     assert_eq!(next.code(), 0);
 
-    // The paused one's COMMAND runs on, and writes late.
+    // COMMAND of the paused leasehold is still running, and writes late.
     paused.say("late");
     let answer = paused.line();
     assert!(answer.starts_with("refused late: fencing token "), "{answer}");
@@ -60,7 +61,7 @@ fn paused_past_the_lease_it_learns_of_the_loss_at_once_and_a_late_write_is_refus
     paused.signal(Signal::CONT);
     assert_eq!(paused.line(), "asked");
     let learnt = continued.elapsed();
-    // By the clock, and not by its next renewal, which would be due a third of a lease later.
+    // It reads the clock. Its next renewal would be due only a third of a lease later.
     assert!(learnt < lease / 3, "{learnt:?}");
     assert!(paused.until_all_gone().is_empty(), "the whole group is gone");
     assert_eq!(paused.code(), 79);
@@ -98,7 +99,7 @@ fn a_command_that_ended_after_the_loss_does_not_hide_it() {
     assert_eq!(paused.line(), "up");
     paused.signal(Signal::STOP);
     assert_eq!(store.ok(&["run", "--wait", "60s", "job", "--", "echo", "mine"]), "mine\n");
-    // COMMAND ends by itself, before leasehold can know of anything.
+    // COMMAND ends before leasehold can notice the loss.
     paused.say("");
     paused.close_stdin();
     assert!(until_childless(&paused));
@@ -106,8 +107,7 @@ fn a_command_that_ended_after_the_loss_does_not_hide_it() {
     assert_eq!(paused.code(), 79);
 }
 
-/// Waits until COMMAND, the job reaper's only child, has ended; its death is ours to see only
-/// there.
+/// Waits until COMMAND, the only child of the job reaper, has ended.
 fn until_childless(running: &Running) -> bool {
     let job_reaper = crate::support::only_child(running.pid());
     let start = Instant::now();
@@ -120,7 +120,7 @@ fn until_childless(running: &Running) -> bool {
     true
 }
 
-/// The one line that says so; the shell may have words of its own.
+/// Checks the only line of leasehold on stderr. The shell may have written others.
 fn lost(running: &Running, why: &str) {
     let mut lines = running.stderr();
     lines.retain(|line| line.starts_with("leasehold:"));

@@ -1,4 +1,4 @@
-//! A fleet of jobs on its way from one file to another.
+//! Jobs that move from one SQLite file to another.
 
 use crate::support::Running;
 use crate::support::locks::{Store, failure};
@@ -174,7 +174,7 @@ fn no_password_of_either_store_is_shown() {
     });
 }
 
-/// Such a client keeps no record: that it was seen stands in the store, and that none was seen says little.
+/// A client of another library keeps no record. The store remembers that one was seen, but seeing none proves nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[cfg(all(feature = "foreign", feature = "redis"))]
 async fn a_client_of_another_library_is_in_the_way_of_the_last_phase() {

@@ -1,4 +1,4 @@
-//! The actions for operators, on a real store.
+//! The actions for operators on a real store.
 
 use crate::support::locks::{Store, Unprivileged, failure};
 use crate::support::pid;
@@ -34,7 +34,7 @@ fn inspect_and_list_show_who_holds() {
     assert_eq!(store.ok(&["list"]), "");
 }
 
-/// A peer chooses the names and labels of its locks.
+/// Another client chooses the names and labels of its locks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_name_and_no_label_can_fake_a_line() {
     use leasehold::{ClientOptions, OwnerLabel};
@@ -191,7 +191,7 @@ async fn a_database_without_the_tables_does_not_pass_the_check() {
     assert!(store.ok(&["--store", &url, "check"]).contains("exclusion"));
 }
 
-/// The column "waiting" of the README's table of stores, as the stores say it.
+/// The column "waiting" of the README's table of stores agrees with the guarantees of the stores.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[cfg(all(
     feature = "etcd",
@@ -244,7 +244,7 @@ async fn each_store_waits_as_the_readme_says() {
     }
 }
 
-/// A store that cannot do it must not look as if it had.
+/// A store that cannot do this must not look as if it had.
 #[test]
 fn init_refuses_a_restore_that_the_store_cannot_wait_out() {
     let store = Store::new();

@@ -6,7 +6,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
 use crate::support::{Fifo, Running, detached, pid, stat, supervise};
-use rustix::process::Signal;
 
 fn code_of(script: &str) -> i32 {
     Running::script(&[], script).code()
@@ -131,18 +130,4 @@ fn what_the_command_leaves_behind_lives_on() {
     assert!(running.until_all_gone().is_empty());
     std::fs::write(&fifo.path, "alive\n").unwrap();
     assert_eq!(fifo.read(), "alive\n");
-}
-
-#[test]
-fn a_signal_ends_the_wait_for_the_lock() {
-    for (signal, code) in
-        [(Signal::HUP, 129), (Signal::INT, 130), (Signal::QUIT, 131), (Signal::TERM, 143)]
-    {
-        let mut running = Running::start(detached().args(["--wait-first", "true"]));
-        assert_eq!(running.line(), "waiting");
-        // Nobody is there to have it yet.
-        running.signal(Signal::USR1);
-        running.signal(signal);
-        assert_eq!(running.code(), code);
-    }
 }

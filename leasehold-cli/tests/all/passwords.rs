@@ -1,4 +1,4 @@
-//! A server that is not ours takes no TLS, and asks for the password in clear text.
+//! Fake servers that refuse TLS and ask for the password in clear text.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -93,10 +93,10 @@ fn a_password_does_not_reach_a_server_that_takes_no_tls() {
     ];
     for (fake, scheme, rest, plain, demanded) in all {
         let at = |scheme: &str, host: &str| format!("{scheme}://app:{PASSWORD}@{host}:PORT{rest}");
-        // Without a word of the operator's nothing is sent, not even a connection is made.
+        // Without an option of the operator, the client does not even connect.
         let url = at(scheme, NOT_LOOPBACK);
         assert_eq!(arrives(fake, &url), (false, 0), "{url}");
-        // Where TLS is demanded, the server is asked for it, and no more.
+        // If TLS is required, the client only asks the server for it.
         for (scheme, mode) in demanded {
             let url = at(scheme, NOT_LOOPBACK) + mode;
             let (arrived, clients) = arrives(fake, &url);

@@ -66,7 +66,7 @@ fn of_four_jobs_three_have_permits() {
 }
 
 #[test]
-fn who_waits_in_vain_is_told_who_has_a_permit_and_not_who_waits() {
+fn a_wait_without_success_names_the_holder_of_a_permit_and_not_the_client_at_the_door() {
     let store = Store::new();
     let job = ["run", "--permits", "1", "--wait"];
     let mut first = start(
@@ -163,7 +163,7 @@ fn the_loss_of_one_of_several_ends_the_command() {
     }
 }
 
-/// COMMAND ends before the loss is noticed: the release tells of it, whichever lock it is.
+/// COMMAND ends before the loss is noticed. The release reports it, for each of the locks.
 #[test]
 fn a_loss_that_the_release_finds_is_told() {
     let store = Store::new();
@@ -241,7 +241,7 @@ fn one_limit_holds_for_the_wait_for_all() {
     assert_eq!(holder.code(), 0);
 }
 
-/// The Deployment of docs/several-locks.md: its command, to the letter but for the program.
+/// The command in the Deployment of docs/several-locks.md, with only the program replaced.
 #[test]
 fn of_the_pods_of_a_deployment_one_leads_and_another_takes_over() {
     let store = Store::new();

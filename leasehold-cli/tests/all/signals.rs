@@ -1,4 +1,4 @@
-//! Signals: forwarded, to whom, and not twice.
+//! Which signals are passed on, and to which processes.
 
 use std::ffi::OsStr;
 
@@ -54,16 +54,6 @@ fn sigterm_reaches_the_whole_group_and_sigusr1_the_command_alone() {
     assert_eq!(running.code(), 9);
 }
 
-#[test]
-fn a_signal_that_ends_the_command_gives_its_code() {
-    for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130), (Signal::HUP, 129)] {
-        let mut running = Running::script(&[], "echo ready; exec sleep 1000");
-        assert_eq!(running.line(), "ready");
-        running.signal(signal);
-        assert_eq!(running.code(), code);
-    }
-}
-
 /// A session whose leader is a shell that runs the example and then says its code.
 fn in_a_shell(options: &str, script: &str) -> Session {
     let outer = format!("trap : INT; {} {options} sh -c '{script}'; echo code=$?.", quoted());
@@ -81,7 +71,7 @@ const COUNTER: &str = r#"
 "#;
 
 #[test]
-fn what_the_terminal_delivered_is_not_forwarded_twice() {
+fn a_signal_of_the_terminal_is_not_forwarded_a_second_time() {
     let mut session = in_a_shell("", COUNTER);
     session.until("pid: ");
     let line = session.until("\n");
@@ -90,7 +80,7 @@ fn what_the_terminal_delivered_is_not_forwarded_twice() {
     for _ in 0..20 {
         session.type_in("\u{3}");
         session.until("int: ");
-        // Takes the same way as a forwarded SIGINT would, and sets off later.
+        // It takes the same way as a forwarded SIGINT would, and is sent later.
         kill_process(leasehold, Signal::USR1).unwrap();
         let between = session.until("usr: ");
         assert!(!between.contains("int: "), "a second SIGINT: {between:?}");

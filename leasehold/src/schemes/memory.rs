@@ -6,7 +6,7 @@ use lock_core::{Backend, Error, ErrorKind, Memory};
 
 use crate::StoreUrl;
 
-/// One for the whole process: two clients of one URL must exclude each other.
+/// One store for the whole process, because two clients of one URL must exclude each other.
 static PROCESS: LazyLock<Memory> = LazyLock::new(Memory::new);
 
 pub(super) async fn open(url: StoreUrl) -> Result<Arc<dyn Backend>, Error> {

@@ -1,7 +1,6 @@
 //! The URL schemes, and the function that opens each.
 //!
-//! A backend is added by one line in the table below, one file beside this one, and a feature of the
-//! same name in `Cargo.toml`.
+//! To add a backend, add one line to the table below, one file beside this one, and a feature of the same name in `Cargo.toml`.
 
 use std::sync::Arc;
 
@@ -33,7 +32,7 @@ pub(crate) struct Scheme {
     opener: Option<Opener>,
 }
 
-/// A connection in the making.
+/// The future that opens a store.
 type Opening = BoxFuture<Result<Arc<dyn Backend>, Error>>;
 
 /// What a backend's file provides.
@@ -96,7 +95,7 @@ impl Scheme {
     }
 }
 
-/// Whether a URL means the locks of another library.
+/// Whether a URL is for the locks of another library.
 fn names_layout(url: &StoreUrl) -> bool {
     let query = url.expose().split_once('?').map_or("", |(_, query)| query);
     query.split('&').any(|option| option.starts_with("layout="))
@@ -107,17 +106,17 @@ fn names_shedlock(url: &StoreUrl) -> bool {
     query.split('&').any(|option| option == "layout=shedlock")
 }
 
-/// Refuses a layout where no locks are shared.
+/// Refuses a layout for a store that has no locks of other libraries.
 ///
 /// # Errors
 /// `Unsupported`, with the reason.
 pub(crate) fn check_layout(url: &StoreUrl) -> Result<(), Error> {
-    // The URLs in that of a migration may have one.
+    // The URL of a migration contains other URLs, which may have a layout.
     if !names_layout(url) || url.scheme() == "migrate" {
         return Ok(());
     }
     let why = match url.row()?.feature {
-        // Says itself which topologies and layouts it knows.
+        // The backend itself says which topologies and layouts it knows.
         "redis" => return Ok(()),
         "redlock" => {
             "a lock of another library that only some nodes have cannot be told from one that is being taken"
@@ -155,7 +154,7 @@ fn schema_of_layout(url: &StoreUrl) -> Result<String, Error> {
     Err(no_layouts(url))
 }
 
-/// The error where this build shares no locks.
+/// The error if this build has no locks of other libraries.
 #[cfg(all(
     any(feature = "mysql", feature = "postgres", feature = "redis"),
     not(feature = "foreign")
@@ -165,12 +164,12 @@ fn no_layouts(_: &StoreUrl) -> Error {
     Error::new(ErrorKind::Unsupported, message)
 }
 
-/// How the URLs look that this build can open, such as `memory:`.
+/// The forms of all URLs that this build can open, such as `memory:`.
 pub fn store_urls() -> impl Iterator<Item = &'static str> {
     SCHEMES.iter().filter(|row| row.opener.is_some()).map(|row| row.looks)
 }
 
-/// The same for a message.
+/// The same as one text, for a message.
 pub(crate) fn allowed() -> String {
     let list: Vec<_> = store_urls().collect();
     if list.is_empty() {
@@ -196,14 +195,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_layout_is_refused_where_no_locks_are_shared() {
+    async fn a_layout_is_refused_by_stores_without_locks_of_other_libraries() {
         for (scheme, url, part) in [
             ("redlock", "redlock://:hunter2@h1,h2,h3?layout=redsync", "only some nodes"),
             ("postgres", "postgres://u:hunter2@h/db?layout=advisory", "have no lease"),
             ("mysql", "mysql://u:hunter2@h/db?layout=get_lock", "have no lease"),
             ("memory", "memory:?layout=redisson", "no layout of another library"),
         ] {
-            // Without its feature it is refused before.
+            // Without its feature the URL itself is refused.
             let Ok(url) = StoreUrl::new(url) else { continue };
             let error = crate::open(url).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");

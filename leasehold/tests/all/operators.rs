@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use leasehold::{
-    ClientOptions, ErrorKind, FencingToken, Init, LockClient, OwnerLabel, ReleaseOutcome,
-    memory::Memory,
+    ClientOptions, ErrorKind, Init, LockClient, OwnerLabel, ReleaseOutcome, memory::Memory,
 };
 
 fn client(store: &Memory) -> LockClient {
@@ -65,16 +64,4 @@ async fn a_bad_name_and_a_closed_client_are_errors() {
     ] {
         assert_eq!(error.kind(), ErrorKind::Config, "{error}");
     }
-}
-
-#[tokio::test]
-async fn contention_is_told_from_failure() {
-    let store = Memory::new();
-    let client = client(&store);
-    let guard = client.lock("job").acquire().await.unwrap();
-    let error = client.lock("job").wait(Duration::ZERO).acquire().await.unwrap_err();
-    assert!(error.is_not_acquired() && error.is_busy() && !error.is_lost(), "{error}");
-    let text = guard.token().to_string();
-    assert_eq!(text.parse::<FencingToken>().unwrap(), guard.token());
-    guard.release().await.unwrap();
 }

@@ -59,19 +59,6 @@ async fn a_lost_lock_goes_to_the_waiter() {
     assert!(matches!(second.lock("job").try_acquire().await.unwrap(), TryAcquire::Busy(_)));
 }
 
-/// The example of docs/testing.md in short, for code that uses `with`.
-#[tokio::test(start_paused = true)]
-async fn work_under_a_lost_lock_is_dropped() {
-    let store = TestStore::new();
-    let client = store.client();
-    let work = tokio::spawn(async move {
-        client.lock("job").with(async |_| tokio::time::sleep(HOUR).await).await
-    });
-    tokio::time::sleep(SECOND).await;
-    assert!(store.lose(&name("job")));
-    assert_eq!(work.await.unwrap().unwrap_err().kind(), ErrorKind::Lost);
-}
-
 #[tokio::test(start_paused = true)]
 async fn refused_attempts_are_busy_and_waiters_try_again() {
     let store = TestStore::new();

@@ -1,4 +1,4 @@
-//! The calls of operators.
+//! What operators ask of a store: the state of locks, lists of them, and the store's settings.
 
 use std::time::Duration;
 
@@ -6,80 +6,81 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, ErrorKind, FencingToken, Holder, LockName, tunables};
 
-/// The state of one name in a store.
+/// The state of one lock in a store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct LockState {
-    /// The name.
+    /// The name of the lock.
     pub name: LockName,
-    /// Its holder.
+    /// The holder; `None` if the lock is free.
     pub holder: Option<Holder>,
-    /// The holder's token, or the last one that the store remembers.
+    /// The holder's token. If the lock is free: the last token that the store remembers.
     pub token: FencingToken,
-    /// Whether the holder has released it, and it is only kept for a minimum hold: no client renews it.
+    /// Whether the holder has released the lock, and the store keeps it only for the minimum hold. No client renews it.
     pub kept: bool,
-    /// How many readers share it; `None` where it is not shared. Those that have crashed count until the lease of the
-    /// last one is over.
+    /// The number of readers that share the lock; `None` if it is not shared. Crashed readers count until the last lease
+    /// of all readers ends.
     pub readers: Option<u64>,
-    /// How many places wait, where the store keeps a queue.
+    /// The number of queue entries; `None` if the store has no queue or does not count it here.
     pub waiting: Option<u64>,
-    /// Whether the store's record of it cannot be read; see [`Holder::unreadable`].
+    /// Whether the store's record of the lock cannot be read; see [`Holder::unreadable`].
     pub unreadable: bool,
 }
 
 impl LockState {
-    /// The state of a lock that is not released, with no known queue.
+    /// A lock that is not shared and not kept for a minimum hold, with a queue of unknown length.
     #[must_use]
     pub fn new(name: LockName, holder: Option<Holder>, token: FencingToken) -> Self {
         let unreadable = holder.as_ref().is_some_and(Holder::is_unreadable);
         Self { name, holder, token, kept: false, readers: None, waiting: None, unreadable }
     }
 
-    /// The same, released and kept for a minimum hold, or not.
+    /// Sets [`kept`](Self::kept).
     #[must_use]
     pub fn with_kept(mut self, kept: bool) -> Self {
         self.kept = kept;
         self
     }
 
-    /// The same, shared by this many readers, or not shared.
+    /// Sets [`readers`](Self::readers).
     #[must_use]
     pub fn with_readers(mut self, readers: impl Into<Option<u64>>) -> Self {
         self.readers = readers.into();
         self
     }
 
-    /// The same, with a queue of this many places.
+    /// Sets [`waiting`](Self::waiting).
     #[must_use]
-    pub fn with_waiting(mut self, places: u64) -> Self {
-        self.waiting = Some(places);
+    pub fn with_waiting(mut self, entries: u64) -> Self {
+        self.waiting = Some(entries);
         self
     }
 }
 
-/// Where a listing goes on: opaque, of the backend's making.
+/// Where the next page of a listing begins. Only the backend that made it can read it.
 pub type Cursor = String;
 
-/// A part of a listing of held names.
+/// One page of a listing of held locks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Page {
-    /// Held names, in no particular order.
+    /// The held locks, in no particular order.
     pub locks: Vec<LockState>,
-    /// Where to go on; `None` at the end.
+    /// The cursor of the next page; `None` on the last page.
     pub next: Option<Cursor>,
 }
 
 impl Page {
-    /// A part of a listing, and where to go on.
+    /// A page of these locks, and the cursor of the next page.
     #[must_use]
     pub fn new(locks: Vec<LockState>, next: Option<Cursor>) -> Self {
         Self { locks, next }
     }
 }
 
-/// Follows a listing from page to page, and refuses one without end: a store that is not what it says could otherwise fill
-/// the memory of the process.
+/// Follows a listing from page to page, and stops one that has no end.
+///
+/// Without this limit, a faulty or hostile store could fill the memory of the process.
 #[derive(Debug, Default)]
 pub struct Listing {
     next: Option<Cursor>,
@@ -87,22 +88,22 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// A listing from the start.
+    /// A listing that begins with the first page.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Where the next page begins: for [`Backend::list`](crate::Backend::list).
+    /// The cursor of the next page, for [`Backend::list`](crate::Backend::list).
     #[must_use]
     pub fn cursor(&self) -> Option<Cursor> {
         self.next.clone()
     }
 
-    /// Notes a page; whether another one follows.
+    /// Counts a page, and returns whether another page follows.
     ///
     /// # Errors
-    /// `Config` for a page that leads to itself, and after a million names.
+    /// `Config` for a page whose next page is itself, and for more than a million names.
     pub fn goes_on(&mut self, page: &Page) -> Result<bool, Error> {
         let refuse = |message| Err(Error::new(ErrorKind::Config, message));
         self.names += page.locks.len();
@@ -127,27 +128,27 @@ impl Listing {
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Init {
-    /// The operator's word that no lock of this store can be held: grants start at once.
+    /// The operator confirms that no lock of this store can be held. The store then grants at once. Default: `false`.
     pub first_use: bool,
-    /// The operator's word that the store was set back to an older state, such as a snapshot, a backup or a
-    /// copy: locks may be held that it does not know. Nothing is granted for the longest lease that may
-    /// be held, and all later tokens are above those that may have been granted. A store that
-    /// cannot do this refuses with `Unsupported`. It contradicts `first_use`.
+    /// The operator says that the store was restored to an older state, such as a snapshot, a backup or a copy. Clients
+    /// may then hold locks that the store does not know. So the store grants nothing for the longest lease that may be
+    /// held, and all later tokens are above those that it may have granted. A store that cannot do this refuses with
+    /// `Unsupported`. Must not be combined with `first_use`. Default: `false`.
     pub restored: bool,
-    /// The store's longest lease; `None` keeps what is set, or 30 s on a new store.
-    #[serde(with = "crate::time::humane::option")]
+    /// The store's longest lease. `None`, the default, keeps the present value; a new store gets 30 s.
+    #[serde(with = "crate::time::human_duration::option")]
     pub longest_lease: Option<Duration>,
-    /// Whether a loss of data is followed by a quarantine; `None` keeps what is set, or on.
+    /// Whether a quarantine follows a loss of data. `None`, the default, keeps the present value; a new store gets `true`.
     pub quarantine: Option<bool>,
-    /// Sets the tokens back to the store's clock, where a client has set them so far ahead that they are used up.
-    /// The store grants nothing for a whole quarantine, also where that is off, and not with `first_use`. Tokens
-    /// are lower than before then: a fence that admitted one of those refuses all of these, until its own record
-    /// is removed.
+    /// Sets the tokens back to the store's clock, if a client has raised them so far that they are used up. The store
+    /// then grants nothing for one whole quarantine, even if the quarantine is off. Must not be combined with
+    /// `first_use`. Later tokens are lower than earlier ones: a fence that has admitted an earlier token refuses all
+    /// later ones until its own record is removed. Default: `false`.
     pub reset_tokens: bool,
 }
 
 impl Init {
-    /// Settings that change nothing in a store that has some.
+    /// Changes nothing in a store that has settings, and creates a new store with the default settings.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -194,10 +195,10 @@ impl Init {
         self
     }
 
-    /// Refuses [`restored`](Self::restored) in a store that cannot hold grants back on an operator's word.
+    /// For backends that cannot hold grants back after a restore: refuses [`restored`](Self::restored).
     ///
     /// # Errors
-    /// `Unsupported` with the reason, if it was asked for.
+    /// `Unsupported` with the reason `why`, if `restored` is set.
     pub fn refuse_restored(&self, why: &str) -> Result<(), Error> {
         if self.restored {
             let message = format!("this store has no `restored`: {why}");
@@ -206,10 +207,10 @@ impl Init {
         Ok(())
     }
 
-    /// Refuses [`reset_tokens`](Self::reset_tokens) in a store that cannot set its tokens back.
+    /// For backends that cannot set tokens back: refuses [`reset_tokens`](Self::reset_tokens).
     ///
     /// # Errors
-    /// `Unsupported`, if it was asked for.
+    /// `Unsupported`, if `reset_tokens` is set.
     pub fn refuse_reset_tokens(&self) -> Result<(), Error> {
         if self.reset_tokens {
             return Err(Error::new(
@@ -225,19 +226,19 @@ impl Init {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct StoreSettings {
-    /// The longest lease.
+    /// The longest lease that a client may ask for.
     pub longest_lease: Duration,
-    /// Whether a loss of data is followed by a quarantine; `None` where the store needs none.
+    /// Whether a quarantine follows a loss of data; `None` if the store needs no quarantine.
     pub quarantine: Option<bool>,
-    /// How long the store still grants nothing.
+    /// How much longer the store grants nothing; zero if it grants now.
     pub grants_in: Duration,
 }
 
 impl StoreSettings {
-    /// The longest lease of a store where none was set: 30 s.
+    /// The longest lease of a store for which none was set: 30 s.
     pub const DEFAULT_LONGEST_LEASE: Duration = tunables::DEFAULT_LONGEST_LEASE;
 
-    /// The settings of a store that grants at once.
+    /// The settings of a store that grants now.
     #[must_use]
     pub fn new(longest_lease: Duration, quarantine: Option<bool>) -> Self {
         Self { longest_lease, quarantine, grants_in: Duration::ZERO }
@@ -249,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_listing_has_an_end() {
+    fn a_listing_without_an_end_is_refused() {
         let name = LockName::new("job").unwrap();
         let lock = LockState::new(name, None, FencingToken::ZERO);
         let page = |names, next: Option<&str>| {
@@ -264,7 +265,7 @@ mod tests {
 
         let mut listing = Listing::new();
         let pages = (0..100).map(|at| page(50_000, Some(&at.to_string())));
-        let told: Vec<_> = pages.map_while(|page| listing.goes_on(&page).ok()).collect();
-        assert_eq!(told.len() * 50_000, tunables::MOST_LISTED);
+        let accepted = pages.map_while(|page| listing.goes_on(&page).ok()).count();
+        assert_eq!(accepted * 50_000, tunables::MOST_LISTED);
     }
 }

@@ -1,10 +1,10 @@
-//! Checks that all stores make alike. For backends.
+//! Checks that all backends share.
 
 use std::time::Duration;
 
 use crate::{Error, ErrorKind, FencingToken};
 
-/// Refuses a duration that is not between `least` and `most`; `what` names it in the message.
+/// Refuses a duration that is not between `least` and `most`, both included. The message calls it `what`.
 ///
 /// # Errors
 /// `InvalidInput`, naming the duration and both bounds.
@@ -22,12 +22,12 @@ pub fn check_span(
     Err(Error::new(ErrorKind::InvalidInput, message))
 }
 
-/// Refuses a lease that is longer than a store's longest: it would outlast a quarantine.
+/// Refuses a lease above the store's longest lease, because it would outlast a quarantine.
 ///
-/// The settings of the store may have changed since the client compared the lease with its guarantees.
+/// The client has checked the lease before, but the store's settings may have changed since.
 ///
 /// # Errors
-/// `InvalidInput`, naming both.
+/// `InvalidInput`, naming both durations.
 pub fn check_lease(lease: Duration, longest: Duration) -> Result<(), Error> {
     if lease <= longest {
         return Ok(());
@@ -37,13 +37,15 @@ pub fn check_lease(lease: Duration, longest: Duration) -> Result<(), Error> {
     Err(Error::new(ErrorKind::InvalidInput, message))
 }
 
-/// Refuses a token, such as a floor, that leads the clock, in microseconds since 1970, by more than a store's longest
-/// lease: it would outlast a loss of data.
+/// Refuses a token, such as a floor, that leads the store's clock by more than the store's longest lease.
+///
+/// After a loss of data, the quarantine lasts one longest lease. Then the clock must be past every earlier token.
+/// `clock` is in microseconds since 1970.
 ///
 /// # Errors
 /// `InvalidInput`, naming the largest token that is allowed.
 pub fn check_token(token: FencingToken, clock: u64, longest: Duration) -> Result<(), Error> {
-    // A longest lease may be as long as a duration can be.
+    // An operator may set any longest lease, even `Duration::MAX`.
     let limit = clock.saturating_add(u64::try_from(longest.as_micros()).unwrap_or(u64::MAX));
     if token.get() <= limit {
         return Ok(());
@@ -54,10 +56,10 @@ pub fn check_token(token: FencingToken, clock: u64, longest: Duration) -> Result
     Err(Error::new(ErrorKind::InvalidInput, message))
 }
 
-/// Refuses records of another version than the `known` one; `stored` is the version as the store has it.
+/// Refuses records of another version than `known`. `stored` is the version as read from the store.
 ///
 /// # Errors
-/// `Config`, naming both and what helps.
+/// `Config`, naming both versions and what to do.
 pub fn check_record_version(stored: &str, known: u64) -> Result<(), Error> {
     let version = stored.parse::<u64>().ok();
     if version == Some(known) {
@@ -75,8 +77,9 @@ pub fn check_record_version(stored: &str, known: u64) -> Result<(), Error> {
     Err(Error::new(ErrorKind::Config, message))
 }
 
-/// A span in whole milliseconds, as stores count it: rounded up, so that a lease is never shorter than its holder
-/// believes, and at least 1.
+/// The duration in whole milliseconds, rounded up and at least 1.
+///
+/// Rounded down, a lease in the store would be shorter than its holder believes.
 #[must_use]
 pub fn whole_millis(span: Duration) -> u64 {
     u64::try_from(span.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX).max(1)
@@ -87,29 +90,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_span_must_be_within_its_bounds_which_the_message_names() {
+    fn a_duration_out_of_range_is_refused_with_the_range() {
         let seconds = Duration::from_secs;
         for span in [1, 2, 3] {
             check_span("timeout", seconds(span), seconds(1), seconds(3)).unwrap();
         }
         for span in [0, 4] {
             let error = check_span("timeout", seconds(span), seconds(1), seconds(3)).unwrap_err();
-            let told = format!("timeout {span}s must be between 1s and 3s");
-            assert!(error.to_string().ends_with(&told), "{error}");
+            let expected = format!("timeout {span}s must be between 1s and 3s");
+            assert!(error.to_string().ends_with(&expected), "{error}");
         }
     }
 
     #[test]
-    fn records_of_another_version_are_refused_with_what_helps() {
+    fn records_of_another_version_are_refused_with_what_to_do() {
         check_record_version("2", 2).unwrap();
-        for (stored, told) in [
+        for (stored, expected) in [
             ("1", "version 1; this leasehold knows version 2; `leasehold init` upgrades them"),
             ("3", "version 3; this leasehold knows version 2; upgrade leasehold"),
             ("x\n", "version \"x\\n\"; this leasehold knows version 2; upgrade leasehold"),
         ] {
             let error = check_record_version(stored, 2).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Config);
-            assert!(error.to_string().ends_with(told), "{error}");
+            assert!(error.to_string().ends_with(expected), "{error}");
         }
     }
 

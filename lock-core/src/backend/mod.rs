@@ -1,4 +1,4 @@
-//! The trait that a store implements, in the store's words: no policy lives here.
+//! The trait [`Backend`], which a store implements, and its requests and answers. Policy is in the client.
 
 mod admin;
 mod checks;
@@ -20,31 +20,32 @@ pub use self::{
 };
 use crate::{Error, ErrorKind, FencingToken, Guarantees, Instant, LockName};
 
-/// How a grant is given back.
+/// The options of [`Backend::release`].
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct ReleaseOptions<'a> {
-    /// Keep the grant for this long instead of freeing it at once (a minimum hold).
+    /// Keep the lock for this long, a minimum hold, instead of freeing it at once. Default: `None`.
     pub keep: Option<Duration>,
-    /// The same process's next request, to be queued last, before the lock is handed over.
+    /// The next request of the same process. The store adds it at the end of the queue, and only then hands the lock over.
+    /// Default: `None`.
     pub next: Option<&'a Request>,
 }
 
 impl<'a> ReleaseOptions<'a> {
-    /// A release at once, with no next request.
+    /// Frees the lock at once, and carries no next request.
     #[must_use]
     pub const fn new() -> Self {
         Self { keep: None, next: None }
     }
 
-    /// The same, which keeps the grant for this long, or frees it at once.
+    /// Sets [`keep`](Self::keep).
     #[must_use]
     pub fn with_keep(mut self, keep: impl Into<Option<Duration>>) -> Self {
         self.keep = keep.into();
         self
     }
 
-    /// The same with this next request, or without one.
+    /// Sets [`next`](Self::next).
     #[must_use]
     pub fn with_next(mut self, next: impl Into<Option<&'a Request>>) -> Self {
         self.next = next.into();
@@ -52,25 +53,25 @@ impl<'a> ReleaseOptions<'a> {
     }
 }
 
-/// The answer to a release.
+/// The answer to [`Backend::release`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Released {
-    /// Whether the owner held it.
+    /// Whether the owner held the lock.
     pub outcome: ReleaseOutcome,
-    /// The answer to [`ReleaseOptions::next`]; `None` where none was asked for, or the backend does not
-    /// carry it and the core is to enqueue it itself.
+    /// The answer to [`ReleaseOptions::next`]. `None` if there was no next request, or if the backend does not carry it:
+    /// the core then enqueues it itself.
     pub next: Option<Enqueued>,
 }
 
 impl Released {
-    /// An answer with that to the next request.
+    /// An answer with the answer to the next request.
     #[must_use]
     pub const fn new(outcome: ReleaseOutcome, next: Option<Enqueued>) -> Self {
         Self { outcome, next }
     }
 
-    /// An answer that carries no next request.
+    /// An answer without one to a next request.
     #[must_use]
     pub const fn plain(outcome: ReleaseOutcome) -> Self {
         Self { outcome, next: None }
@@ -79,75 +80,74 @@ impl Released {
 
 /// A store of locks.
 ///
-/// The core owns policy: waiting, retry, renewal, clean-up, guards. A backend speaks its store's
-/// protocol, one atomic step per method. Every method has a time limit of its own inside the
-/// backend, so that it ends also when the store hangs.
+/// A backend speaks the protocol of one store: each method is one atomic step. The core has all policy: waiting, retries,
+/// renewal, clean-up and guards.
 ///
-/// *Implementers*: a wrapper forwards every method (`#![deny(clippy::missing_trait_methods)]`). A default here may
-/// be slower than an own implementation, never weaker.
+/// *Durations*: the backend gives every call a time limit of its own, so that the call ends even if the store hangs.
+///
+/// *Cancel safety*: the core runs every call that changes the store to its end, even if the caller goes away. A call that
+/// only reads may be dropped.
+///
+/// *For implementers*: a wrapper forwards every method (`#![deny(clippy::missing_trait_methods)]`). A default method may be
+/// slower than your own, never weaker.
 #[async_trait]
 pub trait Backend: Debug + Send + Sync + 'static {
     /// A short word for the kind of store, such as `redis`.
     fn kind(&self) -> &'static str;
 
-    /// A name of the store itself. A migration orders its two stores by it.
+    /// Returns the name of this store, by which [`all`](crate::all()) and a migration order two stores.
     ///
-    /// *Guarantees*: all clients of one store get the same name, and no other store has it. It stays the same
-    /// while the store keeps its locks, also over another address.
+    /// *Guarantees*: all clients of one store get the same name, and no other store has it. It stays the same while the
+    /// store keeps its locks, even over another address. The call changes nothing.
     ///
-    /// *Errors*: `Unsupported` where the backend has none, as by default; otherwise as any call of the
-    /// store.
-    ///
-    /// *Cancel safety*: it changes nothing.
+    /// *Errors*: `Unsupported` if the backend has no name, as by default; otherwise those of the store.
     async fn identity(&self) -> Result<String, Error> {
         let refusal = Error::new(ErrorKind::Unsupported, "this store has no identity of its own");
         Err(refusal.at(self.kind(), "identity"))
     }
 
-    /// Whether an attempt is answered in its first poll, as by a store in this process's memory. Default: `false`.
+    /// Whether the first poll of an attempt always returns the answer, as in a store in this process's memory. Default:
+    /// `false`.
     ///
-    /// If so, the core need not know which tasks are waiting for an answer.
+    /// If so, the core need not record which tasks wait for an answer.
     fn answers_at_once(&self) -> bool {
         false
     }
 
-    /// What the store promises in its present configuration, and under which assumptions.
+    /// What the store promises with its present settings, and under which assumptions.
     fn guarantees(&self) -> Arc<Guarantees>;
 
-    /// Makes one atomic attempt to acquire.
+    /// Makes one atomic attempt to acquire the lock.
     ///
-    /// *Guarantees*: one holder at a time, and a token larger than every earlier one of the name and than the
-    /// request's floor, minted in the same step. Where the store is fair and a live place waits, an attempt of an
-    /// owner without a place is `Busy`. An attempt of the owner that
-    /// holds the lock extends the lease like a renewal and keeps the token; it never shortens the
-    /// lease, since it may be a late repeat. An attempt of an owner that was
-    /// [abandoned](Backend::abandon) grants nothing.
+    /// *Guarantees*: one holder at a time. The store makes the token in the same step. It is larger than every earlier token
+    /// of the name, and larger than the request's floor.
+    /// - If the store is fair and a live queue entry waits, an attempt of an owner without an entry is `Busy`.
+    /// - An attempt of the owner that holds the lock extends the lease like a renewal, and keeps the token. It never shortens
+    ///   the lease, because it may be a late repeat.
+    /// - An attempt of an [abandoned](Backend::abandon) owner gets no grant.
     ///
-    /// *Readers*: where [`Guarantees::shared`] is promised, a request of [`Mode::Shared`] joins other readers if no writer
-    /// has a live place before it. The readers have a token above that of the last writer, and the lock is
-    /// theirs until the last lease of them is over. A reader that has left holds nothing. The answer to a request of
-    /// that mode may be an exclusive grant, too.
+    /// *Readers*: if the store promises [`Guarantees::shared`], a request of [`Mode::Shared`] joins other readers unless a
+    /// writer has a live queue entry before it. The token of the readers is above that of the last writer. They hold the lock
+    /// until the last of their leases ends. A reader that has released holds nothing. The store may also answer such a request
+    /// with an exclusive grant.
     ///
-    /// *Durations*: the lease counts from the request's `sent`. The grant says which lease was set.
+    /// *Durations*: the lease counts from the request's `sent`. The grant says which lease the store has set.
     ///
-    /// *Errors*: `OutcomeUnknown` or `Timeout` if the request may have been carried out; the core
-    /// repeats the same request or abandons it.
+    /// *Errors*: `OutcomeUnknown` or `Timeout` if the store may have carried out the request. The core then repeats the same
+    /// request or abandons its owner.
     ///
-    /// *Cancel safety*: the core runs every call to its end.
-    ///
-    /// *Implementers*: if the backend repeats a request by itself and does not know that the first try was not
-    /// carried out, it says so: by [`Grant::doubted`], and in place of `Busy` and `Quarantined` by
-    /// `OutcomeUnknown` with [`Error::blocked_by`].
+    /// *For implementers*: if the backend repeats a request itself and cannot exclude that the first try was carried out, it
+    /// marks the grant with [`Grant::doubted`]. Instead of `Busy` and `Quarantined` it then returns `OutcomeUnknown` with
+    /// [`Error::blocked_by`].
     async fn try_acquire(&self, request: &Request) -> Result<Attempt, Error>;
 
-    /// Makes an attempt and, if it is refused, takes a place in the queue, in one atomic step.
+    /// Makes an attempt and, if it is refused, adds an entry to the queue, in one atomic step.
     ///
-    /// *Guarantees*: as [`try_acquire`](Backend::try_acquire). A repeat by the same owner keeps its
-    /// place.
+    /// *Guarantees*: as [`try_acquire`](Backend::try_acquire). A repeat by the same owner keeps its place in the queue.
     ///
-    /// *Durations, errors, cancel safety*: as there.
+    /// *Durations, errors*: as [`try_acquire`](Backend::try_acquire).
     ///
-    /// *Implementers*: the default keeps no queue: its waiter leaves all to the core's polling.
+    /// *For implementers*: the default keeps no queue. Its waiter pushes nothing, so the core polls.
     async fn enqueue(&self, request: &Request) -> Result<Enqueued, Error> {
         Ok(match self.try_acquire(request).await? {
             Attempt::Granted(grant) => Enqueued::Granted(grant),
@@ -158,106 +158,99 @@ pub trait Backend: Debug + Send + Sync + 'static {
 
     /// Makes sure that this owner holds nothing, waits for nothing, and never will.
     ///
-    /// *Guarantees*: a grant or a place of the owner is gone. A late request of the owner, which the
-    /// store reads after its client has given up, finds a tombstone or its own deadline, and gets
-    /// neither the lock nor a place. After a release the call changes nothing but leaves the tombstone: so the
-    /// core stops late requests of an attempt that it had repeated.
+    /// *Guarantees*: a grant or queue entry of the owner is gone. A late request of the owner, which the store carries out
+    /// after its client has given it up, finds a tombstone or its own deadline, and gets neither the lock nor a queue entry.
+    /// After a release the call only leaves the tombstone: this is how the core stops late requests of an attempt that it had
+    /// repeated.
     ///
     /// *Errors*: the core repeats the call until the lease is over.
-    ///
-    /// *Cancel safety*: the core runs it to its end.
     async fn abandon(&self, request: &Request) -> Result<(), Error>;
 
-    /// Renews a batch of grants, in one round trip where the store can.
+    /// Renews a batch of grants, in one round trip if the store can.
     ///
-    /// *Guarantees*: the answers stand in the order of `grants`. A grant that the store no longer has
-    /// is `Lost` and stays gone. A failure to reach the store is `Unknown`, never `Lost`. A renewal
-    /// of a grant that was released with a [`keep`](ReleaseOptions::keep) is late, and is `Lost` too.
+    /// *Guarantees*: the answers are in the order of `grants`. A grant that the store no longer has is `Lost`, and stays gone.
+    /// So is a grant that was released with a [`keep`](ReleaseOptions::keep), because its renewal is late. If the store cannot
+    /// be reached, the answer is `Unknown`, never `Lost`.
     ///
-    /// *Durations*: each grant asks for its own `lease` anew. `sent` is an instant before the call;
-    /// an answer's `from` is `sent` or earlier.
+    /// *Durations*: each grant asks for its full `lease` again. `sent` is an instant before the call. The `from` of an answer
+    /// is `sent` or earlier.
     ///
-    /// *Errors*: one per grant, in [`Renewal::Unknown`]; the core asks again until the validity ends.
+    /// *Errors*: one per grant, in [`Renewal::Unknown`]. The core tries again until the validity ends.
     ///
-    /// *Cancel safety*: the core runs it to its end.
-    ///
-    /// *Implementers*: where a lock is kept on several nodes, a loss frees none of them: the holder learns of it
-    /// only afterwards, and the other nodes keep the next holder out until then.
+    /// *For implementers*: if a lock is kept on several nodes, a loss frees it on none of them. The holder learns of the loss
+    /// only afterwards, and until then the other nodes keep the next holder out.
     async fn renew(&self, grants: &[&Grant], sent: Instant) -> Vec<Renewal>;
 
-    /// Gives a grant back, or keeps it for a last while.
+    /// Releases a grant, or keeps it for the rest of a minimum hold.
     ///
-    /// *Guarantees*: only this owner's grant is touched. If a later owner holds the lock, the call changes
-    /// nothing and answers `NotHeld`. A repeat is harmless.
+    /// *Guarantees*: the call changes only this owner's grant. If a later owner holds the lock, it changes nothing and answers
+    /// `NotHeld`. A repeat is harmless.
     ///
-    /// *Durations*: a [`keep`](ReleaseOptions::keep) counts from the moment in which the store carries the release
-    /// out. The core asks for none with a shared grant.
+    /// *Readers*: the release of a reader leaves the other readers alone. After the last one the lock is free.
     ///
-    /// *Readers*: one that releases leaves the others alone. When the last one has left, the lock is free.
+    /// *Durations*: a [`keep`](ReleaseOptions::keep) counts from the moment when the store carries out the release. The core
+    /// sets none for a shared grant.
     ///
-    /// *Errors*: the core repeats the call after `OutcomeUnknown`, `Timeout` and `Unavailable`. An error speaks of
-    /// the grant: after any error it is unknown whether [`next`](ReleaseOptions::next) has got a place.
-    ///
-    /// *Cancel safety*: the core runs it to its end.
+    /// *Errors*: the core repeats the call after `OutcomeUnknown`, `Timeout` and `Unavailable`. An error is about the grant:
+    /// after any error it is unknown whether [`next`](ReleaseOptions::next) has a queue entry.
     async fn release(&self, grant: &Grant, options: ReleaseOptions<'_>) -> Result<Released, Error>;
 
-    /// Lifts the stored token of a held grant to `token`, if that is larger.
+    /// Raises the stored token of a held grant to `token`, if that is larger.
     ///
-    /// *Guarantees*: later grants of the name have tokens above it. Renewal keeps it.
+    /// *Guarantees*: later grants of the name have larger tokens. Renewals keep the raised token.
     ///
-    /// *Errors*: `NotHeld` if the grant is gone; `InvalidInput` if `token` leads the store's clock by
-    /// more than the longest lease; `Unsupported` where the store cannot, as by default.
+    /// *Errors*: `NotHeld` if the grant is gone; `InvalidInput` if `token` leads the store's clock by more than the longest
+    /// lease; `Unsupported` if the store cannot do it, as by default.
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<(), Error> {
         let _ = token;
         let refusal = Error::new(ErrorKind::Unsupported, "this store cannot raise a token");
         Err(refusal.at(self.kind(), "raise").on(&grant.name))
     }
 
-    /// Reads what the store knows of a name; `None` if nothing.
+    /// Reads the state of a lock; `None` if the store knows nothing of the name.
     async fn inspect(&self, name: &LockName) -> Result<Option<LockState>, Error>;
 
-    /// Lists held names in parts: `None` starts, a page's `next` goes on.
+    /// Lists held locks, a page at a time: `None` asks for the first page, [`Page::next`] for the next one.
     ///
-    /// *Guarantees*: a name that is held from the start to the end of a listing is in it. It may be in two parts, where
-    /// the store moves its keys meanwhile.
+    /// *Guarantees*: a lock that is held from the start to the end of the listing is in it. It may be on two pages if the
+    /// store moves its keys meanwhile.
     async fn list(&self, from: Option<Cursor>) -> Result<Page, Error>;
 
-    /// Frees a name, whichever client holds it, or whichever clients share it. Each former holder learns of it at its
-    /// next renewal.
+    /// Frees a lock, no matter which clients hold or share it. Each former holder learns of it at its next renewal.
     async fn force_release(&self, name: &LockName) -> Result<ReleaseOutcome, Error>;
 
     /// Creates what the store needs, or changes its settings.
     ///
-    /// *Guarantees*: a changed longest lease takes effect only after the old one has passed, unless
-    /// `first_use` is given. After `restored` nothing is granted until every lease that may be held
-    /// is over.
+    /// *Guarantees*: a new longest lease takes effect only after the old one has passed, unless `first_use` is set. After
+    /// `restored` the store grants nothing until every lease that may be held is over.
     ///
-    /// *Errors*: `Unsupported` for a setting that the store does not have, for `restored` where the
-    /// store cannot hold grants back, and for `reset_tokens` where it cannot set its tokens back;
-    /// `InvalidInput` for a longest lease out of its range.
+    /// *Errors*: `Unsupported` for a setting that the store does not have, for `restored` if the store cannot hold grants back,
+    /// and for `reset_tokens` if it cannot set its tokens back; `InvalidInput` for a longest lease out of range.
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error>;
 
-    /// The difference between the store's wall clock and this process's, in microseconds (positive
-    /// when the store is ahead); `None` where the store uses this machine's clock.
+    /// The store's wall clock minus this process's, in microseconds: positive if the store is ahead. `None` if the store uses
+    /// the clock of this machine.
     async fn clock_difference_micros(&self) -> Result<Option<i64>, Error>;
 
-    /// The highest token that the store remembers, of all names; `None` where the store does not tell. At
-    /// [`FencingToken::MAX`] tokens are used up, and nothing is granted.
+    /// The highest token that the store remembers, of all names; `None` if the store does not know, as by default.
+    ///
+    /// At [`FencingToken::MAX`] the tokens are used up, and the store grants nothing.
     async fn highest_token(&self) -> Result<Option<FencingToken>, Error> {
         Ok(None)
     }
 
-    /// What an operator should know of the store as it is now: a sentence each, of what slows it down or will soon stop it.
-    /// Asked by `leasehold check`. By default there is nothing.
+    /// What an operator should know about the store now, one sentence each: what slows it down, or will soon stop it.
+    ///
+    /// `leasehold check` shows them. Default: none.
     async fn warnings(&self) -> Result<Vec<String>, Error> {
         Ok(Vec::new())
     }
 
-    /// Ends connections and background work, after all guards are gone.
+    /// Ends connections and background work. The core calls it after all guards are gone.
     async fn close(&self);
 }
 
-/// The waiter of a store without a queue: the core's polling does the work.
+/// The waiter of a store without a queue. It pushes nothing: the core polls.
 #[derive(Debug)]
 pub(crate) struct Polling;
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{FencingToken, Instant, LockName, OwnerId, OwnerLabel};
 
-/// What kind of lock is asked for.
+/// Whether a lock is exclusive or shared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -14,12 +14,12 @@ pub enum Mode {
     /// One holder: a writer.
     #[default]
     Exclusive,
-    /// Readers: any number of them, up to [`Guarantees::most_readers`](crate::Guarantees), and no writer beside them.
+    /// Readers: up to [`Guarantees::most_readers`](crate::Guarantees) of them, and no writer at the same time.
     Shared,
 }
 
 impl Mode {
-    /// How many readers share one lock at most where the store keeps an id of each; for one more it is `Busy`.
+    /// The most readers of one lock in a store that keeps an id of each. For one more the lock is `Busy`.
     pub const MOST_READERS: usize = crate::tunables::MOST_READERS;
 
     /// Whether locks of this mode and of `other` may be held at the same time.
@@ -29,28 +29,28 @@ impl Mode {
     }
 }
 
-/// One attempt to acquire. A repeat of the same attempt has the same owner.
+/// One attempt to acquire a lock. A repeat of the same attempt has the same owner.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Request {
     /// The lock.
     pub name: LockName,
-    /// The id of the owner: fresh for every acquisition and every place in a queue.
+    /// The id of the owner: a new one for each acquire and each queue entry.
     pub owner: OwnerId,
-    /// Its label, for operators.
+    /// The owner's label, for operators.
     pub label: OwnerLabel,
-    /// How long the store is to keep the grant without renewal.
+    /// How long the store keeps the grant without renewal.
     pub lease: Duration,
-    /// The kind of lock.
+    /// Exclusive or shared.
     pub mode: Mode,
     /// The granted token must be larger than this.
     pub floor: FencingToken,
-    /// An instant before this request leaves: a repeat has a later one.
+    /// An instant before the client sends this request. A repeat has a later one.
     pub sent: Instant,
 }
 
 impl Request {
-    /// A request for an exclusive lock with no floor.
+    /// A request for an exclusive lock, without a floor.
     #[must_use]
     pub fn new(
         name: LockName,
@@ -63,7 +63,7 @@ impl Request {
         Self { name, owner, label, lease, mode, floor, sent }
     }
 
-    /// The same for a lock of this mode.
+    /// Sets [`mode`](Self::mode).
     #[must_use]
     pub fn with_mode(mut self, mode: Mode) -> Self {
         self.mode = mode;
@@ -71,7 +71,7 @@ impl Request {
     }
 }
 
-/// A lock that the store has granted.
+/// A lock that the store has granted to an owner.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Grant {
@@ -79,29 +79,31 @@ pub struct Grant {
     pub name: LockName,
     /// The owner.
     pub owner: OwnerId,
-    /// What the store has granted: `Shared` only where it may be shared. A store that ignores the mode of a request
-    /// grants exclusively, which is stronger.
+    /// What the store has granted: `Shared` only if other readers may share the lock. A store that ignores the mode of a
+    /// request grants exclusively, which is stronger.
     pub mode: Mode,
-    /// Minted with the grant, kept by renewals. Readers that share a lock may all have the same; see
+    /// The fencing token, made with the grant. Renewals keep it. Readers that share a lock may have the same token; see
     /// [`Guarantees::one_token_for_readers`](crate::Guarantees).
     pub token: FencingToken,
-    /// How long the store keeps the grant without renewal; renewals ask for the same.
+    /// How long the store keeps the grant without renewal. Renewals ask for the same.
     pub lease: Duration,
-    /// The instant from which the holder counts the lease: before the request left, or earlier.
+    /// The instant from which the holder counts the lease: before the client sent the request, or earlier.
     pub from: Instant,
-    /// Taken off the validity besides the drift margin, for backends with a larger error of their clocks.
+    /// Subtracted from the validity in addition to the drift margin, by backends whose clocks may be further off. Default:
+    /// zero.
     pub margin: Duration,
-    /// For a grant pushed to a waiter: how long the store keeps it before a first renewal claims it.
+    /// If the store pushed the grant to a waiter: the claim window, which is how long the store keeps the grant before
+    /// the first renewal.
     pub claim: Option<Duration>,
-    /// Whether an earlier try of the attempt, which the backend repeated itself, may yet be carried out: the core
+    /// Whether the backend repeated the attempt itself, and the store may still carry out an earlier try. The core then
     /// abandons the owner after the release.
     pub doubtful: bool,
-    /// The backend's own data for later calls: a lease id, votes per node.
+    /// Data of the backend for later calls, such as a lease id or the votes of nodes.
     pub state: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Grant {
-    /// An exclusive grant of the whole lease, counted from the request's `sent`.
+    /// An exclusive grant of the requested lease, counted from the request's `sent`.
     #[must_use]
     pub fn new(request: &Request, token: FencingToken) -> Self {
         Self {
@@ -118,28 +120,28 @@ impl Grant {
         }
     }
 
-    /// The same, of a lock of this mode.
+    /// Sets [`mode`](Self::mode).
     #[must_use]
     pub fn with_mode(mut self, mode: Mode) -> Self {
         self.mode = mode;
         self
     }
 
-    /// The same, where an earlier try of the attempt may yet be carried out.
+    /// Sets [`doubtful`](Self::doubtful).
     #[must_use]
     pub fn doubted(mut self) -> Self {
         self.doubtful = true;
         self
     }
 
-    /// The same, pushed to a waiter that has `claim` to confirm it by a renewal.
+    /// Marks the grant as pushed to a waiter, which must confirm it by a renewal within `claim`.
     #[must_use]
     pub fn pushed(mut self, claim: Duration) -> Self {
         self.claim = Some(claim);
         self
     }
 
-    /// The same, with opaque state of the backend's.
+    /// Sets [`state`](Self::state).
     #[must_use]
     pub fn with_state(mut self, state: Arc<dyn Any + Send + Sync>) -> Self {
         self.state = Some(state);
@@ -162,7 +164,7 @@ impl fmt::Debug for Grant {
     }
 }
 
-/// The holder of a lock, as far as the store tells.
+/// The holder of a lock, as the store shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Holder {
@@ -170,94 +172,92 @@ pub struct Holder {
     pub owner: OwnerId,
     /// The holder's label.
     pub label: OwnerLabel,
-    /// The rest of its lease.
+    /// How long its lease still lasts.
     pub remaining: Duration,
 }
 
 impl Holder {
-    /// The holder with this id and label, whose lease ends after `remaining`.
+    /// A holder with this id and label, whose lease ends after `remaining`.
     #[must_use]
     pub fn new(owner: OwnerId, label: OwnerLabel, remaining: Duration) -> Self {
         Self { owner, label, remaining }
     }
 
-    /// Stands for the readers that share a lock, of which `label` is one, until the lease of the last of them is over. Its
-    /// id is [`OwnerId::READERS`], which no owner has.
+    /// Represents all readers that share a lock. `label` is the label of one of them, and `remaining` lasts until the last
+    /// of their leases ends. The id is [`OwnerId::READERS`], which no owner has.
     #[must_use]
     pub fn readers(label: OwnerLabel, remaining: Duration) -> Self {
         Self { owner: OwnerId::READERS, label, remaining }
     }
 
-    /// Stands for the holder of a lock whose record in the store cannot be read: another program wrote it, or it was
-    /// damaged. The owner is 0, which no client has. The lock counts as held until the record ends, or is removed
-    /// with [`Backend::force_release`](crate::Backend::force_release).
+    /// Represents the holder of a lock whose record cannot be read, because another program wrote it or it is damaged. The
+    /// owner is 0, which no client has. The lock counts as held until the record expires, or until
+    /// [`Backend::force_release`](crate::Backend::force_release) removes it.
     #[must_use]
     pub fn unreadable(remaining: Duration) -> Self {
         let label = OwnerLabel::of_unreadable_record();
         Self { owner: OwnerId::from_bits(0), label, remaining }
     }
 
-    /// Whether this is [`unreadable`](Self::unreadable). Its label is then that of `unreadable`, and nothing that a peer wrote.
+    /// Whether this is [`unreadable`](Self::unreadable). The label is then ours, and not written by another client.
     #[must_use]
     pub fn is_unreadable(&self) -> bool {
         *self == Self::unreadable(self.remaining)
     }
 }
 
-/// The answer "not now".
+/// The lock is held, or others wait for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Busy {
-    /// The holder of the lock; `None` between a release and the claim of a live place, or where the
-    /// store does not tell.
+    /// The holder of the lock. `None` between a release and the claim of a live waiter, or if the store does not show it.
     pub holder: Option<Holder>,
-    /// The holder's token, or the last one granted. A later push with a token that is not larger
-    /// is old.
+    /// The holder's token, or the last token granted. A later push whose token is not larger is stale.
     pub token: FencingToken,
-    /// Ask again after this even if nothing is pushed.
+    /// When to poll again, even if nothing is pushed.
     pub retry_after: Duration,
 }
 
 impl Busy {
-    /// The answer with the holder, if the store tells, its token or the last one, and when to ask again.
+    /// A busy lock with its holder, if known, the last token, and the time until the next poll.
     #[must_use]
     pub fn new(holder: Option<Holder>, token: FencingToken, retry_after: Duration) -> Self {
         Self { holder, token, retry_after }
     }
 }
 
-/// The store grants nothing yet: it may have lost grants, and waits until every lease that it
-/// could have given is over.
+/// The store is in quarantine. It may have lost grants, so it grants nothing until every lease that it may have given is
+/// over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Quarantined {
-    /// How much longer.
+    /// How much longer the quarantine lasts.
     pub remaining: Duration,
     /// What happened to the store.
     pub why: String,
 }
 
 impl Quarantined {
-    /// The answer with the rest of the quarantine, and the event that began it.
+    /// A quarantine that lasts for another `remaining`, and its cause.
     #[must_use]
     pub fn new(remaining: Duration, why: impl Into<String>) -> Self {
         Self { remaining, why: why.into() }
     }
 }
 
-/// The answer to one attempt. There are no others: a wrapper must deal with each.
+/// The answer to one attempt. The list is complete: a wrapper must handle each variant.
 #[derive(Clone, Debug)]
 pub enum Attempt {
-    /// The lock is this owner's.
+    /// This owner has the lock.
     Granted(Grant),
-    /// Another owner holds it, or waits for it.
+    /// Another owner holds the lock, or waits for it.
     Busy(Busy),
     /// The store grants nothing for now.
     Quarantined(Quarantined),
 }
 
 impl Attempt {
-    /// The grant, if it is one.
+    /// The grant, if the answer is one.
     #[must_use]
     pub fn granted(self) -> Option<Grant> {
         match self {
@@ -267,28 +267,28 @@ impl Attempt {
     }
 }
 
-/// What a release did. There are no other outcomes.
+/// What a release did. The list is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReleaseOutcome {
-    /// The grant is gone, or kept for the time that was asked for.
+    /// The grant is gone, or kept for the requested time.
     Released,
-    /// The owner held nothing; nothing was changed.
+    /// The owner held nothing; the call changed nothing.
     NotHeld,
 }
 
-/// The answer to one renewal of a batch. There are no others: a wrapper must deal with each.
+/// The answer to one renewal of a batch. The list is complete: a wrapper must handle each variant.
 #[derive(Debug)]
 pub enum Renewal {
-    /// The lease runs anew.
+    /// The store has set a new lease.
     Renewed {
-        /// The instant from which it counts: the batch's `sent`, or earlier.
+        /// The instant from which the lease counts: the batch's `sent`, or earlier.
         from: Instant,
-        /// The lease that the store set.
+        /// The lease that the store has set.
         lease: Duration,
     },
     /// The grant is gone for good.
     Lost(LossReason),
-    /// The store did not say; the grant may live on.
+    /// There is no answer; the store may still have the grant.
     Unknown(crate::Error),
 }
 
@@ -297,19 +297,19 @@ pub enum Renewal {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum LossReason {
-    /// Somebody else holds the lock.
+    /// Another client holds the lock.
     #[error("another client holds the lock")]
     TakenOver,
     /// The store no longer has the grant: it expired, was removed by force, or was lost.
     #[error("the store no longer has the grant")]
     Gone,
-    /// The lease ended on the holder's clock before a renewal went out, as after a long pause.
+    /// The lease ended on the holder's clock before the client sent a renewal, as after a long pause of the process.
     #[error("the lease expired before it was renewed")]
     Expired,
     /// The lease ended while the store did not answer.
     #[error("the store did not answer until the lease had expired")]
     Unreachable,
-    /// The guard's own `hold_at_most` is over.
+    /// The `hold_at_most` of the lock is over.
     #[error("the time limit for holding is over")]
     HoldLimit,
     /// The client was closed.
@@ -332,10 +332,10 @@ impl LossReason {
         Self::RuntimeEnded,
     ];
 
-    /// A short, stable word for it, such as `taken-over`: as it is serialized.
+    /// A short, stable word, such as `taken-over`. It is also the serialized form.
     #[must_use]
     pub const fn word(self) -> &'static str {
-        // A new reason is to stand in `ALL`, too.
+        // Add a new reason to `ALL`, too.
         match self {
             Self::TakenOver => "taken-over",
             Self::Gone => "gone",

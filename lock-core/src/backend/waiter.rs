@@ -1,57 +1,56 @@
-//! A waiter: the handle of a place in a store's queue.
+//! A waiter: the handle of an entry in the store's queue.
 
 use async_trait::async_trait;
 
 use crate::{Busy, Error, Grant, Quarantined};
 
-/// The answer to [`Backend::enqueue`](crate::Backend::enqueue). There are no others: a wrapper must deal with each.
+/// The answer to [`Backend::enqueue`](crate::Backend::enqueue). The list is complete: a wrapper must handle each variant.
 #[derive(Debug)]
 pub enum Enqueued {
-    /// The lock was free: no place was needed.
+    /// The owner has the lock; no queue entry was needed.
     Granted(Grant),
-    /// The owner waits; the second part is the answer of the attempt that was made first.
+    /// The owner has a queue entry. `Busy` is the answer to the attempt that `enqueue` made first.
     Waiting(Box<dyn Waiter>, Busy),
-    /// The store grants nothing for now; no place was taken.
+    /// The store grants nothing for now, and made no queue entry.
     Quarantined(Quarantined),
 }
 
-/// What the store tells a waiter. There is nothing else: a wrapper must deal with each.
+/// What the store pushes to a waiter. The list is complete: a wrapper must handle each variant.
 #[derive(Debug)]
 pub enum Signal {
     /// The waiter has the lock.
     Granted(Grant),
-    /// Something changed: it is worth asking again.
+    /// Something changed; the core should poll now.
     Recheck,
-    /// The place is gone, for this reason; a new one is needed.
+    /// The queue entry is gone, for this reason. The core must make a new one.
     Lost(String),
 }
 
-/// The handle of a place in the queue of one name, for one owner: used for one grant or one withdrawal.
+/// The handle of one owner's entry in the queue of one lock. It ends with one grant or one withdrawal.
 ///
-/// The core asks again by [`try_acquire`](crate::Backend::try_acquire) with the place's owner, at the
-/// latest after the `retry_after` of the last answer; that attempt is the place's heartbeat. When a
-/// place has been granted, by push or by such an attempt, it is used up and its waiter is dropped.
-/// Dropping a waiter costs no store traffic: without [`leave`](Waiter::leave) the place dies of its
-/// missing heartbeat.
+/// The core polls by [`try_acquire`](crate::Backend::try_acquire) with the owner of the entry, at the latest after the
+/// `retry_after` of the last answer. This attempt is the heartbeat of the entry. When the owner is granted the lock, by a
+/// push or by such an attempt, the entry ends and the core drops the waiter. Dropping a waiter sends nothing to the
+/// store: without [`leave`](Waiter::leave) the entry expires when its heartbeats stop.
 #[async_trait]
 pub trait Waiter: std::fmt::Debug + Send {
-    /// Waits for the next signal of the store.
+    /// Waits for the next push of the store.
     ///
-    /// A store without push never answers: the core's polling is enough.
+    /// *Guarantees*: a store without push never returns; the core's polling is enough.
     ///
-    /// *Errors*: none. If a subscription cannot be kept, the signal is [`Lost`](Signal::Lost) or
+    /// *Errors*: none. If the backend cannot keep its subscription, it returns [`Lost`](Signal::Lost) or
     /// [`Recheck`](Signal::Recheck).
     ///
     /// *Cancel safety*: dropping the future loses no signal.
     ///
-    /// *Implementers*: after a reconnection answer `Recheck`, since a push may have been lost.
+    /// *For implementers*: return `Recheck` after a reconnection, because a push may have been lost.
     async fn next(&mut self) -> Signal;
 
-    /// Gives the place up, and releases the lock if it was granted meanwhile.
+    /// Removes the queue entry, and releases the lock if the owner was granted it meanwhile.
     ///
-    /// *Errors*: the place or the grant may stay until its heartbeat or its claim window ends;
-    /// the core then calls [`abandon`](crate::Backend::abandon).
+    /// *Errors*: after an error the entry may stay until its heartbeats are overdue, and a grant until its claim window
+    /// ends. The core then calls [`abandon`](crate::Backend::abandon).
     ///
-    /// *Cancel safety*: the core runs it to its end.
+    /// *Cancel safety*: the core runs the call to its end.
     async fn leave(self: Box<Self>) -> Result<(), Error>;
 }

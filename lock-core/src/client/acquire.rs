@@ -1,31 +1,31 @@
-//! How a [`Lock`] is acquired: one attempt, then a place among those that wait in this process.
+//! How a [`Lock`] is acquired: one attempt, then a wait in this process's queue for the name.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use futures_util::future::{Either, select};
 
 use super::{
+    acquire_events::{AcquireResult, with_events},
     calls::{self, Backoff, Call},
     guard::Guard,
     lock::Lock,
-    observed::{Answer, observed},
     renewal::admit,
     state::{ClientState, Held},
     waiting::LocalWaiter,
 };
 use crate::{
     Attempt, Blocked, Busy, Error, ErrorKind, Grant, Instant, LockName, Mode, NotAcquired,
-    Quarantined, Request, env::sleep_in_slices,
+    Quarantined, Request, env::sleep_checking_clock,
 };
 
-/// The answer to [`Lock::try_acquire`]. No variant will be added, so a `match` can name all of them.
+/// The answer to [`Lock::try_acquire`]. The list is complete, so a `match` can name all variants.
 #[derive(Debug)]
 pub enum TryAcquire {
-    /// The lock is held by this guard.
+    /// This guard holds the lock.
     Acquired(Guard),
-    /// Another owner holds it, or waits for it.
+    /// Another owner holds the lock, or waits for it.
     Busy(Busy),
-    /// The store grants nothing for now.
+    /// The store is in quarantine and grants nothing for now.
     Quarantined(Quarantined),
 }
 
@@ -40,7 +40,7 @@ impl TryAcquire {
     }
 }
 
-impl Answer for TryAcquire {
+impl AcquireResult for TryAcquire {
     fn held(&self) -> Result<&Held, NotAcquired<'_>> {
         match self {
             Self::Acquired(guard) => Ok(guard.held()),
@@ -51,20 +51,20 @@ impl Answer for TryAcquire {
 }
 
 impl Lock {
-    /// Makes one attempt and does not wait.
+    /// Makes one attempt to acquire the lock, and does not wait.
     ///
-    /// *Guarantees*: it calls the store also if other tasks of this process wait for the lock. A busy lock is not an
+    /// *Guarantees*: it calls the store, even if other tasks of this process wait for the lock. A busy lock is not an
     /// error.
     ///
-    /// *Durations*: it ends within the client's `call_timeout`, or twice that if the first answer came after its lease
-    /// had ended.
+    /// *Durations*: it ends within the client's `call_timeout`, or within twice that if the first answer came after its
+    /// lease had ended.
     ///
-    /// *Errors*: `InvalidInput` before the store is touched; any error of the store; `Timeout` after
-    /// the client's `call_timeout`; `Config` once the client is closed.
+    /// *Errors*: `InvalidInput` before anything is sent to the store; any error of the store; `Timeout` after the client's
+    /// `call_timeout`; `Config` if the client is closed.
     ///
-    /// *Cancel safety*: a dropped attempt is finished and released in the background.
+    /// *Cancel safety*: if the future is dropped, the client finishes the attempt in the background and releases what it got.
     pub async fn try_acquire(self) -> Result<TryAcquire, Error> {
-        observed(self.state(), self.name(), pin!(self.try_once())).await
+        with_events(self.state(), self.name(), pin!(self.try_once())).await
     }
 
     async fn try_once(&self) -> Result<TryAcquire, Error> {
@@ -81,7 +81,7 @@ impl Lock {
                 Attempt::Granted(grant) => {
                     match admit(&self.handle, grant, &self.wanted, false, true) {
                         Ok(held) => return Ok(TryAcquire::Acquired(self.guard(held))),
-                        Err(spent) => self.refuse(spent)?,
+                        Err(spent) => self.release_spent(spent)?,
                     }
                 }
             }
@@ -90,30 +90,31 @@ impl Lock {
             .on(name))
     }
 
-    /// Releases a grant that cannot become a guard. It does so in the background: the caller's wait has an end, and its
-    /// future may be dropped. Fails if the client was closed meanwhile.
-    fn refuse(&self, grant: Grant) -> Result<(), Error> {
+    /// Releases a grant that cannot become a guard, in the background, since the caller's wait may end and its future may be
+    /// dropped. Fails if the client was closed meanwhile.
+    fn release_spent(&self, grant: Grant) -> Result<(), Error> {
         let state = Arc::clone(&self.handle.0);
         let name = grant.name.clone();
-        self.handle.detach(Box::pin(async move { calls::give_back(&state, grant, false).await }));
+        self.handle
+            .detach(Box::pin(async move { calls::release_unused(&state, grant, false).await }));
         self.handle.check_open().map_err(|error| error.on(&name))
     }
 
-    /// One call, whose unknown outcome is cleaned up in the background.
+    /// Makes one attempt. If its outcome is unknown, the clean-up runs in the background.
     async fn attempt(&self, request: Request, limit: Duration) -> Result<Attempt, Error> {
         let state = &self.handle.0;
         let work = calls::attempt(Arc::clone(state), request);
         match Call::new(state, work, calls::after_attempt).within(limit).await {
             Some((request, result)) => {
                 if let Ok(Attempt::Quarantined(why)) = &result {
-                    state.tell_quarantined(&request.name, why);
+                    state.emit_quarantined(&request.name, why);
                 }
                 if result.as_ref().is_err_and(Error::is_ambiguous) {
                     let state = Arc::clone(state);
                     self.handle
                         .detach(Box::pin(async move { calls::abandon(&state, request).await }));
                 }
-                // The answer to a repeat holds, whatever an earlier try may do.
+                // The answer to a repeat is valid, even if the store may still carry out an earlier try.
                 match result.as_ref().map_err(Error::blocked) {
                     Err(Some(Blocked::Busy(busy))) => Ok(Attempt::Busy(busy.clone())),
                     Err(Some(Blocked::Quarantined(why))) => Ok(Attempt::Quarantined(why.clone())),
@@ -128,48 +129,51 @@ impl Lock {
         }
     }
 
-    /// Acquires the lock. If the lock is busy, waits in the store's queue, if it has one.
+    /// Acquires the lock, and waits for it if it is busy.
     ///
-    /// *Guarantees*: tasks of one client that wait for one lock share one attempt and one place in the queue. They are
-    /// served in the order of their calls. While the store is unreachable, it tries again until the wait is over.
+    /// *Guarantees*: tasks of one client that wait for one lock share one attempt and one entry in the store's queue, if it
+    /// has one. They get the lock in the order of their calls. While the store is unreachable, the client retries until the
+    /// wait is over.
     ///
-    /// *Durations*: [`wait`](Lock::wait) limits the whole call; by default it waits for ever.
+    /// *Durations*: [`wait`](Lock::wait) limits the whole call. By default it waits for ever.
     ///
-    /// *Errors*: `InvalidInput` before the store is touched; `Timeout` when the wait is over, with the reason in
-    /// [`Error::blocked`]; errors of the store that do not go away by waiting; `Config` once the client is closed, or if
-    /// it has to wait without a tokio runtime.
+    /// *Errors*: `InvalidInput` before anything is sent to the store; `Timeout` when the wait is over, with the reason in
+    /// [`Error::blocked`]; errors of the store that a retry cannot mend; `Config` if the client is closed, or if it must
+    /// wait and there is no tokio runtime.
     ///
-    /// *Cancel safety*: dropping it gives the place up and releases a grant that came meanwhile.
+    /// *Cancel safety*: if the future is dropped, the client leaves the queue and releases a grant that came meanwhile.
     pub async fn acquire(self) -> Result<Guard, Error> {
         let acquire = pin!(async {
-            let mut patience = self.patience();
+            let mut quarantine_wait = self.quarantine_wait();
             loop {
-                let result = self.acquire_once(patience.is_apart(), &mut None).await;
+                let result = self.acquire_once(quarantine_wait.is_separate(), &mut None).await;
                 match &result {
                     Err(error)
-                        if patience.again(&*self.handle.env, error, self.is_at_once()).await => {}
+                        if quarantine_wait
+                            .retry(&*self.handle.env, error, self.is_single_attempt())
+                            .await => {}
                     _ => return result,
                 }
             }
         });
-        observed(self.state(), self.name(), acquire).await
+        with_events(self.state(), self.name(), acquire).await
     }
 
-    /// The same without telling observers. If the caller waits for a quarantine `apart`, a quarantine that the first
-    /// attempt finds is an error at once. `in_the_way` says what blocked the lock for a while, also if it was acquired in
-    /// the end.
+    /// The same without events. If the caller waits for a quarantine separately (`separate`), a quarantine found by the first
+    /// attempt is an error at once. `blocked_by` becomes what blocked the lock for a while, even if the lock was acquired
+    /// in the end.
     pub(super) async fn acquire_once(
         &self,
-        apart: bool,
-        in_the_way: &mut Option<Blocked>,
+        separate: bool,
+        blocked_by: &mut Option<Blocked>,
     ) -> Result<Guard, Error> {
-        if self.is_at_once() {
+        if self.is_single_attempt() {
             let name = self.name.clone()?;
             return match self.try_once().await? {
                 TryAcquire::Acquired(guard) => Ok(guard),
                 TryAcquire::Busy(busy) => Err(blocked(&name, Some(Blocked::Busy(busy)))),
-                TryAcquire::Quarantined(held_back) => {
-                    Err(blocked(&name, Some(Blocked::Quarantined(held_back))))
+                TryAcquire::Quarantined(quarantined) => {
+                    Err(blocked(&name, Some(Blocked::Quarantined(quarantined))))
                 }
             };
         }
@@ -177,26 +181,26 @@ impl Lock {
         let _in_flight = ClientState::begin(&***self.handle)?;
         let env = &self.handle.env;
         let deadline = self.wait.map(|wait| env.now() + wait);
-        // A task that finds others of this process waiting, or asking, queues behind them and does not call the store.
-        // Readers do not wait for each other's first attempts, which may all succeed.
+        // If other tasks of this process wait or make the first attempt, this task queues behind them and does not call the
+        // store. Readers do not wait for each other's first attempts, because all of these may succeed.
         let shared = self.wanted.mode == Mode::Shared;
         let at_once = shared || self.handle.backend.answers_at_once();
-        let first = self.handle.queues(self.wanted.mode).first(name, at_once);
+        let first = self.handle.queues(self.wanted.mode).first_attempt(name, at_once);
         if first.is_some() {
             match self.try_first(name, deadline).await? {
                 Ok(guard) => return Ok(guard),
-                Err(held_back @ Blocked::Quarantined(_)) if apart => {
-                    return Err(blocked(name, Some(held_back)));
+                Err(quarantined @ Blocked::Quarantined(_)) if separate => {
+                    return Err(blocked(name, Some(quarantined)));
                 }
-                Err(blocked) => *in_the_way = Some(blocked),
+                Err(blocked) => *blocked_by = Some(blocked),
             }
         }
-        let found = in_the_way.clone();
+        let found = blocked_by.clone();
         let mut waiter = LocalWaiter::join(&self.handle, name, self.wanted, found, first)?;
         let reply = match deadline {
             None => (&mut waiter.reply).await,
             Some(at) => {
-                let alarm = pin!(sleep_in_slices(&**env, at));
+                let alarm = pin!(sleep_checking_clock(&**env, at));
                 match select(&mut waiter.reply, alarm).await {
                     Either::Left((reply, _)) => reply,
                     Either::Right(_) => match waiter.reply.try_recv() {
@@ -206,16 +210,17 @@ impl Lock {
                 }
             }
         };
-        *in_the_way = waiter.blocked();
+        *blocked_by = waiter.blocked();
         reply
             .unwrap_or_else(|_| {
-                Err(Error::new(ErrorKind::Unavailable, "the runtime that waited has ended"))
+                let message = "the runtime that waited for the lock has ended";
+                Err(Error::new(ErrorKind::Unavailable, message))
             })
             .map(|held| self.guard(held))
             .map_err(|error| error.on(name))
     }
 
-    /// The attempt before the task joins a queue. An uncontended lock needs no more.
+    /// Makes the attempt before the task joins a queue. A free lock needs no more.
     async fn try_first(
         &self,
         name: &LockName,
@@ -232,15 +237,15 @@ impl Lock {
                 {
                     Ok(held) => return Ok(Ok(self.guard(held))),
                     Err(spent) => {
-                        self.refuse(spent)?;
+                        self.release_spent(spent)?;
                         if state.env.now() >= end {
                             return Err(blocked(name, None));
                         }
                     }
                 },
                 Ok(Attempt::Busy(busy)) => return Ok(Err(Blocked::Busy(busy))),
-                Ok(Attempt::Quarantined(held_back)) => {
-                    return Ok(Err(Blocked::Quarantined(held_back)));
+                Ok(Attempt::Quarantined(quarantined)) => {
+                    return Ok(Err(Blocked::Quarantined(quarantined)));
                 }
                 Err(error) if !error.is_retryable() => return Err(error.on(name)),
                 Err(error) => {
@@ -264,12 +269,12 @@ pub(super) fn blocked(name: &LockName, blocked: Option<Blocked>) -> Error {
             Some(holder) => format!("held by {:?} ({})", holder.label, holder.owner),
             None => "others wait for it".into(),
         },
-        Some(Blocked::Quarantined(held_back)) => format!(
+        Some(Blocked::Quarantined(quarantined)) => format!(
             "the store grants nothing for another {}: {}",
-            humantime::format_duration(held_back.remaining),
-            held_back.why
+            humantime::format_duration(quarantined.remaining),
+            quarantined.why
         ),
-        None => "no answer of the store in time".into(),
+        None => "the store did not answer in time".into(),
     };
     let error = Error::new(ErrorKind::Timeout, format!("not acquired in time: {why}")).on(name);
     match blocked {

@@ -1,4 +1,4 @@
-//! A held lock, as its user sees it.
+//! The guard of a held lock.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -6,22 +6,22 @@ use futures_util::future::{Either, select};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    calls::{Call, after_release, check, check_at, let_go, release, remaining},
+    calls::{Call, after_release, check, check_at, release, release_in_background, remaining},
     state::{ClientState, End, Handle, Held},
 };
 use crate::{
     Error, ErrorKind, FencingToken, Grant, LockName, LossReason, Mode, OwnerId, ReleaseOutcome,
 };
 
-/// A held lock. It is renewed in the background until it is released, dropped, or lost.
+/// A held lock, which the client renews in the background until the guard is released, dropped or lost.
 ///
-/// Dropping it releases the lock in the background, in any context, without blocking. A guard that
-/// has reported its loss stays lost, whatever the store says later.
+/// Dropping the guard releases the lock in the background. This works in any context and never blocks. A guard that has
+/// reported its loss stays lost, whatever the store answers later.
 #[must_use = "dropping the guard releases the lock"]
 pub struct Guard {
     handle: Arc<Handle>,
     held: Arc<Held>,
-    /// Whether `held` counts this guard.
+    /// Whether this guard is still in the count of `held`.
     counted: bool,
 }
 
@@ -44,48 +44,47 @@ impl Guard {
         &self.held.grant.name
     }
 
-    /// The fencing token: hand it to the resource that the lock protects.
+    /// The fencing token. Send it to the resource that the lock protects.
     #[must_use]
     pub fn token(&self) -> FencingToken {
         self.held.grant.token
     }
 
-    /// Whether it is a writer's lock or a reader's.
+    /// Whether the lock is exclusive or shared.
     #[must_use]
     pub fn mode(&self) -> Mode {
         self.held.grant.mode
     }
 
-    /// The id of this acquisition.
+    /// The owner id of this acquire.
     #[must_use]
     pub fn owner(&self) -> OwnerId {
         self.held.grant.owner
     }
 
-    /// The store's grant with its opaque state, for functions that a backend has besides the trait.
+    /// The store's grant, for functions that a backend has in addition to the trait.
     #[must_use]
     pub fn grant(&self) -> &Grant {
         &self.held.grant
     }
 
-    /// Whether the lock may still be relied on. Needs only the clock: no task, no store.
+    /// Whether the holder may still rely on the lock. This only reads the clock: it needs no task and no store.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         check(&self.handle, &self.held)
     }
 
-    /// How long the lock may be relied on without another renewal; zero when it is lost.
+    /// How long the holder may rely on the lock without another renewal; zero if the lock is lost.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         remaining(&self.handle, &self.held)
     }
 
-    /// Makes one more guard of the same hold, for a function whose caller already has the lock.
+    /// Makes another guard of the same lock, for a function whose caller already holds it.
     ///
-    /// *Guarantees*: the lock is held until the last of its guards is released or dropped. All of them have the same
-    /// token and owner, and learn of a loss together. This does not call the store.
-    ///
-    /// An acquire is never re-entrant by itself: tasks have no identity, so a second one waits like any other.
+    /// *Guarantees*: the lock is held until the last of its guards is released or dropped. All guards have the same token and
+    /// owner, and learn of a loss together. This does not call the store. (An acquire is never re-entrant: tasks have no
+    /// identity, so a second acquire waits like any other.)
     ///
     /// *Errors*: `Lost` if the lock was lost.
     pub fn reenter(&self) -> Result<Self, Error> {
@@ -98,37 +97,35 @@ impl Guard {
 
     /// Waits until the lock is lost, and returns the reason.
     ///
-    /// *Durations*: it ends at the latest when the validity ends, also if the store hangs, or if the renewing task has
-    /// stalled.
+    /// *Durations*: it ends at the latest when the validity ends, even if the store hangs or the renewing task has stalled.
     ///
-    /// *Cancel safety*: dropping it changes nothing.
+    /// *Cancel safety*: dropping the future changes nothing.
     pub async fn lost(&self) -> LossReason {
         wait_for_loss(&self.handle, &self.held).await
     }
 
-    /// A token that is cancelled when the lock is lost. It is not cancelled by a release.
+    /// A token that is cancelled when the lock is lost. A release does not cancel it.
     #[must_use]
     pub fn cancellation_token(&self) -> CancellationToken {
         self.held.cancellation()
     }
 
-    /// Releases the lock and waits for the store's answer. If [`reenter`](Self::reenter) has made other guards of the
-    /// hold, only the last one calls the store.
+    /// Releases the lock and waits for the store's answer. If there are other guards of the lock, by
+    /// [`reenter`](Self::reenter), only the last one calls the store.
     ///
     /// *Durations*: it ends within the client's `call_timeout`.
     ///
-    /// *Errors*: `Lost` if the lock was lost before; `NotHeld` if the store no longer had it; `Timeout` after the
-    /// client's `call_timeout`: then the client repeats the release in the background until the lease is over;
-    /// otherwise the error of the store: then the lock is free when its lease is over.
+    /// *Errors*: `Lost` if the lock was lost before. `NotHeld` if the store no longer had it. `Timeout` after the client's
+    /// `call_timeout`: the client then repeats the release in the background until the lease is over. Otherwise the error of
+    /// the store: the lock is then free when its lease ends.
     ///
-    /// *Cancel safety*: the release goes on in the background.
+    /// *Cancel safety*: if the future is dropped, the release goes on in the background.
     pub async fn release(mut self) -> Result<(), Error> {
         let state = Arc::clone(&self.handle.0);
         let state = &state;
         let _in_flight = ClientState::count(&**state);
-        // Notices now if the validity has ended.
         let now = state.env.now();
-        // While it is still counted, no other guard of the hold can end it.
+        // Checked before this guard leaves the count: until then no other guard can end the lock.
         let valid = check_at(state, &self.held, now);
         let last = self.leave();
         if !valid || (last && !self.held.finish(End::Released)) {
@@ -159,7 +156,7 @@ impl Guard {
         }
     }
 
-    /// Leaves the guards of the hold; `true` for the last one.
+    /// Removes this guard from the count; `true` if it was the last one.
     fn leave(&mut self) -> bool {
         std::mem::take(&mut self.counted) && self.held.leave()
     }
@@ -175,7 +172,7 @@ impl Guard {
 
 pub(crate) async fn wait_for_loss(state: &Arc<ClientState>, held: &Arc<Held>) -> LossReason {
     while let Some(until) = held.valid_until() {
-        // This timer is needed if the renewer's runtime has stalled.
+        // A timer of its own, in case the renewer's runtime has stalled.
         let alarm = state.env.sleep_until(until);
         match select(std::pin::pin!(held.ended()), alarm).await {
             Either::Left((End::Lost(reason), _)) => return reason,
@@ -194,7 +191,7 @@ pub(crate) async fn wait_for_loss(state: &Arc<ClientState>, held: &Arc<Held>) ->
 impl Drop for Guard {
     fn drop(&mut self) {
         if self.leave() {
-            let_go(&self.handle, &self.held);
+            release_in_background(&self.handle, &self.held);
         }
     }
 }

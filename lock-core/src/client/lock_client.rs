@@ -1,4 +1,4 @@
-//! A client of one store.
+//! The client of one store.
 
 use std::{fmt, sync::Arc};
 
@@ -18,7 +18,8 @@ use crate::{
 
 /// A client of one store. Clones share everything.
 ///
-/// Keep one client per store, and clone it. Its background work ends with the last of its clones and guards.
+/// Create one client per store when the program starts, and clone it. Its background work ends with the last of its clones
+/// and guards.
 #[derive(Clone)]
 pub struct LockClient {
     pub(super) handle: Arc<Handle>,
@@ -31,15 +32,15 @@ impl LockClient {
         Self::build(backend, Arc::new(SystemEnv), ClientOptions::default())
     }
 
-    /// A client with options of its own.
+    /// A client with these options.
     ///
     /// # Errors
-    /// `InvalidInput`, naming the option, as [`ClientOptions::check`].
+    /// `InvalidInput` as [`ClientOptions::check`], naming the option.
     pub fn with_options(backend: Arc<dyn Backend>, options: ClientOptions) -> Result<Self, Error> {
         Self::with_env(backend, Arc::new(SystemEnv), options)
     }
 
-    /// A client with another clock, randomness and tasks than the real ones, such as in a simulation.
+    /// A client with its own source of clock, randomness and tasks, for simulations and tests.
     ///
     /// # Errors
     /// As [`with_options`](Self::with_options).
@@ -52,22 +53,17 @@ impl LockClient {
         Ok(Self::build(backend, env, options))
     }
 
-    /// A client of a store for tests, which has checked the options.
-    #[cfg(feature = "testing")]
-    pub(crate) fn in_env(
-        backend: Arc<dyn Backend>,
-        env: Arc<dyn Env>,
-        options: ClientOptions,
-    ) -> Self {
-        Self::build(backend, env, options)
-    }
-
     #[cfg(feature = "testing")]
     pub(crate) fn downgrade(&self) -> WeakClient {
         WeakClient(Arc::downgrade(&self.handle))
     }
 
-    fn build(backend: Arc<dyn Backend>, env: Arc<dyn Env>, options: ClientOptions) -> Self {
+    /// A client with options that were checked.
+    pub(crate) fn build(
+        backend: Arc<dyn Backend>,
+        env: Arc<dyn Env>,
+        options: ClientOptions,
+    ) -> Self {
         Self {
             handle: Arc::new(Handle(Arc::new(ClientState::new(
                 backend,
@@ -78,21 +74,22 @@ impl LockClient {
         }
     }
 
-    /// The same client; `observer` hears its events from now on. Call this before the client is used: of a lock that is
-    /// already acquired, `observer` hears only the later events.
+    /// Sends the events of this client and its clones to `observer`.
     ///
-    /// One observer may serve several clients: [`Event::store`](crate::Event::store) tells them apart.
+    /// Call this before the client is used: of a lock that is already held, the observer receives only the later events. One
+    /// observer may serve several clients; [`Event::store`](crate::Event::store) and the label distinguish them.
     ///
     /// # Errors
-    /// `Config` if this client, or a clone of it, has an observer.
+    /// `Config` if this client, or a clone of it, already has an observer.
     pub fn observed_by(self, observer: Arc<dyn Observer>) -> Result<Self, Error> {
         if self.handle.observe(observer) {
             return Ok(self);
         }
-        Err(Error::new(ErrorKind::Config, "the client has an observer already"))
+        Err(Error::new(ErrorKind::Config, "the client already has an observer"))
     }
 
-    /// Starts an acquisition. A bad name is an error of [`Lock::acquire`] and [`Lock::try_acquire`].
+    /// The lock with this name, to set its options and acquire it. An invalid name is an error of [`Lock::acquire`] and
+    /// [`Lock::try_acquire`].
     pub fn lock<N>(&self, name: N) -> Lock
     where
         N: TryInto<LockName>,
@@ -101,32 +98,32 @@ impl LockClient {
         Lock::new(Arc::clone(&self.handle), name.try_into().map_err(Into::into))
     }
 
-    /// What the store promises in its present configuration.
+    /// What the store promises with its present settings.
     #[must_use]
     pub fn guarantees(&self) -> Arc<Guarantees> {
         self.handle.backend.guarantees()
     }
 
-    /// The store itself.
+    /// The store.
     #[must_use]
     pub fn backend(&self) -> &Arc<dyn Backend> {
         &self.handle.backend
     }
 
-    /// Releases everything that is held, and ends the store's background work.
+    /// Releases all locks of this client, and ends the store's background work.
     ///
-    /// *Guarantees*: it refuses new work, turns waiters away, waits for the calls in flight, releases, and waits for
-    /// all releases. Guards that are still alive are lost, with the reason `Closed`.
+    /// *Guarantees*: it refuses new calls, ends all waits with an error, waits for the calls in flight, and releases all
+    /// locks. Guards that still exist are lost with the reason `Closed`. Then it closes the store.
     ///
-    /// *Durations*: each of the three waits ends after the client's `call_timeout`.
+    /// *Durations*: each of the three waits (for calls, for releases, for the store) ends after the client's `call_timeout`.
     ///
-    /// *Cancel safety*: the steps that have begun go on in the background.
+    /// *Cancel safety*: if the future is dropped, the steps that have begun go on in the background.
     pub async fn close(&self) {
         let state = &self.handle.0;
-        state.refuse_calls();
+        state.start_closing();
         state.refuse_waiters(&closed());
         let limit = state.options.call_timeout;
-        state.landed(limit).await;
+        state.drained(limit).await;
         let releases = state.renewer.close().into_iter().filter_map(|held| {
             let in_flight = ClientState::count(&**state);
             let ours = state.end_lost(&held, LossReason::Closed);
@@ -139,21 +136,21 @@ impl LockClient {
                 }
             })
         });
-        // Others have given up what the renewer had no more: guards just before, another `close`, or a loss.
-        join(join_all(releases), state.landed(limit)).await;
-        // A pool waits for connections that hang with their calls.
+        // Locks that had already left the renewer are released by others: by their guards, another `close`, or a loss.
+        join(join_all(releases), state.drained(limit)).await;
+        // A connection pool waits for connections whose calls hang.
         select(state.backend.close(), state.env.sleep(limit)).await;
     }
 }
 
-/// A client, for as long as somebody else has it.
+/// A reference to a client that does not keep it alive.
 #[cfg(feature = "testing")]
 #[derive(Debug)]
 pub(crate) struct WeakClient(std::sync::Weak<Handle>);
 
 #[cfg(feature = "testing")]
 impl WeakClient {
-    /// Ends the owner's hold of a name, as a renewal does if the store answers that the lock is lost.
+    /// Ends this owner's lock, as a renewal that the store answers with `Lost`.
     pub(crate) fn lose(&self, name: &LockName, owner: crate::OwnerId, reason: LossReason) {
         let Some(handle) = self.0.upgrade() else { return };
         let all = handle.renewer.held_of(name).into_iter();

@@ -1,12 +1,12 @@
-//! The client: all policy that is the same for every store.
+//! The client: all policy that is the same for every store. Start with `lock_client`, `acquire` and `guard`.
 
 mod acquire;
+mod acquire_events;
 mod calls;
 mod guard;
 mod lock;
 mod lock_client;
 mod monitor;
-mod observed;
 mod operators;
 mod renewal;
 mod renewal_health;

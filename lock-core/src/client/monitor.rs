@@ -1,4 +1,4 @@
-//! A view of a held lock that does not own it.
+//! A view of a held lock, for tasks that work under it.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{FencingToken, LossReason};
 
-/// A view of a held lock: it neither keeps nor releases it. Cheap to clone.
+/// A view of a held lock, made by [`Guard::monitor`]. It neither keeps nor releases the lock. Cheap to clone.
 #[derive(Clone)]
 pub struct Monitor {
     state: Arc<ClientState>,
@@ -19,7 +19,7 @@ pub struct Monitor {
 }
 
 impl Guard {
-    /// A view of this lock for tasks that work under it.
+    /// Makes a view of this lock for tasks that work under it.
     #[must_use]
     pub fn monitor(&self) -> Monitor {
         Monitor { state: self.state(), held: Arc::clone(self.held()) }
@@ -35,30 +35,30 @@ impl Monitor {
         &self.held
     }
 
-    /// The fencing token.
+    /// As [`Guard::token`].
     #[must_use]
     pub fn token(&self) -> FencingToken {
         self.held.grant.token
     }
 
-    /// Whether the lock may still be relied on.
+    /// As [`Guard::is_valid`].
     #[must_use]
     pub fn is_valid(&self) -> bool {
         check(&self.state, &self.held)
     }
 
-    /// How long it may be relied on without another renewal.
+    /// As [`Guard::remaining`].
     #[must_use]
     pub fn remaining(&self) -> Duration {
         remaining(&self.state, &self.held)
     }
 
-    /// Waits until the lock is lost, and returns the reason; never ends if it is released.
+    /// As [`Guard::lost`]. It never ends if the lock is released.
     pub async fn lost(&self) -> LossReason {
         wait_for_loss(&self.state, &self.held).await
     }
 
-    /// A token that is cancelled when the lock is lost.
+    /// As [`Guard::cancellation_token`].
     #[must_use]
     pub fn cancellation_token(&self) -> CancellationToken {
         self.held.cancellation()

@@ -1,4 +1,4 @@
-//! The calls of operators: they look at a store, or take a lock away.
+//! Calls for operators: show locks, check a store, change its settings, or take a lock away.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -18,22 +18,22 @@ use crate::{
 pub struct StoreCheck {
     /// A short word for the kind of store, such as `redis`.
     pub backend: &'static str,
-    /// How long the store takes to answer: the median of a few calls that read.
+    /// How long the store takes to answer: the median of 5 reads.
     pub round_trip: Duration,
-    /// The difference between the store's wall clock and this process's, in microseconds (positive when the store is
-    /// ahead); `None` where the store uses this machine's clock.
+    /// The store's wall clock minus this process's, in microseconds: positive if the store is ahead. `None` if the store
+    /// uses this machine's clock.
     pub clock_difference_micros: Option<i64>,
-    /// The highest token that the store remembers, of all names; `None` where the store does not tell.
+    /// The highest token that the store remembers, of all names; `None` if the store does not know.
     pub highest_token: Option<FencingToken>,
-    /// The store's own warnings: what slows it down, or will soon stop it.
+    /// The warnings of the store itself: what slows it down, or will soon stop it.
     pub told: Vec<String>,
-    /// What the store promises in its present configuration.
+    /// What the store promises with its present settings.
     pub guarantees: Arc<Guarantees>,
 }
 
 impl StoreCheck {
-    /// What an operator should look at, one sentence each: withheld promises, used-up tokens, a slow store, a clock that is
-    /// wrong, and the store's own warnings.
+    /// What an operator should know, one sentence each: withheld promises, used-up tokens, a slow store, a wrong clock, and
+    /// the warnings of the store itself.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let show = humantime::format_duration;
@@ -62,26 +62,26 @@ impl StoreCheck {
         warnings
     }
 
-    /// Whether the fencing tokens are used up, so that the store grants nothing: see [`Init::reset_tokens`].
+    /// Whether the fencing tokens are used up, so that the store grants nothing. See [`Init::reset_tokens`].
     #[must_use]
     pub fn tokens_used_up(&self) -> bool {
         self.highest_token == Some(FencingToken::MAX)
     }
 }
 
-/// # Calls of operators
+/// # Calls for operators
 ///
-/// Each ends within the time limit of the store's calls, and at the latest after the client's `call_timeout`.
+/// *Durations*: each call to the store ends within the client's `call_timeout`.
 ///
-/// *Errors*: those of the store; `Timeout` after the client's `call_timeout`; `Config` once the client is closed.
+/// *Errors*: those of the store; `Timeout` after the client's `call_timeout`; `Config` if the client is closed.
 ///
-/// *Cancel safety*: dropping the future of a call that reads changes nothing. A call that writes may have been carried
-/// out.
+/// *Cancel safety*: dropping the future of a call that reads changes nothing. The store may have carried out a call that
+/// writes.
 impl LockClient {
-    /// Reads what the store knows of a name; `None` if nothing.
+    /// Reads the state of a lock; `None` if the store knows nothing of the name.
     ///
     /// # Errors
-    /// `InvalidInput` for a bad name; otherwise as [all of these calls](#calls-of-operators).
+    /// `InvalidInput` for an invalid name; otherwise as [all of these calls](#calls-for-operators).
     pub async fn inspect<N>(&self, name: N) -> Result<Option<LockState>, Error>
     where
         N: TryInto<LockName>,
@@ -92,14 +92,14 @@ impl LockClient {
         call.map_err(|error| error.on(&name))
     }
 
-    /// Lists all held names, sorted.
+    /// Lists all held locks, sorted by name.
     ///
-    /// A name that is held from the start to the end of the listing is in it. The whole list is kept in memory; for
-    /// parts of it see [`Backend::list`](crate::Backend::list). The time limit holds for each part.
+    /// A lock that is held from the start to the end of the listing is in it. The whole list is kept in memory; for single
+    /// pages see [`Backend::list`](crate::Backend::list). The time limit applies to each page.
     ///
     /// # Errors
-    /// As [all of these calls](#calls-of-operators); `Config` for more than a million held names, and for a store whose
-    /// listing goes round in a circle.
+    /// As [all of these calls](#calls-for-operators); `Config` for more than a million held locks, and for a store whose
+    /// listing has no end.
     pub async fn list(&self) -> Result<Vec<LockState>, Error> {
         let (mut locks, mut listing, mut goes_on) = (Vec::new(), Listing::new(), true);
         while goes_on {
@@ -107,21 +107,21 @@ impl LockClient {
             goes_on = listing.goes_on(&page)?;
             locks.extend(page.locks);
         }
-        // A name that moved between two parts of the listing is in both.
+        // A name that moved between two pages of the listing is on both.
         locks.sort_by(|a, b| a.name.cmp(&b.name));
         locks.dedup_by(|a, b| a.name == b.name);
         Ok(locks)
     }
 
-    /// Asks the store how fast it answers, and for its clock and highest token. It changes nothing.
+    /// Measures how fast the store answers, and reads its clock, highest token and warnings. It changes nothing.
     ///
     /// # Errors
-    /// As [all of these calls](#calls-of-operators); `Config` also where the store lacks its tables.
+    /// As [all of these calls](#calls-for-operators); `Config` also if the store lacks its tables.
     pub async fn check(&self) -> Result<StoreCheck, Error> {
         let (backend, env) = (self.backend(), &self.handle.env);
-        // Any name: a store that does not know it yet may lack its tables.
+        // Any name will do: a read fails if the store lacks its tables.
         let name = LockName::new("leasehold check")?;
-        let asked = async {
+        let checks = async {
             let mut took = [Duration::ZERO; ROUND_TRIPS];
             for took in &mut took {
                 let began = env.now();
@@ -133,7 +133,8 @@ impl LockClient {
             let highest = backend.highest_token().await?;
             Ok((took[ROUND_TRIPS / 2], clock, highest, backend.warnings().await?))
         };
-        let (round_trip, clock_difference_micros, highest_token, told) = self.within(asked).await?;
+        let (round_trip, clock_difference_micros, highest_token, told) =
+            self.within(checks).await?;
         let (backend, guarantees) = (backend.kind(), self.guarantees());
         Ok(StoreCheck {
             backend,
@@ -145,11 +146,11 @@ impl LockClient {
         })
     }
 
-    /// Frees a name, whichever client holds it. The former holder learns of it at its next renewal. Until then it may
-    /// write: only a fence refuses its writes.
+    /// Frees a lock, no matter which client holds it. The former holder learns of it at its next renewal. Until then it may
+    /// write, and only a fence refuses its writes.
     ///
     /// # Errors
-    /// `InvalidInput` for a bad name; otherwise as [all of these calls](#calls-of-operators).
+    /// `InvalidInput` for an invalid name; otherwise as [all of these calls](#calls-for-operators).
     pub async fn force_release<N>(&self, name: N) -> Result<ReleaseOutcome, Error>
     where
         N: TryInto<LockName>,
@@ -160,11 +161,11 @@ impl LockClient {
         call.map_err(|error| error.on(&name))
     }
 
-    /// Creates what the store needs, or changes its settings: see [`Backend::init`](crate::Backend::init).
+    /// Creates what the store needs, or changes its settings; see [`Backend::init`](crate::Backend::init).
     ///
     /// # Errors
-    /// `Unsupported` for a setting that the store does not have; `InvalidInput` for a longest lease out of its range;
-    /// otherwise as [all of these calls](#calls-of-operators).
+    /// `Unsupported` for a setting that the store does not have; `InvalidInput` for a longest lease out of range; otherwise
+    /// as [all of these calls](#calls-for-operators).
     pub async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
         self.within(self.backend().init(init)).await
     }
@@ -174,7 +175,7 @@ impl LockClient {
         let _in_flight = ClientState::begin(&**state)?;
         let limit: Duration = state.options.call_timeout;
         let mut call = pin!(call);
-        // A store that answers at once needs no timer.
+        // If the store answers in the first poll, no timer is needed.
         if let std::task::Poll::Ready(answer) = futures_util::poll!(&mut call) {
             return answer;
         }

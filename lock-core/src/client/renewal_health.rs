@@ -1,4 +1,4 @@
-//! The early warning: how the renewals of a held lock go, before it is lost.
+//! The early warning: whether the renewals of a held lock succeed, before the lock is lost.
 
 use std::{future::pending, pin::pin, sync::Arc, time::Duration};
 
@@ -12,15 +12,15 @@ use super::{
 };
 use crate::{Instant, tunables::FAILING_PART};
 
-/// How the renewals of a held lock go: see [`Guard::renewal_health`].
+/// Whether the renewals of a held lock succeed; see [`Guard::renewal_health`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RenewalHealth {
-    /// How long ago the last confirmed lease began. The grant or a renewal confirmed it.
+    /// How long ago the last lease began that the grant or a renewal confirmed.
     pub confirmed: Duration,
-    /// How long the lock may be relied on without another renewal; zero when it is lost.
+    /// How long the holder may rely on the lock without another renewal; zero if the lock is lost.
     pub remaining: Duration,
-    /// How many renewals have failed since then, or had no answer for a sixth of the lease.
+    /// How many renewals since then have failed, or had no answer for a sixth of the lease.
     pub failures: u32,
 }
 
@@ -29,7 +29,7 @@ fn health(state: &ClientState, held: &Held) -> RenewalHealth {
     RenewalHealth { confirmed, remaining: remaining(state, held), failures: held.failures() }
 }
 
-/// When a lock counts as failing if it is not renewed; `None` if it has ended, or is no longer renewed.
+/// When renewal counts as failing if no renewal is confirmed before. `None` if the lock has ended, or is no longer renewed.
 fn failing_at(held: &Held) -> Option<Instant> {
     let confirmed = held.confirmed();
     let until = held.valid_until().filter(|until| *until < held.hold_until())?;
@@ -51,20 +51,21 @@ async fn failing(state: &Arc<ClientState>, held: &Arc<Held>) -> Duration {
 }
 
 impl Guard {
-    /// How the renewals go. Needs only the clock: no task, no store.
+    /// Whether the renewals succeed. This only reads the clock: it needs no task and no store.
     #[must_use]
     pub fn renewal_health(&self) -> RenewalHealth {
         health(&self.state(), self.held())
     }
 
-    /// Waits until two thirds of the last confirmed lease have passed without another renewal. Returns how long the lock
-    /// may still be relied on: about a third of the lease. The lock may still be renewed. Use it for work that needs time
-    /// to stop.
+    /// Waits until two thirds of the last confirmed lease have passed without another renewal, and returns how long the
+    /// holder may still rely on the lock: about a third of the lease. For work that needs time to stop.
     ///
-    /// *Durations*: it returns zero if the lock was lost meanwhile. If
-    /// `hold_at_most` ends the lock, it gives no warning before, and returns zero then. It never ends for a lock that is released.
+    /// *Guarantees*: the lock is not lost yet, and a later renewal may still succeed. If `hold_at_most` ends the lock, there
+    /// is no warning before.
     ///
-    /// *Cancel safety*: dropping it changes nothing.
+    /// *Durations*: it returns zero if the lock is lost. It never ends if the lock is released.
+    ///
+    /// *Cancel safety*: dropping the future changes nothing.
     pub async fn renewal_failing(&self) -> Duration {
         failing(&self.state(), self.held()).await
     }

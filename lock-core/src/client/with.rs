@@ -11,25 +11,25 @@ use std::{
 use super::{guard::Guard, lock::Lock, monitor::Monitor};
 use crate::{Error, ErrorKind, LossReason};
 
-/// Work that ended under a lock, and how the lock was given back.
+/// The output of work that ended under a lock, and the result of the release.
 #[derive(Clone, Debug)]
 #[must_use = "the work's output is in it"]
 #[non_exhaustive]
 pub struct Finished<T> {
     /// What the work returned.
     pub output: T,
-    /// The answer to the release, as of [`Guard::release`](crate::Guard::release). `Lost` means that the lock
-    /// was lost when the work was about to end: the last of it may not have been covered. After any other error
-    /// the work was covered to its end, and the lock is free when its lease is over at the latest.
+    /// The result of [`Guard::release`](crate::Guard::release). `Lost` means that the lock was lost just before the work
+    /// ended, so its last steps may have run without the lock. After any other error the whole work ran under the lock, and
+    /// the lock is free when its lease ends, at the latest.
     pub release: Result<(), Error>,
 }
 
-/// Why [`Lock::try_with`] has no output. There are no other reasons.
+/// Why [`Lock::try_with`] has no output. The list is complete.
 #[derive(Clone, Debug)]
 pub enum WithError<E> {
     /// The work did not end: the lock was not acquired, or it was lost (`Lost`) and the work was stopped.
     Lock(Error),
-    /// The work ended, with this error.
+    /// The work ended with this error.
     Work(Finished<E>),
 }
 
@@ -58,17 +58,16 @@ impl<E> From<Error> for WithError<E> {
 }
 
 impl Lock {
-    /// Acquires the lock, runs `work`, and releases the lock. If the lock is lost meanwhile, the
-    /// future of `work` is dropped.
+    /// Acquires the lock, runs `work`, and releases the lock. If the lock is lost meanwhile, the future of `work` is dropped.
     ///
-    /// *Guarantees*: the lock is valid whenever `work` is polled: a process that was stopped past the end of its
-    /// lease goes on with nothing of it. What runs between two awaits is not interrupted. The output of work that has
-    /// ended is always returned, with the answer to the release beside it.
+    /// *Guarantees*: the lock is valid whenever `work` is polled. So a process that was paused past the end of its lease does
+    /// not continue the work. Code between two awaits is not interrupted. If the work ends, its output is always returned,
+    /// together with the result of the release.
     ///
-    /// *Errors*: as [`acquire`](Lock::acquire), and `work` was not called; `Lost` if the lock was lost and the
-    /// work stopped before its end.
+    /// *Errors*: those of [`acquire`](Lock::acquire), before `work` is called; `Lost` if the lock was lost and the work was
+    /// stopped.
     ///
-    /// *Cancel safety*: dropping it drops the work, and releases the lock in the background.
+    /// *Cancel safety*: dropping the future drops the work, and releases the lock in the background.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -100,8 +99,8 @@ impl Lock {
 
     /// As [`with`](Lock::with), for work that returns a `Result`.
     ///
-    /// *Errors*: [`WithError::Work`] with the error of work that has ended, and how the lock was given back;
-    /// [`WithError::Lock`] with what [`with`](Lock::with) reports.
+    /// *Errors*: [`WithError::Work`] with the error of the work and the result of the release; [`WithError::Lock`] with the
+    /// errors of [`with`](Lock::with).
     pub async fn try_with<F, W, T, E>(self, work: F) -> Result<Finished<T>, WithError<E>>
     where
         F: FnOnce(Monitor) -> W,
@@ -119,7 +118,7 @@ impl Lock {
 async fn while_valid<W: Future>(guard: &Guard, work: W) -> Result<W::Output, LossReason> {
     let (mut lost, mut work) = (pin!(guard.lost()), pin!(work));
     poll_fn(|context| {
-        // After a pause of the process both are ready: the work, and the loss.
+        // After a pause of the process, both the work and the loss may be ready.
         if guard.is_valid()
             && let Poll::Ready(output) = work.as_mut().poll(context)
         {

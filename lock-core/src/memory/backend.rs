@@ -1,4 +1,4 @@
-//! The trait, in terms of the store's steps.
+//! The trait [`Backend`], in terms of the steps in `store`.
 
 use std::{
     fmt,
@@ -21,10 +21,10 @@ use crate::{
     ReleaseOptions, ReleaseOutcome, Released, Renewal, Request, Signal, StoreSettings, SystemEnv,
     Waiter, check_lease, check_token,
     sync::Mutex,
-    tunables::memory::{CLAIM, EXPIRY_SLACK, FAR_HEARTBEAT, PLACE_LIFE, SHORTEST_LEASE},
+    tunables::memory::{CLAIM_WINDOW, ENTRY_LIFE, EXPIRY_SLACK, FAR_HEARTBEAT, SHORTEST_LEASE},
 };
 
-/// A store in memory. Clones are connections to the same store.
+/// A store in this process's memory. Clones are connections to the same store.
 #[derive(Clone)]
 pub struct Memory {
     store: Arc<Mutex<Store>>,
@@ -32,17 +32,17 @@ pub struct Memory {
     number: u64,
 }
 
-/// The number is the identity of a store, which lives in one process only.
+/// Numbers the stores of this process, for [`Backend::identity`].
 static STORES: AtomicU64 = AtomicU64::new(0);
 
 impl Memory {
-    /// An empty store in the real world.
+    /// An empty store with the real clock.
     #[must_use]
     pub fn new() -> Self {
         Self::with_env(Arc::new(SystemEnv))
     }
 
-    /// An empty store with its clock from `env`.
+    /// An empty store with the clock of `env`.
     #[must_use]
     pub fn with_env(env: Arc<dyn Env>) -> Self {
         let mut promised = Guarantees::new(SHORTEST_LEASE, StoreSettings::DEFAULT_LONGEST_LEASE);
@@ -55,8 +55,8 @@ impl Memory {
         promised.raise = true;
         promised.expiry_slack = EXPIRY_SLACK;
         promised.longest_poll = FAR_HEARTBEAT;
-        promised.dead_place_delay = CLAIM;
-        promised.longest_stall = PLACE_LIFE.saturating_sub(FAR_HEARTBEAT);
+        promised.dead_place_delay = CLAIM_WINDOW;
+        promised.longest_stall = ENTRY_LIFE.saturating_sub(FAR_HEARTBEAT);
         promised.token_lead = promised.longest_lease;
         promised.connection = ConnectionSecurity::Local;
         let number = STORES.fetch_add(1, Ordering::Relaxed);
@@ -85,14 +85,14 @@ impl Memory {
         Now { clock: self.env.now(), env: &*self.env }
     }
 
-    /// Frees a name now: whether anybody held it, and whether the lock went to a waiter.
+    /// Frees a lock. Returns its former owner, and whether a waiter has it now; `None` if nobody held it.
     #[cfg(feature = "testing")]
     pub(crate) fn take_away(&self, name: &LockName) -> Option<(crate::OwnerId, bool)> {
         let now = self.now();
         let mut store = self.store();
-        let holder = store.look(name, now)?.holder?;
-        store.force(name, now);
-        Some((holder.owner, store.look(name, now).is_some_and(|state| state.holder.is_some())))
+        let holder = store.inspect(name, now)?.holder?;
+        store.force_release(name, now);
+        Some((holder.owner, store.inspect(name, now).is_some_and(|state| state.holder.is_some())))
     }
 
     fn refuse(operation: &'static str, kind: ErrorKind, message: impl Into<String>) -> Error {
@@ -107,15 +107,15 @@ impl Memory {
         })
     }
 
-    /// A request is `Busy` or granted here; the quarantine of a durable store does not exist.
-    fn place(&self, request: &Request) -> Result<Enqueued, Error> {
+    /// Makes an attempt, and adds a queue entry if the lock is busy.
+    fn attempt_or_queue(&self, request: &Request) -> Result<Enqueued, Error> {
         let now = self.now();
         let mut store = self.store();
         Ok(match Self::attempt(&mut store, request, now)? {
             Answer::Granted(grant) => Enqueued::Granted(grant),
             Answer::Busy(busy) => {
                 let (wake, signals) = mpsc::unbounded_channel();
-                store.queue(request, wake, now);
+                store.enqueue(request, wake, now);
                 let waiter =
                     MemoryWaiter { memory: self.clone(), request: request.clone(), signals };
                 Enqueued::Waiting(Box::new(waiter), busy)
@@ -163,7 +163,7 @@ impl Backend for Memory {
         if request.floor > FencingToken::ZERO {
             self.check_floor("enqueue", request.floor)?;
         }
-        self.place(request)
+        self.attempt_or_queue(request)
     }
 
     async fn abandon(&self, request: &Request) -> Result<(), Error> {
@@ -180,7 +180,7 @@ impl Backend for Memory {
                 Renewal::Renewed { from: sent, lease }
             } else {
                 let taken =
-                    store.look(&grant.name, now).is_some_and(|state| state.holder.is_some());
+                    store.inspect(&grant.name, now).is_some_and(|state| state.holder.is_some());
                 Renewal::Lost(if taken { LossReason::TakenOver } else { LossReason::Gone })
             }
         };
@@ -188,8 +188,8 @@ impl Backend for Memory {
     }
 
     async fn release(&self, grant: &Grant, options: ReleaseOptions<'_>) -> Result<Released, Error> {
-        // The next request goes last into the queue before the lock is handed over.
-        let next = options.next.map(|next| self.place(next)).transpose()?;
+        // The next request goes to the end of the queue before the lock is handed over.
+        let next = options.next.map(|next| self.attempt_or_queue(next)).transpose()?;
         let now = self.now();
         let released = self.store().release(&grant.name, grant.owner, options.keep, now);
         let outcome = if released { ReleaseOutcome::Released } else { ReleaseOutcome::NotHeld };
@@ -209,21 +209,21 @@ impl Backend for Memory {
 
     async fn inspect(&self, name: &LockName) -> Result<Option<LockState>, Error> {
         let now = self.now();
-        Ok(self.store().look(name, now))
+        Ok(self.store().inspect(name, now))
     }
 
     async fn list(&self, _from: Option<Cursor>) -> Result<Page, Error> {
         let now = self.now();
         let mut store = self.store();
         let names = store.names();
-        let states = names.iter().filter_map(|name| store.look(name, now));
+        let states = names.iter().filter_map(|name| store.inspect(name, now));
         let locks = states.filter(|state| state.holder.is_some()).collect();
         Ok(Page { locks, next: None })
     }
 
     async fn force_release(&self, name: &LockName) -> Result<ReleaseOutcome, Error> {
         let now = self.now();
-        let freed = self.store().force(name, now);
+        let freed = self.store().force_release(name, now);
         Ok(if freed { ReleaseOutcome::Released } else { ReleaseOutcome::NotHeld })
     }
 
@@ -262,8 +262,11 @@ struct MemoryWaiter {
 #[async_trait]
 impl Waiter for MemoryWaiter {
     async fn next(&mut self) -> Signal {
-        // The store drops a place that it passes over.
-        self.signals.recv().await.unwrap_or_else(|| Signal::Lost("passed over".into()))
+        // The store drops the sender of an entry that it drops.
+        self.signals
+            .recv()
+            .await
+            .unwrap_or_else(|| Signal::Lost("the store dropped the entry".into()))
     }
 
     async fn leave(self: Box<Self>) -> Result<(), Error> {
@@ -278,7 +281,7 @@ mod tests {
     use super::*;
     use crate::{OwnerId, OwnerLabel};
 
-    /// Minimum holds of names that nobody asks for again take no memory for ever.
+    /// Names with a minimum hold that nobody acquires again do not stay in memory.
     #[tokio::test]
     async fn memory_is_bounded_by_live_names() {
         let memory = Memory::new();

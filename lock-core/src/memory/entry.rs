@@ -1,4 +1,4 @@
-//! One lock: its token, its holders and its queue.
+//! The record of one lock: its token, its holders and its queue.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -9,10 +9,12 @@ use tokio::sync::mpsc;
 
 use crate::{
     Busy, Env, FencingToken, Grant, Holder, Instant, Mode, OwnerId, OwnerLabel, Request, Signal,
-    tunables::memory::{CLAIM, FAR_HEARTBEAT, HEARTBEAT, NEAR, PLACE_LIFE, SHORTEST_PAUSE},
+    tunables::memory::{
+        CLAIM_WINDOW, ENTRY_LIFE, FAR_HEARTBEAT, HEARTBEAT, NEAR_ENTRIES, SHORTEST_PAUSE,
+    },
 };
 
-/// The moment of a step. Only a step that mints a token looks at the wall clock.
+/// The time of a step. Only a step that makes a token reads the wall clock.
 #[derive(Clone, Copy)]
 pub(super) struct Now<'a> {
     pub(super) clock: Instant,
@@ -25,7 +27,7 @@ impl Now<'_> {
     }
 }
 
-/// What the store has of a name.
+/// The record of one lock.
 pub(super) struct Entry {
     pub(super) token: FencingToken,
     pub(super) holder: Option<Held>,
@@ -34,17 +36,17 @@ pub(super) struct Entry {
 
 pub(super) struct Held {
     pub(super) owners: Owners,
-    /// That of the last one that came.
+    /// The label of the last owner that joined.
     label: OwnerLabel,
     pub(super) expires: Instant,
-    /// Released, and kept for a last while: no late request lengthens it.
+    /// Released, and kept for its minimum hold. A late request does not extend it.
     pub(super) kept: bool,
 }
 
-/// Who holds a lock.
+/// The owners that hold a lock.
 pub(super) enum Owners {
     Writer(OwnerId),
-    /// They have one token and one lease, which ends with the last one of theirs. Never empty.
+    /// Never empty. Readers have one token, and one lease, which is the longest of theirs.
     Readers(HashSet<OwnerId>),
 }
 
@@ -63,7 +65,7 @@ impl Owners {
         }
     }
 
-    /// Lets `owner` go; whether it was the last one.
+    /// Removes `owner`; `true` if it was the last one.
     pub(super) fn leave(&mut self, owner: OwnerId) -> bool {
         match self {
             Self::Writer(_) => true,
@@ -74,8 +76,8 @@ impl Owners {
         }
     }
 
-    /// The readers, if one more may join them for `request`.
-    pub(super) fn open_to(&mut self, request: &Request) -> Option<&mut HashSet<OwnerId>> {
+    /// The readers, if `request` may join them.
+    pub(super) fn joinable_by(&mut self, request: &Request) -> Option<&mut HashSet<OwnerId>> {
         match self {
             Self::Readers(readers)
                 if request.mode == Mode::Shared && readers.len() < Mode::MOST_READERS =>
@@ -96,17 +98,17 @@ impl Owners {
 
 pub(super) struct QueueEntry {
     pub(super) request: Request,
-    pub(super) heard: Instant,
+    pub(super) last_heartbeat: Instant,
     pub(super) wake: mpsc::UnboundedSender<Signal>,
 }
 
 impl Entry {
-    /// A lock that nobody holds.
+    /// A free lock.
     pub(super) fn new(token: FencingToken) -> Self {
         Self { token, holder: None, queue: VecDeque::new() }
     }
 
-    /// The live grant of `owner`, and the token that goes with it.
+    /// The live grant of `owner`, and its token.
     pub(super) fn held_by(
         &mut self,
         owner: OwnerId,
@@ -116,33 +118,34 @@ impl Entry {
         (held.owners.has(owner) && now.clock < held.expires).then_some((held, &mut self.token))
     }
 
-    /// Drops an expired holder and dead places, and hands a free lock to the first live place: to all readers that stand
-    /// before the first writer.
-    pub(super) fn pass_over(&mut self, now: Now<'_>, watermark: FencingToken) {
+    /// Drops an expired holder and expired queue entries, and hands a free lock to the first live entry. If that is a reader, all
+    /// readers before the first writer get the lock.
+    pub(super) fn advance(&mut self, now: Now<'_>, watermark: FencingToken) {
         if self.holder.as_ref().is_some_and(|held| held.expires <= now.clock) {
             self.holder = None;
         }
         while let Some(first) = self.queue.front() {
-            let live = now.clock < first.heard + PLACE_LIFE;
+            let live = now.clock < first.last_heartbeat + ENTRY_LIFE;
             let waits = |held: &mut Held| match held.owners {
                 Owners::Writer(_) => true,
-                // A dead writer's place is not to keep readers out for as long as there are others.
-                Owners::Readers(_) => live && held.owners.open_to(&first.request).is_none(),
+                // An expired entry of a writer must not keep new readers out while other readers hold the lock.
+                Owners::Readers(_) => live && held.owners.joinable_by(&first.request).is_none(),
             };
             if self.holder.as_mut().is_some_and(waits) {
                 return;
             }
-            // Of one whose receiver is gone nobody would learn that it has the lock.
-            let heard = |place: &QueueEntry| live && !place.wake.is_closed();
-            let Some(place) = self.queue.pop_front().filter(heard) else { continue };
-            let Some(grant) = self.admit(&place.request, CLAIM, now, watermark) else { return };
-            // If it goes in this moment, the grant is given back, or its claim window ends.
-            let _ = place.wake.send(Signal::Granted(grant.pushed(CLAIM)));
+            // If the receiver is gone, nobody would learn of the grant.
+            let receives = |entry: &QueueEntry| live && !entry.wake.is_closed();
+            let Some(entry) = self.queue.pop_front().filter(receives) else { continue };
+            let Some(grant) = self.admit(&entry.request, CLAIM_WINDOW, now, watermark) else {
+                return;
+            };
+            // If the receiver goes at this moment, the grant is released, or its claim window ends.
+            let _ = entry.wake.send(Signal::Granted(grant.pushed(CLAIM_WINDOW)));
         }
     }
 
-    /// Makes the owner of `request` the holder of a free lock, or a reader beside the others; `None` if the tokens are
-    /// used up.
+    /// Grants a free lock to the owner of `request`, or adds it to the readers; `None` if the tokens are used up.
     pub(super) fn admit(
         &mut self,
         request: &Request,
@@ -154,7 +157,7 @@ impl Entry {
         let readers = self.holder.as_mut().and_then(|held| {
             held.expires = held.expires.max(expires);
             held.label = request.label.clone();
-            held.owners.open_to(request)
+            held.owners.joinable_by(request)
         });
         if let Some(readers) = readers {
             readers.insert(request.owner);
@@ -178,16 +181,16 @@ impl Entry {
         })
     }
 
-    /// The answer to an owner that has to wait; hearing of a place keeps it.
+    /// The answer to an owner that must wait. It counts as a heartbeat of the owner's queue entry.
     pub(super) fn busy(&mut self, request: &Request, now: Now<'_>) -> Busy {
         let at = self.queue.iter().position(|queued| queued.request.owner == request.owner);
-        if let Some(place) = at.and_then(|at| self.queue.get_mut(at)) {
-            place.heard = now.clock;
+        if let Some(entry) = at.and_then(|at| self.queue.get_mut(at)) {
+            entry.last_heartbeat = now.clock;
         }
         let holder = self.holder(now);
         let left = holder.as_ref().map_or(Duration::ZERO, |holder| holder.remaining);
-        // However short the lease is, of the far ones none is the next to be served.
-        let retry_after = if at.is_some_and(|at| at >= NEAR) {
+        // Far entries poll rarely even if the lease is short, because none of them is the next to be served.
+        let retry_after = if at.is_some_and(|at| at >= NEAR_ENTRIES) {
             FAR_HEARTBEAT
         } else {
             left.clamp(SHORTEST_PAUSE, HEARTBEAT)

@@ -1,4 +1,4 @@
-//! All locks of the store, and its steps. Each method is one atomic step.
+//! All locks of the store. Each method is one atomic step.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -17,19 +17,19 @@ use crate::{
 
 pub(super) struct Store {
     pub(super) promised: Arc<Guarantees>,
-    /// Names that are held or waited for; others take no memory.
+    /// Locks that are held or waited for. All others take no memory.
     locks: HashMap<LockName, Entry>,
     /// At least the last token of every name that is not in `locks`.
     watermark: FencingToken,
-    /// Owners that were abandoned: a late attempt of theirs takes nothing.
+    /// Abandoned owners. Their late attempts get nothing.
     tombstones: HashSet<OwnerId>,
-    /// The same, by age.
+    /// The same owners, by age.
     abandoned: VecDeque<(Instant, OwnerId)>,
-    /// With how many names the expired ones among them are to be forgotten.
+    /// The number of names at which the store sweeps out expired ones.
     sweep_at: usize,
 }
 
-/// The answer to an attempt, before it is dressed for the trait.
+/// The answer to an attempt. This store has no quarantine, because its data ends with the process.
 pub(super) enum Answer {
     Granted(Grant),
     Busy(Busy),
@@ -47,23 +47,23 @@ impl Store {
         }
     }
 
-    /// One attempt. The token numbers are used up in the year 2255: `None`.
+    /// One attempt; `None` if the tokens are used up.
     pub(super) fn attempt(&mut self, request: &Request, now: Now<'_>) -> Option<Answer> {
         if self.locks.len() >= self.sweep_at {
             self.sweep(now);
         }
         let watermark = self.watermark;
         let entry = self.locks.entry(request.name.clone()).or_insert_with(|| Entry::new(watermark));
-        entry.pass_over(now, watermark);
+        entry.advance(now, watermark);
         if let Some(held) = &mut entry.holder {
             if held.owners.has(request.owner) && !held.kept {
-                // A repeat sets the whole lease anew and keeps the token. It may be a late one, of
-                // before a renewal with a longer lease: it never shortens.
+                // A repeat extends the lease and keeps the token. It never shortens the lease, because it may be a late request
+                // from before a renewal with a longer lease.
                 held.expires = held.expires.max(now.clock + request.lease);
                 let grant = Grant::new(request, entry.token).with_mode(held.owners.mode());
                 return Some(Answer::Granted(grant));
             }
-            if !entry.queue.is_empty() || held.owners.open_to(request).is_none() {
+            if !entry.queue.is_empty() || held.owners.joinable_by(request).is_none() {
                 return Some(Answer::Busy(entry.busy(request, now)));
             }
         }
@@ -72,13 +72,12 @@ impl Store {
             self.step(&request.name, now, |_| ());
             return Some(Answer::Busy(busy));
         }
-        // `pass_over` left no live place, so the attempt barges past no place.
+        // `advance` left no live entry, so the attempt passes nobody.
         entry.admit(request, request.lease, now, watermark).map(Answer::Granted)
     }
 
-    /// Puts a place at the end of the queue, or finds the one that this owner has. An abandoned owner
-    /// gets none.
-    pub(super) fn queue(
+    /// Adds an entry to the end of the queue, or finds the entry of this owner. An abandoned owner gets none.
+    pub(super) fn enqueue(
         &mut self,
         request: &Request,
         wake: mpsc::UnboundedSender<Signal>,
@@ -92,15 +91,15 @@ impl Store {
                 Some(queued) => queued.wake = wake,
                 None => entry.queue.push_back(QueueEntry {
                     request: request.clone(),
-                    heard: now.clock,
+                    last_heartbeat: now.clock,
                     wake,
                 }),
             }
         }
     }
 
-    /// The whole lease anew, for a grant that is still there; no more than the longest lease, which may have been
-    /// lowered since the grant. Returns the lease.
+    /// Extends a live grant by its full lease, but by no more than the longest lease, which may have been lowered since the
+    /// grant. Returns the lease; `None` if the grant is gone.
     pub(super) fn renew(&mut self, grant: &Grant, now: Now<'_>) -> Option<Duration> {
         let lease = grant.lease.min(self.promised.longest_lease);
         let (held, _) = self.held(&grant.name, grant.owner, now).filter(|(held, _)| !held.kept)?;
@@ -108,7 +107,7 @@ impl Store {
         Some(lease)
     }
 
-    /// Lifts the token of a held grant.
+    /// Raises the token of a held grant; `false` if the grant is gone.
     pub(super) fn raise(&mut self, grant: &Grant, token: FencingToken, now: Now<'_>) -> bool {
         match self.held(&grant.name, grant.owner, now) {
             Some((_, stored)) => {
@@ -119,7 +118,7 @@ impl Store {
         }
     }
 
-    /// Gives a grant back, or keeps it for `keep`.
+    /// Releases a grant, or keeps it for `keep`; `false` if the grant is gone.
     pub(super) fn release(
         &mut self,
         name: &LockName,
@@ -143,17 +142,17 @@ impl Store {
         .unwrap_or(false)
     }
 
-    /// Removes the holder of the name.
-    pub(super) fn force(&mut self, name: &LockName, now: Now<'_>) -> bool {
-        let held = self.look(name, now).is_some_and(|state| state.holder.is_some());
+    /// Removes the holder of a lock; `false` if it was free.
+    pub(super) fn force_release(&mut self, name: &LockName, now: Now<'_>) -> bool {
+        let held = self.inspect(name, now).is_some_and(|state| state.holder.is_some());
         if held {
             self.step(name, now, |entry| entry.holder = None);
         }
         held
     }
 
-    /// Removes the place and the grant of an owner: its place first, so that the lock is not handed to it. A grant
-    /// that was released, and is kept, stays.
+    /// Removes the queue entry and the grant of an owner: the entry first, so that the lock is not handed to it. A grant that was
+    /// released and is kept for its minimum hold stays.
     pub(super) fn abandon(&mut self, name: &LockName, owner: OwnerId, now: Now<'_>) {
         while let Some((at, owner)) = self.abandoned.front()
             && *at + TOMBSTONE_LIFE <= now.clock
@@ -172,10 +171,10 @@ impl Store {
         });
     }
 
-    pub(super) fn look(&mut self, name: &LockName, now: Now<'_>) -> Option<LockState> {
+    pub(super) fn inspect(&mut self, name: &LockName, now: Now<'_>) -> Option<LockState> {
         let watermark = self.watermark;
         let entry = self.locks.get_mut(name)?;
-        entry.pass_over(now, watermark);
+        entry.advance(now, watermark);
         let kept = entry.holder.as_ref().is_some_and(|held| held.kept);
         let readers = entry.holder.as_ref().and_then(|held| match &held.owners {
             Owners::Writer(_) => None,
@@ -198,13 +197,13 @@ impl Store {
         self.locks.get_mut(name)?.held_by(owner, now)
     }
 
-    /// Forgets names whose lease ran out unnoticed: a holder that crashed or a minimum hold comes back
-    /// to none of them. Once per doubling, so that it costs each name a constant.
+    /// Forgets names whose lease has ended without a request: nobody comes back after a crash or a minimum hold. It runs once
+    /// each time the number of names has doubled, so its cost per name is constant.
     fn sweep(&mut self, now: Now<'_>) {
         let watermark = self.watermark;
         let mut raised = watermark;
         self.locks.retain(|_, entry| {
-            entry.pass_over(now, watermark);
+            entry.advance(now, watermark);
             let live = entry.holder.is_some() || !entry.queue.is_empty();
             if !live {
                 raised = raised.max(entry.token);
@@ -215,7 +214,7 @@ impl Store {
         self.sweep_at = FEW_NAMES.max(2 * self.locks.len());
     }
 
-    /// Changes an entry, then hands a free lock over or forgets the name.
+    /// Changes a record, then hands a free lock over, or forgets the name.
     fn step<T>(
         &mut self,
         name: &LockName,
@@ -225,9 +224,9 @@ impl Store {
         let watermark = self.watermark;
         let entry = self.locks.get_mut(name)?;
         let answer = change(entry);
-        entry.pass_over(now, watermark);
+        entry.advance(now, watermark);
         if entry.holder.is_none() && entry.queue.is_empty() {
-            // A step that forgets a name's token raises the watermark to it first.
+            // Forgetting a name loses its token, so the watermark rises to it first.
             self.watermark = watermark.max(entry.token);
             self.locks.remove(name);
         }

@@ -1,4 +1,4 @@
-//! An observer that remembers.
+//! An observer that records all events.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use tokio::sync::Notify;
 
 use crate::{Event, EventKind, Observer, ReleaseOutcome, sync::Mutex};
 
-/// An event as it was heard.
+/// A recorded event.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Told {
     /// [`Event::word`].
@@ -15,15 +15,15 @@ pub struct Told {
     pub name: String,
     /// The token of the holder.
     pub token: Option<u64>,
-    /// How long it was waited for or held, or is left.
+    /// The duration in the event: of the wait or the hold, or the remaining time.
     pub span: Duration,
-    /// The lease, where the event tells it.
+    /// The lease, if the event has one.
     pub lease: Duration,
-    /// The rest, in a word: `pushed`; why, the reason, or the outcome.
+    /// The rest of the event in a word: `pushed`, the reason, or the outcome.
     pub about: String,
 }
 
-/// An observer that remembers all events.
+/// An observer that records all events.
 #[derive(Debug, Default)]
 pub struct Heard {
     told: Mutex<Vec<Told>>,
@@ -31,20 +31,20 @@ pub struct Heard {
 }
 
 impl Heard {
-    /// All so far.
+    /// All events so far.
     pub fn all(&self) -> Vec<Told> {
         self.told.lock().clone()
     }
 
-    /// The words of all that were told of a name, in their order.
+    /// The words of all events of a lock, in their order.
     pub fn words(&self, name: &str) -> Vec<&'static str> {
         self.all().iter().filter(|told| told.name == name).map(|told| told.word).collect()
     }
 
-    /// Waits for an event with this word, from the first on.
+    /// Waits for the first event with this word, and returns it.
     ///
     /// # Panics
-    /// If none comes within a minute.
+    /// If there is none within a minute.
     pub async fn until(&self, word: &str) -> Told {
         let found = async {
             loop {

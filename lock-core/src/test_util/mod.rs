@@ -1,4 +1,4 @@
-//! What the tests of this project's crates share. Not for others.
+//! What the tests of this project's crates share. Not part of the public API.
 
 mod heard;
 mod soup;

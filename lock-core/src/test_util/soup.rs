@@ -1,6 +1,7 @@
-//! Text that a parser nearly understands: its own words in any order, cut, repeated, and mixed with anything.
+//! Text that a parser nearly understands, for fuzz tests: the parser's words in random order, cut, repeated, and mixed with
+//! random characters.
 //!
-//! For the fuzz tests of this project's crates. `PROPTEST_CASES=1000000` makes them longer.
+//! `PROPTEST_CASES=1000000` makes the fuzz tests longer.
 
 use proptest::{collection::vec, prelude::*, sample::select};
 
@@ -10,7 +11,7 @@ fn number() -> impl Strategy<Value = String> {
     prop_oneof![4 => number.clone(), 1 => number.prop_map(|number| format!("-{number}")), 1 => "[0-9]{20,40}"]
 }
 
-/// A text out of these words.
+/// A random text of these words, numbers and other characters.
 pub fn soup(words: &'static [&'static str]) -> impl Strategy<Value = String> {
     let part = prop_oneof![
         8 => select(words).prop_map(str::to_owned),

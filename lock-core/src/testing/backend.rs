@@ -1,4 +1,4 @@
-//! The store in memory, with the faults that a test plants.
+//! The store in memory, with faults that a test injects.
 
 #![deny(clippy::missing_trait_methods)]
 
@@ -13,22 +13,23 @@ use async_trait::async_trait;
 use crate::{
     Attempt, Backend, Busy, Cursor, Enqueued, Error, ErrorKind, FencingToken, Grant, Guarantees,
     Init, Instant, LockName, LockState, Memory, Page, ReleaseOptions, ReleaseOutcome, Released,
-    Renewal, Request, StoreSettings, backend::Polling, sync::Mutex, tunables::memory::REFUSED_FOR,
+    Renewal, Request, StoreSettings, backend::Polling, sync::Mutex,
+    tunables::memory::REFUSED_RETRY,
 };
 
-/// What a client asks of a store while it works with locks.
+/// A call of a client that [`TestStore::fail_next`](crate::testing::TestStore::fail_next) can let fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Operation {
-    /// An attempt to take the lock, or to take a place in its queue.
+    /// An attempt to acquire the lock, or a request for a queue entry.
     Acquire,
-    /// The renewal of the locks that a client holds, in the background.
+    /// The renewal of the client's locks, in the background.
     Renew,
     /// The release of a lock.
     Release,
 }
 
-/// What the next calls meet.
+/// The faults of the next calls.
 #[derive(Debug, Default)]
 pub(super) struct Faults {
     pub(super) down: bool,
@@ -48,16 +49,16 @@ impl FaultyMemory {
         Self { memory, faults: Mutex::default() }
     }
 
-    /// The fault of a call that begins now. A call that fails does not reach the store.
+    /// Delays a call that begins now, or lets it fail. A call that fails does not reach the store.
     async fn begin(&self, name: &'static str, operation: Option<Operation>) -> Result<(), Error> {
         let delay = self.faults.lock().delay;
         if !delay.is_zero() {
             tokio::time::sleep(delay).await;
         }
         let mut faults = self.faults.lock();
-        let planted = operation.and_then(|it| faults.failures.get_mut(&it)?.pop_front());
-        let (kind, message) = match planted {
-            Some(kind) => (kind, "a failure that the test has planted"),
+        let injected = operation.and_then(|it| faults.failures.get_mut(&it)?.pop_front());
+        let (kind, message) = match injected {
+            Some(kind) => (kind, "a failure that the test has injected"),
             None if faults.down => {
                 (ErrorKind::Unavailable, "the test has made the store unavailable")
             }
@@ -66,7 +67,7 @@ impl FaultyMemory {
         Err(Error::new(kind, message).at(self.kind(), name))
     }
 
-    /// The answer to an attempt that the test wants refused.
+    /// The `Busy` answer, if the test wants this attempt refused.
     async fn refusal(&self, name: &LockName) -> Result<Option<Busy>, Error> {
         {
             let mut faults = self.faults.lock();
@@ -76,7 +77,7 @@ impl FaultyMemory {
         let state = self.memory.inspect(name).await?;
         let token = state.as_ref().map_or(FencingToken::ZERO, |state| state.token);
         let holder = state.and_then(|state| state.holder);
-        Ok(Some(Busy { holder, token, retry_after: REFUSED_FOR }))
+        Ok(Some(Busy { holder, token, retry_after: REFUSED_RETRY }))
     }
 }
 
@@ -91,7 +92,7 @@ impl Backend for FaultyMemory {
     }
 
     fn answers_at_once(&self) -> bool {
-        // It may be delayed.
+        // The test may delay it.
         false
     }
 
@@ -129,7 +130,7 @@ impl Backend for FaultyMemory {
 
     async fn release(&self, grant: &Grant, options: ReleaseOptions<'_>) -> Result<Released, Error> {
         self.begin("release", Some(Operation::Release)).await?;
-        // The next request comes by itself then, and meets the faults that are planted for it.
+        // The core then sends the next request itself, so that the faults of `Operation::Acquire` apply to it.
         self.memory.release(grant, ReleaseOptions { next: None, ..options }).await
     }
 

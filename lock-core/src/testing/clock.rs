@@ -1,4 +1,4 @@
-//! Tokio's clock, which a test can pause.
+//! An [`Env`] with tokio's clock, which a test can pause.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use tokio::time::Instant as TokioInstant;
 
 use crate::{BoxFuture, Env, Instant, NoRuntime, SystemEnv};
 
-/// The rest is the machine's.
+/// Tokio's clock. Randomness and spawning are those of [`SystemEnv`].
 #[derive(Debug)]
 pub(super) struct TokioClock {
     began: TokioInstant,
@@ -21,7 +21,7 @@ impl TokioClock {
 
 impl Env for TokioClock {
     fn now(&self) -> Instant {
-        // An instant of 0 would mean that nothing has happened yet.
+        // The core uses the instant 0 for "ended".
         Instant::from_nanos(1) + self.began.elapsed()
     }
 

@@ -1,4 +1,4 @@
-//! A store under a test's control, for tests of code that uses locks.
+//! A store that a test controls, for users' tests of code that uses locks.
 
 mod backend;
 mod clock;

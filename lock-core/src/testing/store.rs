@@ -1,4 +1,4 @@
-//! What a test does to its store.
+//! The store that a test controls.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,13 +11,14 @@ use crate::{
     client::WeakClient, sync::Mutex,
 };
 
-/// A store in this process's memory for tests: locks in it are lost, refused, delayed and failed as the test says.
+/// A store in this process's memory for tests. The test decides which locks are lost, refused or delayed, and which calls
+/// fail.
 ///
-/// Its clients are ordinary clients with all their renewals, queues and guards. Each is like a process of its own.
-/// Clones are the same store.
+/// Its clients are ordinary clients, with renewals, queues and guards. Each client behaves like another process. Clones are
+/// the same store.
 ///
-/// The store and its clients use tokio's clock. In a test with paused time (`#[tokio::test(start_paused = true)]`,
-/// tokio's feature `test-util`) hours of holding pass at once. Make the store inside the test's runtime.
+/// The store and its clients use tokio's clock. In a test with paused time (`#[tokio::test(start_paused = true)]`, tokio's
+/// feature `test-util`) hours pass at once. Create the store inside the test's runtime.
 ///
 /// ```
 /// use leasehold::{ErrorKind, LockName, LossReason, testing::TestStore};
@@ -51,14 +52,10 @@ impl TestStore {
         Self { backend: Arc::new(FaultyMemory::new(memory)), clock, clients: Arc::default() }
     }
 
-    /// A new client with the default options. Two clients are like two processes.
+    /// A new client with the default options.
     #[must_use]
     pub fn client(&self) -> LockClient {
-        self.noted(LockClient::in_env(
-            self.backend.clone(),
-            self.clock.clone(),
-            ClientOptions::default(),
-        ))
+        self.build(ClientOptions::default())
     }
 
     /// A new client with these options.
@@ -67,18 +64,19 @@ impl TestStore {
     /// `InvalidInput`, naming the option, as [`ClientOptions::check`].
     pub fn client_with(&self, options: ClientOptions) -> Result<LockClient, Error> {
         options.check()?;
-        Ok(self.noted(LockClient::in_env(self.backend.clone(), self.clock.clone(), options)))
+        Ok(self.build(options))
     }
 
-    fn noted(&self, client: LockClient) -> LockClient {
+    fn build(&self, options: ClientOptions) -> LockClient {
+        let client = LockClient::build(self.backend.clone(), self.clock.clone(), options);
         self.clients.lock().push(client.downgrade());
         client
     }
 
-    /// Takes the lock from its holder, as when the store loses it. The holder's guard is lost when this returns, with
-    /// the reason `Gone`, or `TakenOver` if a waiter has got the lock. Returns whether anybody held it.
+    /// Takes the lock from its holder, as if the store had lost it. Returns whether the lock was held.
     ///
-    /// The faults of the store do not matter to it.
+    /// When this returns, the holder's guard is lost with the reason `Gone`, or `TakenOver` if a waiter now has the lock.
+    /// Injected faults do not affect this call.
     pub fn lose(&self, name: &LockName) -> bool {
         let Some((owner, taken)) = self.backend.memory.take_away(name) else { return false };
         let reason = if taken { LossReason::TakenOver } else { LossReason::Gone };
@@ -88,32 +86,32 @@ impl TestStore {
         true
     }
 
-    /// The next `attempts` to take a lock are refused, as if somebody else held it. A waiter tries again after 100 ms.
-    /// It adds to the refusals that are left from an earlier call.
+    /// Refuses the next `attempts` to acquire a lock, as if another client held it. A waiter polls again after 100 ms.
+    ///
+    /// The number is added to what is left of an earlier call.
     pub fn refuse_next(&self, attempts: usize) {
         let mut faults = self.backend.faults.lock();
         faults.refusals = faults.refusals.saturating_add(attempts);
     }
 
-    /// The next call of this operation fails with an error of this kind, and changes nothing in the store. Several
-    /// such failures come one after the other.
+    /// Lets the next call of this operation fail with an error of this kind. The call changes nothing in the store.
     ///
-    /// A client repeats some calls by itself, so that one failure need not be seen: see
-    /// [`set_available`](Self::set_available) for failures that last.
+    /// Several failures apply to several calls, one after the other. The client retries some calls itself, so your code may
+    /// not see a single failure; use [`set_available`](Self::set_available) for failures that last.
     pub fn fail_next(&self, operation: Operation, kind: ErrorKind) {
         self.backend.faults.lock().failures.entry(operation).or_default().push_back(kind);
     }
 
-    /// Whether the store can be reached; at first it can. If not, all calls fail with `Unavailable`. Renewals fail
-    /// then, too: guards are lost with the reason `Unreachable` when their leases are over.
+    /// Sets whether clients can reach the store. Default: `true`. If not, all calls fail with `Unavailable`, including
+    /// renewals: guards are lost with the reason `Unreachable` when their leases end.
     pub fn set_available(&self, available: bool) {
         self.backend.faults.lock().down = !available;
     }
 
-    /// Each call takes so much longer from now on, before the store carries it out. Default: 0 s.
+    /// Delays each call by `span` before the store carries it out. Default: 0 s.
     ///
-    /// A client gives a call up after its `call_timeout` (5 s unless set), or after three times that where the call is for a
-    /// waiter's place. A grant that comes later is released.
+    /// A client gives a call up after its `call_timeout`, 5 s by default, or after three times that if the call is for a
+    /// queue entry. It releases a grant that comes later.
     pub fn delay(&self, span: Duration) {
         self.backend.faults.lock().delay = span;
     }

@@ -1,4 +1,4 @@
-//! The client over the reference backend, in simulated time where time matters.
+//! The client on the reference backend, mostly in simulated time.
 
 use std::{
     sync::{
@@ -9,74 +9,34 @@ use std::{
 };
 
 use lock_core::{
-    Backend as _, Blocked, ClientOptions, Env, ErrorKind, LockClient, LossReason, Memory, Monitor,
-    TryAcquire, WithError,
+    Backend as _, Blocked, ErrorKind, LockClient, LossReason, Memory, Monitor, WithError,
 };
 
-use crate::support::{Stub, Suspended, TokioEnv};
-
-fn env() -> Arc<dyn Env> {
-    Arc::new(TokioEnv::new())
-}
-
-fn client(memory: &Memory, env: &Arc<dyn Env>) -> LockClient {
-    let options = ClientOptions::default();
-    LockClient::with_env(Arc::new(memory.clone()), Arc::clone(env), options).unwrap()
-}
+use crate::support::{Stub, SuspendableEnv};
 
 const SECOND: Duration = Duration::from_secs(1);
 
 #[tokio::test(start_paused = true)]
-async fn a_held_lock_is_busy_and_names_its_holder() {
-    let env = env();
-    let memory = Memory::with_env(Arc::clone(&env));
-    let (ours, theirs) = (client(&memory, &env), client(&memory, &env));
+async fn a_wait_ends_at_its_deadline_and_names_the_holder() {
+    let stub = Stub::new();
+    let (ours, theirs) = (stub.other(), stub.other());
     let guard = ours.lock("job").acquire().await.unwrap();
-    let TryAcquire::Busy(busy) = theirs.lock("job").try_acquire().await.unwrap() else {
-        panic!("two holders")
-    };
-    assert_eq!(busy.holder.unwrap().owner, guard.owner());
-    assert_eq!(busy.token, guard.token());
-    let first = guard.token();
-    guard.release().await.unwrap();
-    let again = theirs.lock("job").acquire().await.unwrap();
-    assert!(again.token() > first);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_held_lock_is_renewed_past_its_lease() {
-    let env = env();
-    let memory = Memory::with_env(Arc::clone(&env));
-    let client = client(&memory, &env);
-    let guard = client.lock("job").lease(SECOND).acquire().await.unwrap();
-    tokio::time::sleep(20 * SECOND).await;
-    assert!(guard.is_valid());
-    guard.release().await.unwrap();
-}
-
-#[tokio::test(start_paused = true)]
-async fn waiting_ends_at_its_deadline_and_says_what_stood_in_the_way() {
-    let env = env();
-    let memory = Memory::with_env(Arc::clone(&env));
-    let (ours, theirs) = (client(&memory, &env), client(&memory, &env));
-    let guard = ours.lock("job").acquire().await.unwrap();
-    let started = env.now();
+    let started = stub.env.now();
     let error = theirs.lock("job").wait(3 * SECOND).acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout);
     assert!(matches!(error.blocked(), Some(Blocked::Busy(_))), "{error:?}");
-    assert!(env.now().since(started) < 4 * SECOND);
-    // The place was given up, at the latest one clean-up after: a release leaves the lock free.
+    assert!(stub.env.now().since(started) < 4 * SECOND);
+    // The queue entry is gone, at the latest after one clean-up: after a release the lock is free.
     guard.release().await.unwrap();
-    let started = env.now();
+    let started = stub.env.now();
     let _again = ours.lock("job").wait(SECOND).acquire().await.unwrap();
-    assert_eq!(env.now().since(started), Duration::ZERO);
+    assert_eq!(stub.env.now().since(started), Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]
 async fn dropping_an_acquire_at_any_point_leaves_no_lock() {
-    let env = env();
-    let memory = Memory::with_env(Arc::clone(&env));
-    let (ours, theirs) = (client(&memory, &env), client(&memory, &env));
+    let stub = Stub::new();
+    let (ours, theirs) = (stub.other(), stub.other());
     for polls in 0..8 {
         let guard = ours.lock("job").acquire().await.unwrap();
         let mut waiting = Box::pin(theirs.lock("job").acquire());
@@ -96,9 +56,8 @@ async fn dropping_an_acquire_at_any_point_leaves_no_lock() {
 
 #[tokio::test(start_paused = true)]
 async fn a_forced_release_is_reported_and_the_guard_stays_lost() {
-    let env = env();
-    let memory = Memory::with_env(Arc::clone(&env));
-    let (ours, theirs) = (client(&memory, &env), client(&memory, &env));
+    let stub = Stub::new();
+    let (ours, theirs) = (stub.other(), stub.other());
     let guard = ours.lock("job").lease(SECOND).acquire().await.unwrap();
     let cancelled = guard.cancellation_token();
     ours.backend().force_release(guard.name()).await.unwrap();
@@ -112,35 +71,32 @@ async fn a_forced_release_is_reported_and_the_guard_stays_lost() {
 
 #[tokio::test(start_paused = true)]
 async fn a_time_limit_ends_the_lock_and_frees_it() {
-    let env = env();
-    let memory = Memory::with_env(Arc::clone(&env));
-    let client = client(&memory, &env);
+    let stub = Stub::new();
+    let client = stub.other();
     let guard = client.lock("job").hold_at_most(15 * SECOND).acquire().await.unwrap();
-    let started = env.now();
+    let started = stub.env.now();
     assert_eq!(guard.lost().await, LossReason::HoldLimit);
-    assert!(env.now().since(started) <= 16 * SECOND);
+    assert!(stub.env.now().since(started) <= 16 * SECOND);
     assert!(client.lock("job").wait(SECOND).acquire().await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_minimum_hold_outlives_the_release() {
-    let env = env();
-    let memory = Memory::with_env(Arc::clone(&env));
-    let client = client(&memory, &env);
+    let stub = Stub::new();
+    let client = stub.other();
     let guard = client.lock("job").at_least(8 * SECOND).acquire().await.unwrap();
-    let started = env.now();
+    let started = stub.env.now();
     guard.release().await.unwrap();
     assert!(client.lock("job").try_acquire().await.unwrap().guard().is_none());
     let _next = client.lock("job").acquire().await.unwrap();
-    let passed = env.now().since(started);
+    let passed = stub.env.now().since(started);
     assert!(passed >= 8 * SECOND && passed < 10 * SECOND, "{passed:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn close_releases_what_is_held_and_refuses_new_work() {
-    let env = env();
-    let memory = Memory::with_env(Arc::clone(&env));
-    let (ours, theirs) = (client(&memory, &env), client(&memory, &env));
+    let stub = Stub::new();
+    let (ours, theirs) = (stub.other(), stub.other());
     let guard = ours.lock("job").acquire().await.unwrap();
     ours.close().await;
     assert_eq!(guard.lost().await, LossReason::Closed);
@@ -149,10 +105,9 @@ async fn close_releases_what_is_held_and_refuses_new_work() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn close_waits_for_what_callers_left_behind() {
-    let env = env();
-    let memory = Memory::with_env(Arc::clone(&env));
-    let (ours, theirs) = (client(&memory, &env), client(&memory, &env));
+async fn close_waits_for_the_release_of_a_dropped_guard() {
+    let stub = Stub::new();
+    let (ours, theirs) = (stub.other(), stub.other());
     drop(ours.lock("job").acquire().await.unwrap());
     ours.close().await;
     let state = theirs.backend().inspect(&"job".try_into().unwrap()).await.unwrap();
@@ -161,9 +116,8 @@ async fn close_waits_for_what_callers_left_behind() {
 
 #[tokio::test(start_paused = true)]
 async fn work_under_a_lost_lock_is_stopped() {
-    let env = env();
-    let memory = Memory::with_env(Arc::clone(&env));
-    let client = client(&memory, &env);
+    let stub = Stub::new();
+    let client = stub.other();
     let lock = client.lock("job").hold_at_most(SECOND);
     let error = lock.with(|_| std::future::pending::<()>()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Lost);
@@ -173,19 +127,18 @@ async fn work_under_a_lost_lock_is_stopped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_that_has_ended_is_returned_whatever_becomes_of_the_release() {
-    let env = env();
-    let memory = Memory::with_env(Arc::clone(&env));
-    let client = client(&memory, &env);
+async fn the_output_of_the_work_is_returned_even_if_the_release_fails() {
+    let stub = Stub::new();
+    let client = stub.other();
     let robbed = async |_| {
-        memory.force_release(&"job".try_into().unwrap()).await.unwrap();
+        stub.memory.force_release(&"job".try_into().unwrap()).await.unwrap();
         "done"
     };
     let done = client.lock("job").with(robbed).await.unwrap();
     assert_eq!(done.output, "done");
     assert_eq!(done.release.unwrap_err().kind(), ErrorKind::NotHeld);
-    // Lost in the last step of the work.
-    let machine = Suspended::new();
+    // The lock is lost during the last step of the work.
+    let machine = SuspendableEnv::new();
     let client = Stub::over(machine.clone()).client();
     let late = async |_| {
         machine.suspend(60 * SECOND);
@@ -196,10 +149,10 @@ async fn work_that_has_ended_is_returned_whatever_becomes_of_the_release() {
     assert_eq!(done.release.unwrap_err().kind(), ErrorKind::Lost);
 }
 
-/// The process is stopped past the end of its lease: the timer of the work is due when it goes on, and so is the loss.
+/// The process is paused past the end of its lease. When it continues, both the timer of the work and the loss are due.
 #[tokio::test(start_paused = true)]
 async fn work_takes_no_step_after_a_pause_past_the_validity() {
-    let machine = Suspended::new();
+    let machine = SuspendableEnv::new();
     let stub = Stub::over(machine.clone());
     let client = stub.client();
     let steps = AtomicUsize::new(0);
@@ -214,7 +167,7 @@ async fn work_takes_no_step_after_a_pause_past_the_validity() {
         std::future::pending::<()>().await;
     };
     let error = tokio::select! {
-        // Whatever was polled last before the pause is polled first after it.
+        // What was polled last before the pause is polled first after it.
         biased;
         () = stopped => unreachable!(),
         ended = client.lock("job").with(work) => ended.unwrap_err(),
@@ -224,14 +177,13 @@ async fn work_takes_no_step_after_a_pause_past_the_validity() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_that_returns_a_result_is_told_from_a_lock_that_fails() {
-    let env = env();
-    let memory = Memory::with_env(Arc::clone(&env));
-    let client = client(&memory, &env);
+async fn an_error_of_the_work_differs_from_an_error_of_the_lock() {
+    let stub = Stub::new();
+    let client = stub.other();
     let done = client.lock("job").try_with(async |_| "7".parse::<u8>()).await.unwrap();
     assert_eq!((done.output, done.release.is_ok()), (7, true));
     let robbed = async |_| {
-        memory.force_release(&"job".try_into().unwrap()).await.unwrap();
+        stub.memory.force_release(&"job".try_into().unwrap()).await.unwrap();
         "seven".parse::<u8>()
     };
     let error = client.lock("job").try_with(robbed).await.unwrap_err();
@@ -245,7 +197,7 @@ async fn work_that_returns_a_result_is_told_from_a_lock_that_fails() {
 }
 
 #[tokio::test]
-async fn bad_input_is_refused_before_the_store_is_touched() {
+async fn invalid_input_is_refused_before_anything_is_sent() {
     let client = LockClient::new(Arc::new(Memory::new()));
     for lock in [
         client.lock(""),

@@ -1,14 +1,14 @@
-//! The client over the reference backend, and that backend itself.
+//! The client on the reference backend, and that backend itself.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests, too
 
 mod client;
-mod endings;
+mod close_and_waits;
 mod guards;
 mod memory;
 mod operators;
-mod places;
 mod quarantine;
+mod queue_entries;
 mod runtimes;
 mod several;
 mod shared;

@@ -1,54 +1,19 @@
-//! What the reference backend answers to late, repeated and crossed requests.
+//! The answers of the reference backend to late, repeated and crossed requests.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use lock_core::{
-    Attempt, Backend, BoxFuture, Enqueued, Env, FencingToken, Grant, Init, Instant, LockName,
-    Memory, NoRuntime, OwnerId, OwnerLabel, ReleaseOptions, Renewal, Request,
+    Attempt, Backend, Enqueued, Env as _, FencingToken, Grant, Init, Instant, LockName, Memory,
+    OwnerId, OwnerLabel, ReleaseOptions, Renewal, Request,
 };
 
-/// A clock that moves when told.
-#[derive(Debug, Default)]
-struct Clock(AtomicU64);
-
-impl Clock {
-    fn pass(&self, span: Duration) {
-        self.0.fetch_add(span.as_nanos() as u64, Ordering::Relaxed);
-    }
-}
-
-impl Env for Clock {
-    fn now(&self) -> Instant {
-        Instant::from_nanos(self.0.load(Ordering::Relaxed))
-    }
-
-    fn wall_micros(&self) -> u64 {
-        1_800_000_000_000_000 + self.0.load(Ordering::Relaxed) / 1_000
-    }
-
-    fn random(&self) -> u128 {
-        4
-    }
-
-    fn spawn(&self, _: BoxFuture) -> Result<(), NoRuntime> {
-        Err(NoRuntime)
-    }
-
-    fn sleep_until(&self, _: Instant) -> BoxFuture {
-        unreachable!("the memory backend does not sleep")
-    }
-}
+use crate::support::SuspendableEnv;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn store() -> (Memory, Arc<Clock>) {
-    let clock = Arc::new(Clock::default());
+/// A store whose clock only moves when the test says so.
+fn store() -> (Memory, Arc<SuspendableEnv>) {
+    let clock = SuspendableEnv::new();
     (Memory::with_env(clock.clone()), clock)
 }
 
@@ -67,7 +32,7 @@ async fn holder(memory: &Memory) -> Option<u128> {
     state.holder.map(|holder| holder.owner.to_bits())
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_late_repeat_never_shortens_the_lease() {
     let (memory, clock) = store();
     let held = grant(&memory, &request(1, 10 * SECOND)).await;
@@ -77,22 +42,22 @@ async fn a_late_repeat_never_shortens_the_lease() {
     short.lease = SECOND;
     let renewed = memory.renew(&[&short], clock.now()).await;
     assert!(matches!(renewed[..], [Renewal::Renewed { .. }]));
-    clock.pass(9 * SECOND);
+    clock.suspend(9 * SECOND);
     assert_eq!(holder(&memory).await, Some(1));
-    clock.pass(SECOND);
+    clock.suspend(SECOND);
     assert_eq!(holder(&memory).await, None);
 }
 
-#[tokio::test]
-async fn an_abandoned_place_is_not_handed_the_lock() {
+#[tokio::test(start_paused = true)]
+async fn an_abandoned_entry_is_not_handed_the_lock() {
     let (memory, clock) = store();
     grant(&memory, &request(1, SECOND)).await;
     let place = request(2, SECOND);
-    let Enqueued::Waiting(_turn, _) = memory.enqueue(&place).await.unwrap() else {
+    let Enqueued::Waiting(_waiter, _) = memory.enqueue(&place).await.unwrap() else {
         panic!("two holders")
     };
     // The holder's lease ends in the very step of the clean-up.
-    clock.pass(SECOND);
+    clock.suspend(SECOND);
     memory.abandon(&place).await.unwrap();
     assert_eq!(holder(&memory).await, None);
     let Attempt::Granted(_) = memory.try_acquire(&request(3, SECOND)).await.unwrap() else {
@@ -100,7 +65,7 @@ async fn an_abandoned_place_is_not_handed_the_lock() {
     };
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_late_request_does_not_lengthen_a_minimum_hold() {
     let (memory, clock) = store();
     let held = grant(&memory, &request(1, 10 * SECOND)).await;
@@ -111,12 +76,12 @@ async fn a_late_request_does_not_lengthen_a_minimum_hold() {
     let Attempt::Busy(_) = memory.try_acquire(&request(1, 10 * SECOND)).await.unwrap() else {
         panic!("a released owner was served again")
     };
-    clock.pass(SECOND);
+    clock.suspend(SECOND);
     assert_eq!(holder(&memory).await, None);
 }
 
 /// The core abandons an owner that asked twice when its lock was released, also with a minimum hold.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_owner_that_is_abandoned_after_its_release_keeps_its_minimum_hold() {
     let (memory, clock) = store();
     let held = grant(&memory, &request(1, 10 * SECOND)).await;
@@ -124,23 +89,23 @@ async fn an_owner_that_is_abandoned_after_its_release_keeps_its_minimum_hold() {
     memory.release(&held, keep).await.unwrap();
     memory.abandon(&request(1, 10 * SECOND)).await.unwrap();
     assert_eq!(holder(&memory).await, Some(1));
-    clock.pass(SECOND);
+    clock.suspend(SECOND);
     assert_eq!(holder(&memory).await, None);
 }
 
-#[tokio::test]
-async fn a_late_request_of_an_abandoned_owner_gets_no_place() {
+#[tokio::test(start_paused = true)]
+async fn a_late_request_of_an_abandoned_owner_gets_no_entry() {
     let (memory, _clock) = store();
     let held = grant(&memory, &request(1, SECOND)).await;
     let late = request(2, SECOND);
     memory.abandon(&late).await.unwrap();
-    let _turn = memory.enqueue(&late).await.unwrap();
+    let _waiter = memory.enqueue(&late).await.unwrap();
     memory.release(&held, ReleaseOptions::default()).await.unwrap();
     assert_eq!(holder(&memory).await, None);
 }
 
-#[tokio::test]
-async fn a_floor_is_checked_also_where_leases_may_be_of_any_length() {
+#[tokio::test(start_paused = true)]
+async fn a_floor_is_checked_even_if_leases_may_have_any_length() {
     let (store, _) = store();
     for longest in [Duration::from_micros(u64::MAX), Duration::MAX] {
         let init = Init::new().with_longest_lease(longest);
@@ -155,7 +120,7 @@ async fn a_floor_is_checked_also_where_leases_may_be_of_any_length() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_renewal_sets_no_more_than_a_longest_lease_that_was_lowered() {
     let (memory, clock) = store();
     let mut held = grant(&memory, &request(1, SECOND)).await;
@@ -167,6 +132,6 @@ async fn a_renewal_sets_no_more_than_a_longest_lease_that_was_lowered() {
         matches!(renewed[..], [Renewal::Renewed { lease, .. }] if lease == 2 * SECOND),
         "{renewed:?}"
     );
-    clock.pass(2 * SECOND);
+    clock.suspend(2 * SECOND);
     assert_eq!(holder(&memory).await, None);
 }

@@ -1,4 +1,4 @@
-//! The calls of operators, by a client.
+//! The client's calls for operators.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use lock_core::{ClientOptions, ErrorKind};
 use crate::support::Stub;
 
 #[tokio::test(start_paused = true)]
-async fn a_call_ends_though_the_store_does_not_answer() {
+async fn a_call_ends_even_if_the_store_does_not_answer() {
     let stub = Stub::new();
     let options = ClientOptions::new().with_call_timeout(Duration::from_secs(7));
     let client = stub.client_with(options);
@@ -27,7 +27,7 @@ async fn a_call_ends_though_the_store_does_not_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_name_that_is_in_two_parts_of_a_listing_is_told_once_and_in_order() {
+async fn a_name_on_two_pages_of_a_listing_is_listed_once_and_in_order() {
     let stub = Stub::new();
     let client = stub.client();
     let mut guards = Vec::new();

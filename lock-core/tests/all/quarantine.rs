@@ -24,7 +24,7 @@ fn quarantined() -> (Arc<dyn Env>, Arc<Stub>, LockClient) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_quarantine_is_waited_for_apart_from_the_lock_and_to_its_end_precisely() {
+async fn the_wait_for_a_quarantine_ends_with_it_and_before_the_wait_for_the_lock() {
     let (env, stub, client) = quarantined();
     let started = env.now();
     let told = Arc::new(AtomicU64::new(0));
@@ -60,7 +60,7 @@ async fn a_quarantine_is_waited_for_apart_from_the_lock_and_to_its_end_precisely
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_quarantine_counts_as_any_wait_past_its_limit_and_where_none_is_given() {
+async fn a_quarantine_counts_towards_the_wait_after_its_limit_or_without_one() {
     type Told = fn(Lock) -> Lock;
     let cases: [(Told, u32); 5] = [
         (|lock| lock.wait(Duration::ZERO), 0),
@@ -82,7 +82,7 @@ async fn a_quarantine_counts_as_any_wait_past_its_limit_and_where_none_is_given(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_is_away_for_a_moment_of_its_quarantine_is_asked_again() {
+async fn the_client_retries_a_store_that_is_unreachable_during_its_quarantine() {
     let (_env, stub, client) = quarantined();
     let lock = client.lock("job").wait(Duration::ZERO);
     let acquire = tokio::spawn(lock.wait_for_quarantine(|told| told.remaining).acquire());

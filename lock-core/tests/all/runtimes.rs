@@ -1,4 +1,4 @@
-//! Callers without a runtime, and runtimes that stand still or end.
+//! Callers without a runtime, and runtimes that stall or end.
 
 use std::{
     sync::{
@@ -17,12 +17,12 @@ use lock_core::{
 };
 use tokio::{runtime::Runtime, task::JoinHandle};
 
-use crate::support::a_place_is_taken;
+use crate::support::one_entry_waits;
 
 const LONG: Duration = Duration::from_secs(30);
 
 #[test]
-fn waiting_without_a_runtime_is_refused_and_harms_nobody() {
+fn waiting_without_a_runtime_is_refused_and_does_not_affect_others() {
     let memory = Memory::new();
     let (ours, theirs) = (Memory::clone(&memory), memory);
     let (ours, theirs) = (LockClient::new(Arc::new(ours)), LockClient::new(Arc::new(theirs)));
@@ -44,8 +44,8 @@ fn runtime() -> Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// Two wait on a runtime of their own; the first is served and drops its guard. The renewer's runtime has
-/// stood still since before that. Returns the second.
+/// Two tasks wait on their own runtime. The first gets the lock and drops its guard, while the renewer's runtime is stalled.
+/// Returns the second task.
 fn one_waits_behind_a_release(
     client: &LockClient,
     memory: &Memory,
@@ -53,11 +53,11 @@ fn one_waits_behind_a_release(
     [renewers, waiters]: [&Runtime; 2],
 ) -> JoinHandle<Result<Guard, Error>> {
     let lock = || client.lock("job").lease(lease);
-    // What was acquired first says where the renewer runs.
+    // The renewer runs in the runtime of the first acquire.
     let held = renewers.block_on(lock().acquire()).unwrap();
     let (first, second) = (waiters.spawn(lock().acquire()), waiters.spawn(lock().acquire()));
     waiters.block_on(async {
-        a_place_is_taken(memory).await;
+        one_entry_waits(memory).await;
         held.release().await.unwrap();
         drop(tokio::time::timeout(LONG, first).await.unwrap().unwrap().unwrap());
     });
@@ -65,15 +65,15 @@ fn one_waits_behind_a_release(
 }
 
 #[test]
-fn waiters_are_served_though_the_release_before_them_never_ran() {
+fn waiters_are_served_if_the_release_before_them_never_ran() {
     let memory = Memory::new();
     let client = LockClient::new(Arc::new(memory.clone()));
     let [renewers, waiters] = [runtime(), runtime()];
-    // Its place is taken long before the lease is over, at which the driver looks by itself.
+    // The entry is made long before the lease is over, after which the worker would check by itself.
     let second = one_waits_behind_a_release(&client, &memory, LONG, [&renewers, &waiters]);
     drop(renewers);
     waiters.block_on(async {
-        a_place_is_taken(&memory).await;
+        one_entry_waits(&memory).await;
         memory.force_release(&LockName::new("job").unwrap()).await.unwrap();
         let served = tokio::time::timeout(LONG, second).await.expect("it waits for ever");
         drop(served.unwrap().unwrap());
@@ -81,7 +81,7 @@ fn waiters_are_served_though_the_release_before_them_never_ran() {
 }
 
 #[test]
-fn waiters_are_served_though_the_release_before_them_never_ends() {
+fn waiters_are_served_if_the_release_before_them_never_ends() {
     let memory = Memory::new();
     let client = LockClient::new(Arc::new(memory.clone()));
     let [renewers, waiters] = [runtime(), runtime()];
@@ -91,7 +91,7 @@ fn waiters_are_served_though_the_release_before_them_never_ends() {
     drop(served.expect("it waits for ever").unwrap().unwrap());
 }
 
-/// The real world, in which tasks are counted as they begin.
+/// The real environment, which counts spawned tasks.
 #[derive(Debug, Default)]
 struct Counted(AtomicUsize);
 
@@ -124,8 +124,8 @@ impl Env for Counted {
     }
 }
 
-/// The locks of a renewer are lost with it. A lock that comes in from then on has a renewer of its own, in the
-/// runtime of the task that acquired it, and is not taken for lost.
+/// The locks of a renewer are lost when it ends. A lock that is acquired later has a new renewer, in the runtime of the task that
+/// acquired it, and is not lost.
 #[test]
 fn a_guard_that_is_acquired_while_the_renewer_ends_is_kept_by_the_next() {
     let env = Arc::new(Counted::default());
@@ -142,7 +142,7 @@ fn a_guard_that_is_acquired_while_the_renewer_ends_is_kept_by_the_next() {
     });
     runtime().block_on(async {
         let mut before = vec![first];
-        // Again and again, so that some are registered while it ends.
+        // Again and again, so that some locks are registered while the renewer ends.
         let next = loop {
             let name = format!("job {}", before.len());
             let guard = client.lock(name.as_str()).lease(lease).acquire().await.unwrap();

@@ -1,4 +1,4 @@
-//! Readers and writers: what the client adds to a store that has shared locks. The suite tries the store.
+//! Readers and writers: what the client does. The suite tests the store.
 
 use std::time::Duration;
 
@@ -13,17 +13,17 @@ async fn readers(stub: &Stub) -> Option<u64> {
     stub.memory.inspect(&LockName::new("job").unwrap()).await.unwrap()?.readers
 }
 
-/// Waits until so many places wait for the lock.
-async fn waiting(stub: &Stub, places: u64) {
+/// Waits until the lock has this many queue entries.
+async fn waiting(stub: &Stub, entries: u64) {
     let name = LockName::new("job").unwrap();
     let waiting = async || stub.memory.inspect(&name).await.unwrap().and_then(|it| it.waiting);
     for _ in 0..10_000 {
-        if waiting().await == Some(places) {
+        if waiting().await == Some(entries) {
             return;
         }
         tokio::task::yield_now().await;
     }
-    panic!("{:?} places wait, not {places}", waiting().await);
+    panic!("{:?} entries, not {entries}", waiting().await);
 }
 
 async fn read(client: &LockClient) -> Guard {
@@ -31,7 +31,7 @@ async fn read(client: &LockClient) -> Guard {
 }
 
 #[tokio::test(start_paused = true)]
-async fn readers_of_one_process_are_members_each_and_leave_each_by_itself() {
+async fn each_reader_of_a_process_is_an_owner_and_leaves_alone() {
     let stub = Stub::new();
     let client = stub.client();
     let (one, two) = (read(&client).await, read(&client).await);
@@ -47,8 +47,8 @@ async fn readers_of_one_process_are_members_each_and_leave_each_by_itself() {
     assert_eq!((writer.mode(), readers(&stub).await), (Mode::Exclusive, None));
 }
 
-/// A process has one place for its readers. Its grant lets all of them in, one after the other, without waiting for a
-/// release.
+/// A process has one queue entry for its readers. After its grant they all get the lock, one after the other, without waiting
+/// for a release.
 #[tokio::test(start_paused = true)]
 async fn readers_that_wait_in_one_process_hold_together() {
     let stub = Stub::new();
@@ -67,7 +67,7 @@ async fn readers_that_wait_in_one_process_hold_together() {
     assert!(guards.into_iter().all(|guard| guard.unwrap().is_valid()));
 }
 
-/// A reader's first attempt does not wait for the answer to another one's.
+/// The first attempts of readers do not wait for each other's answers.
 #[tokio::test(start_paused = true)]
 async fn readers_of_one_process_ask_at_the_same_time() {
     let stub = Stub::new();
@@ -88,9 +88,9 @@ async fn readers_of_one_process_ask_at_the_same_time() {
     drop(guards);
 }
 
-/// A reader of the same process cannot share the hold of one that is inside: a writer waits.
+/// A reader cannot join another reader of its process while a writer waits.
 #[tokio::test(start_paused = true)]
-async fn a_reader_waits_behind_a_writer_also_beside_readers_of_its_own_process() {
+async fn a_reader_waits_behind_a_writer_even_if_its_process_holds_the_lock() {
     let stub = Stub::new();
     let client = stub.client();
     let inside = read(&client).await;
@@ -110,7 +110,7 @@ async fn a_reader_waits_behind_a_writer_also_beside_readers_of_its_own_process()
     assert!(late.await.unwrap().token() > token);
 }
 
-/// Where nobody pushes, a release still wakes those of its own process, whatever they wait for.
+/// Without pushes, a release still wakes the waiters of its own process, in both modes.
 #[tokio::test(start_paused = true)]
 async fn a_release_is_noticed_by_both_kinds_of_waiters_of_its_process() {
     let stub = Stub::new();
@@ -134,7 +134,7 @@ async fn a_release_is_noticed_by_both_kinds_of_waiters_of_its_process() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancelled_reader_leaves_no_place_and_no_hold() {
+async fn a_cancelled_reader_leaves_no_entry_and_no_lock() {
     let stub = Stub::new();
     let (client, other) = (stub.client(), stub.other());
     for polls in 0..8 {

@@ -1,8 +1,7 @@
 //! Drives the `supervise` example and watches real processes.
 //!
-//! Nothing here sleeps for a fixed time: tests wait for lines, for end of file (which a pipe has
-//! when the last process that holds it is gone), and for processes to end. The limit on each wait
-//! is only there so that a broken build fails instead of hanging.
+//! Nothing here sleeps for a fixed time: tests wait for lines, for the end of a pipe (when the last process that has it open has
+//! ended), and for processes to end. Each wait has a limit, so that a broken build fails and does not hang.
 // The tests of `leasehold-compare` use some of it, and those of `leasehold` the rest.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::expect_used)]
 
@@ -46,8 +45,8 @@ pub fn supervise() -> PathBuf {
     example("supervise")
 }
 
-/// Runs what is added to it in a session of its own, with the usual signals, whatever the tests themselves
-/// have: under `nohup`, or behind `&` in a script, some are ignored, and a shell cannot undo that.
+/// Runs its arguments in a new session with the default signals. If the tests run under `nohup`, or behind `&` in a script, some
+/// signals are ignored, and a shell cannot undo that.
 pub fn new_session() -> Command {
     let mut command = Command::new("env");
     command.args(["--default-signal=HUP,INT,QUIT", "setsid"]);

@@ -1,4 +1,4 @@
-//! Attempts, and requests for a place in the queue; and their clean-up if the caller has gone.
+//! Attempts and requests for a queue entry, and their clean-up.
 
 use std::sync::Arc;
 
@@ -9,6 +9,10 @@ use crate::{
     env::BoxFuture,
 };
 
+/// The log message of a release that is given up.
+pub(super) const RELEASE_FAILED: &str =
+    "release failed; the lock may stay held until its lease ends";
+
 /// One attempt as an owned future.
 pub(crate) async fn attempt(
     state: Arc<ClientState>,
@@ -18,7 +22,7 @@ pub(crate) async fn attempt(
     (request, result)
 }
 
-/// One request for a place as an owned future.
+/// One request for a queue entry as an owned future.
 pub(crate) async fn enqueue(
     state: Arc<ClientState>,
     request: Request,
@@ -34,21 +38,21 @@ pub(crate) fn after_attempt(
 ) -> BoxFuture {
     Box::pin(async move {
         match result {
-            Ok(Attempt::Granted(grant)) => give_back(&state, grant, false).await,
+            Ok(Attempt::Granted(grant)) => release_unused(&state, grant, false).await,
             Err(error) if error.is_ambiguous() => abandon(&state, request).await,
             _ => {}
         }
     })
 }
 
-/// Cleans up after a request for a place whose caller has gone.
+/// Cleans up after a request for a queue entry whose caller has gone.
 pub(crate) fn after_enqueue(
     state: Arc<ClientState>,
     (request, result): (Request, Result<Enqueued, Error>),
 ) -> BoxFuture {
     Box::pin(async move {
         match result {
-            Ok(Enqueued::Granted(grant)) => give_back(&state, grant, false).await,
+            Ok(Enqueued::Granted(grant)) => release_unused(&state, grant, false).await,
             Ok(Enqueued::Waiting(waiter, _)) => leave(&state, waiter, request).await,
             Err(error) if error.is_ambiguous() => abandon(&state, request).await,
             _ => {}
@@ -56,23 +60,16 @@ pub(crate) fn after_enqueue(
     })
 }
 
-/// The same where an earlier try of the request had no answer.
-pub(crate) fn after_doubtful_enqueue(
+/// Abandons the owner of the request, whatever the answer is. For a request of which an earlier try had no answer, and for the
+/// poll of a queue entry that is given up.
+pub(crate) fn after_abandoned<T: Send + 'static>(
     state: Arc<ClientState>,
-    (request, _): (Request, Result<Enqueued, Error>),
+    (request, _): (Request, T),
 ) -> BoxFuture {
     Box::pin(async move { abandon(&state, request).await })
 }
 
-/// Gives a place up whose question had no answer in time, and what it may have been granted.
-pub(crate) fn after_asking(
-    state: Arc<ClientState>,
-    (request, _): (Request, Result<Attempt, Error>),
-) -> BoxFuture {
-    Box::pin(async move { abandon(&state, request).await })
-}
-
-/// Gives up the answer that a release brought, where its waiter has gone.
+/// Cleans up after the next request that a release carried, if its waiter has gone.
 pub(crate) async fn clean_up_carried(state: &Arc<ClientState>, carried: Carried) {
     let Carried { request, answer, doubtful } = carried;
     if let Some(answer) = answer.filter(|_| !doubtful) {
@@ -83,21 +80,21 @@ pub(crate) async fn clean_up_carried(state: &Arc<ClientState>, carried: Carried)
 }
 
 /// Releases a grant that never became a guard.
-pub(crate) async fn give_back(state: &Arc<ClientState>, grant: Grant, doubtful: bool) {
+pub(crate) async fn release_unused(state: &Arc<ClientState>, grant: Grant, doubtful: bool) {
     if doubtful || grant.doubtful {
         return abandon_late_attempt(state, &grant).await;
     }
     let mut backoff = Backoff::until(state.env.now() + grant.lease);
     while let Err(error) = state.backend.release(&grant, ReleaseOptions::default()).await {
         if !error.is_retryable() || !backoff.pause(state).await {
-            tracing::warn!(name = grant.name.as_str(), owner = %grant.owner, %error, "release failed; the lease is the bound");
+            tracing::warn!(name = grant.name.as_str(), owner = %grant.owner, %error, "{RELEASE_FAILED}");
             return;
         }
     }
 }
 
-/// Stops the late requests of a grant whose attempt was tried more than once (S6): with the grant released,
-/// one of them would find the lock free.
+/// Stops the late requests of a grant whose attempt was sent more than once (S6). After the release, a late request would find
+/// the lock free.
 pub(crate) async fn abandon_late_attempt(state: &Arc<ClientState>, grant: &Grant) {
     let label = state.options.label.clone();
     let (name, owner, lease) = (grant.name.clone(), grant.owner, grant.lease);
@@ -107,18 +104,21 @@ pub(crate) async fn abandon_late_attempt(state: &Arc<ClientState>, grant: &Grant
 
 /// Makes sure that nothing is left of a request whose outcome is unknown.
 pub(crate) async fn abandon(state: &Arc<ClientState>, request: Request) {
-    // A late request may come for as long as a call may take, also where the lease is shorter.
+    // A late request may come for as long as a call may take, even if the lease is shorter.
     let span = request.lease.max(state.options.call_timeout);
     let mut backoff = Backoff::until(state.env.now() + span);
     while let Err(error) = state.backend.abandon(&request).await {
         if !error.is_retryable() || !backoff.pause(state).await {
-            tracing::warn!(name = request.name.as_str(), owner = %request.owner, %error, "clean-up failed; the lease is the bound");
+            tracing::warn!(
+                name = request.name.as_str(), owner = %request.owner, %error,
+                "clean-up failed; a lock or queue entry may stay until its lease ends"
+            );
             return;
         }
     }
 }
 
-/// Gives a place up.
+/// Gives a queue entry up.
 pub(crate) async fn leave(state: &Arc<ClientState>, waiter: Box<dyn Waiter>, request: Request) {
     if waiter.leave().await.is_err() {
         abandon(state, request).await;

@@ -1,4 +1,4 @@
-//! Pauses between repeats of a call.
+//! Pauses between the tries of a call.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::{
     tunables::{LONGEST_RETRY_PAUSE, SHORTEST_RETRY_PAUSE},
 };
 
-/// Pauses between repeats, growing with jitter, until `end`.
+/// Pauses that grow from try to try, with jitter, until `end`.
 pub(crate) struct Backoff {
     pause: Duration,
     end: Instant,
@@ -20,7 +20,7 @@ impl Backoff {
         Self { pause: SHORTEST_RETRY_PAUSE, end }
     }
 
-    /// Waits for the next attempt; `false` when there is no time for one.
+    /// Waits before the next try; `false` if there is no time for one.
     pub(crate) async fn pause(&mut self, state: &ClientState) -> bool {
         let pause = jittered(&*state.env, self.pause);
         if state.env.now() + pause >= self.end {

@@ -1,4 +1,4 @@
-//! A store call that runs to its end, also if its caller goes away (S6).
+//! A call to the store that runs to its end, even if its caller goes away (S6).
 
 use std::{
     future::Future,
@@ -15,10 +15,10 @@ use crate::{client::state::ClientState, env::BoxFuture};
 /// The clean-up of a result whose caller has gone.
 pub(crate) type CleanUp<T> = fn(Arc<ClientState>, T) -> BoxFuture;
 
-/// A store call, polled in place. If it is dropped before its end, it moves to the renewer, which
-/// finishes it and cleans up after it.
+/// A call to the store, polled in place. If it is dropped before its end, it moves to the renewer, which finishes it and
+/// cleans up after it.
 ///
-/// This is what makes every public future safe to drop, without the price of a spawn per call.
+/// This makes every public future safe to drop, without the cost of a spawned task per call.
 pub(crate) struct Call<'a, T: Send + 'static> {
     /// `None` once it has ended or panicked.
     future: Option<BoxFuture<T>>,
@@ -35,9 +35,9 @@ impl<'a, T: Send + 'static> Call<'a, T> {
         Self { future: Some(Box::pin(future)), state, clean_up }
     }
 
-    /// Waits for the result, but not longer than `limit`; `None` when that is over.
+    /// Waits for the result; `None` after `limit`.
     pub(crate) async fn within(mut self, limit: Duration) -> Option<T> {
-        // Most calls to an embedded store end at the first poll and need no timer.
+        // Most calls to an embedded store end with the first poll and need no timer.
         if let Poll::Ready(output) = futures_util::poll!(&mut self) {
             return Some(output);
         }

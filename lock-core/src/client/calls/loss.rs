@@ -1,4 +1,4 @@
-//! The end of a held lock: by the clock, or because the store has lost it.
+//! How a held lock ends without a release: its validity ends, or the store no longer has it.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -11,12 +11,12 @@ use crate::{
     client::state::{ClientState, Held},
 };
 
-/// Whether the holder may still believe it; notices the end itself, with no task's help.
+/// Whether the lock is still valid. If its validity has ended, this ends the lock, without help of a task.
 pub(crate) fn check(state: &Arc<ClientState>, held: &Arc<Held>) -> bool {
     held.valid_until().is_some() && check_at(state, held, state.env.now())
 }
 
-/// The same at an instant just read.
+/// The same at `now`, an instant just read.
 pub(crate) fn check_at(state: &Arc<ClientState>, held: &Arc<Held>, now: Instant) -> bool {
     let Some(until) = held.valid_until() else { return false };
     if now < until {
@@ -32,13 +32,13 @@ pub(crate) fn check_at(state: &Arc<ClientState>, held: &Arc<Held>, now: Instant)
     }
 }
 
-/// The rest of the validity.
+/// The remaining validity.
 pub(crate) fn remaining(state: &ClientState, held: &Held) -> Duration {
     let now = state.env.now();
     held.valid_until().map_or(Duration::ZERO, |until| until.since(now))
 }
 
-/// Tells a holder that its time is over, and frees what the store may still keep.
+/// Ends a lock whose validity is over, with the reason that the clock and the last renewal give.
 pub(crate) fn expire(state: &Arc<ClientState>, held: &Arc<Held>, now: Instant) {
     let reason = if now >= held.hold_until() {
         LossReason::HoldLimit
@@ -50,7 +50,7 @@ pub(crate) fn expire(state: &Arc<ClientState>, held: &Arc<Held>, now: Instant) {
     lose(state, held, reason);
 }
 
-/// Ends a lock that is lost, tells its holder, and frees what the store may still keep.
+/// Ends a lock that is lost, notifies its holder, and frees what the store may still keep.
 pub(crate) fn lose(state: &Arc<ClientState>, held: &Arc<Held>, reason: LossReason) {
     let _in_flight = ClientState::count(&**state);
     if !state.end_lost(held, reason) {

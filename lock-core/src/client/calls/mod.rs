@@ -1,4 +1,4 @@
-//! The calls to the store, each of which runs to its end; and the clean-up after calls that failed or lost their caller.
+//! The calls to the store. Each runs to its end, and is cleaned up if it failed or its caller has gone.
 
 mod attempt;
 mod backoff;
@@ -8,11 +8,11 @@ mod release;
 
 pub(super) use self::{
     attempt::{
-        abandon, after_asking, after_attempt, after_doubtful_enqueue, after_enqueue, attempt,
-        clean_up_carried, enqueue, give_back, leave,
+        abandon, after_abandoned, after_attempt, after_enqueue, attempt, clean_up_carried, enqueue,
+        leave, release_unused,
     },
     backoff::Backoff,
     call::{Call, CleanUp},
     loss::{check, check_at, expire, lose, remaining},
-    release::{after_release, let_go, release},
+    release::{after_release, release, release_in_background},
 };

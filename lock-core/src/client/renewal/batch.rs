@@ -1,4 +1,4 @@
-//! One batch of renewals: which locks are in it, and what its answers mean.
+//! One batch of renewals: which locks are in it, and what its answers do.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,8 +13,8 @@ use crate::{
     tunables::{LONGEST_RETRY_PAUSE, RENEWAL_RETRY_PART, SHORTEST_RETRY_PAUSE},
 };
 
-/// Returns the locks to renew. The holders of those that have ended learn of it at once.
-pub(super) fn sort_out(
+/// Returns those of the due locks that need a renewal. Ends those whose validity is over.
+pub(super) fn select_renewals(
     state: &Arc<ClientState>,
     due: Vec<Arc<Held>>,
     now: Instant,
@@ -26,15 +26,15 @@ pub(super) fn sort_out(
             expire(state, held, now);
             false
         }
-        // The guard's own time limit ends before a renewal could matter.
+        // `hold_at_most` ends the lock before a renewal could matter.
         Some(until) if until >= held.hold_until() => {
             state.renewer.reschedule(held, until);
             false
         }
         Some(until) => {
-            // It is looked at again before it was answered.
-            if held.set_failed() {
-                state.tell_renewal_late(held, until.since(now));
+            // If an earlier renewal has no answer yet, it counts as failed.
+            if held.count_failure() {
+                state.emit_renewal_late(held, until.since(now));
             }
             true
         }
@@ -45,7 +45,7 @@ pub(super) fn sort_out(
 /// Sends one batch and applies its answers.
 pub(super) async fn renew(state: Arc<ClientState>, batch: Vec<Arc<Held>>) {
     for held in &batch {
-        held.set_asked();
+        held.set_renewal_sent();
     }
     let grants: Vec<&Grant> = batch.iter().map(|held| &held.grant).collect();
     let sent = state.env.now();
@@ -67,7 +67,7 @@ fn apply(state: &Arc<ClientState>, held: &Arc<Held>, answer: Renewal, sent: Inst
                 state.renewer.reschedule(held, due(&renewed, from));
                 if state.is_observed() {
                     let event = EventKind::Renewed { took: now.since(sent), slack, lease };
-                    state.tell(&held.grant.name, Some(held), event);
+                    state.emit(&held.grant.name, Some(held), event);
                 }
             } else {
                 expire(state, held, now);
@@ -76,9 +76,9 @@ fn apply(state: &Arc<ClientState>, held: &Arc<Held>, answer: Renewal, sent: Inst
         Renewal::Lost(reason) => lose(state, held, reason),
         Renewal::Unknown(error) => {
             // Not a loss: the store may still keep the lease. Try again until validity ends.
-            if held.set_failed() {
+            if held.count_failure() {
                 let left = held.valid_until().map_or(Duration::ZERO, |until| until.since(now));
-                state.tell_renewal_failed(held, &error, left);
+                state.emit_renewal_failed(held, &error, left);
             }
             let pause = (held.grant.lease / RENEWAL_RETRY_PART)
                 .clamp(SHORTEST_RETRY_PAUSE, LONGEST_RETRY_PAUSE);

@@ -1,4 +1,4 @@
-//! Renewal: a task per client renews held locks, notices losses, and finishes calls whose callers have gone.
+//! Renewal: one task per client renews held locks, notices losses, and finishes calls whose callers have gone.
 
 mod batch;
 mod renewer;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
 
 use super::{
-    batch::{renew, sort_out},
-    schedule::look_again,
+    batch::{renew, select_renewals},
+    schedule::due_again,
 };
 use crate::{
     LossReason,
@@ -14,14 +14,13 @@ use crate::{
     env::BoxFuture,
 };
 
-/// The task. If it is dropped, all held locks are lost, and their guards say so.
+/// Makes the task. If it is dropped, all held locks are lost, and their guards report it.
 pub(crate) fn make_renewer(state: Arc<ClientState>) -> BoxFuture {
     let ending = Ending(Some(Arc::clone(&state)));
     Box::pin(run(state, ending))
 }
 
-/// The end of the task against its will, by a panic or because its runtime was shut down: nobody
-/// renews any more, so everything still held is lost, and says so.
+/// Ends all held locks if the task is dropped, by a panic or with its runtime: nobody renews them any more.
 struct Ending(Option<Arc<ClientState>>);
 
 impl Ending {
@@ -33,12 +32,12 @@ impl Ending {
 impl Drop for Ending {
     fn drop(&mut self) {
         let Some(state) = self.0.take() else { return };
-        let (detached, held) = state.renewer.end();
+        let (detached, held) = state.renewer.take_all();
         for held in held {
             state.queues(held.grant.mode).forget_carry(&held.grant);
             state.end_lost(&held, LossReason::RuntimeEnded);
         }
-        // Dropped outside the mutex: a call's own drop may come back here.
+        // Dropped outside the mutex, because the drop of a call may lock it.
         drop(detached);
     }
 }
@@ -49,16 +48,15 @@ async fn run(state: Arc<ClientState>, ending: Ending) {
     let mut alarm = Alarm::default();
     loop {
         let now = state.env.now();
-        let Tick { due, detached, next, stopping } =
-            state.renewer.tick(now, alarm.at(), look_again);
+        let Tick { due, detached, next, stopping } = state.renewer.tick(now, alarm.at(), due_again);
         calls.extend(detached);
-        let renewals = sort_out(state, due, now);
+        let renewals = select_renewals(state, due, now);
         if !renewals.is_empty() {
             calls.push(Box::pin(renew(Arc::clone(state), renewals)));
         }
         if stopping && calls.is_empty() && next.is_none() {
-            if state.renewer.ends_idle() {
-                // From here on another task may run: its state is not this one's to end.
+            if state.renewer.end_if_idle() {
+                // Another task may run from here on. This task must not end its locks.
                 return ending.defuse();
             }
             continue;
@@ -66,8 +64,8 @@ async fn run(state: Arc<ClientState>, ending: Ending) {
         if let Some(next) = next {
             alarm.set(now, next, || state.env.sleep_until(next));
         }
-        // In this order always: a simulation wants the same run again. Calls first, since a busy client
-        // may be woken without a pause.
+        // Always in this order, so that a simulation is reproducible. Calls first, because a busy client may be woken all the
+        // time.
         tokio::select! {
             biased;
             Some(()) = calls.next(), if !calls.is_empty() => continue,

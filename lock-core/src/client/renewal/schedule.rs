@@ -6,47 +6,48 @@ use crate::{
     Grant, Instant,
     client::state::{ClientState, Held, Wanted},
     env::spread,
-    tunables::{CONFIRM_PART, LOOK_AGAIN_PART, RENEWAL_PART},
+    tunables::{CONFIRM_PART, RENEWAL_PART, RESEND_PART},
 };
 
-/// When a grant that counts from `from` is to be renewed first: after a third of its lease, so that
-/// two attempts may fail, and up to a quarter earlier, so that clients that started together part.
+/// When to renew a grant that counts from `from`: after a third of its lease, so that two renewals may fail, or up to a quarter
+/// of that earlier, so that clients that started together do not stay together.
 pub(super) fn due(grant: &Grant, from: Instant) -> Instant {
     from + spread(grant.owner.to_bits(), grant.lease / RENEWAL_PART)
 }
 
-/// When a lock whose renewal was just sent is looked at again: soon enough to send another while
-/// the first hangs, and no later than the end of its validity.
-pub(super) fn look_again(held: &Held, now: Instant) -> Instant {
-    let again = now + held.grant.lease / LOOK_AGAIN_PART;
+/// When a lock is due again after its renewal was sent, in case that renewal hangs. Not later than the end of its validity.
+pub(super) fn due_again(held: &Held, now: Instant) -> Instant {
+    let again = now + held.grant.lease / RESEND_PART;
     held.valid_until().map_or(again, |until| if until > now { again.min(until) } else { again })
 }
 
-/// Makes a held lock of a grant and hands it to the renewer. A grant whose validity is spent comes back: it counts as
-/// not acquired (S3), and the caller releases it; so does one that comes after `close` has released
-/// everything. `doubtful`: an attempt of its owner may still be on its way. `heard`: the acquire ends with it in any case.
+/// Makes a held lock of a grant and registers it for renewal.
+///
+/// Returns the grant if its validity is over, or if `close` has released everything: it then counts as not acquired (S3), and
+/// the caller must release it. `doubtful`: a late request of its owner may still reach the store. `reported`: the acquire gets the
+/// lock for certain, so a loss may be reported at once.
 pub(crate) fn admit(
     state: &Arc<ClientState>,
     grant: Grant,
     wanted: &Wanted,
     doubtful: bool,
-    heard: bool,
+    reported: bool,
 ) -> Result<Arc<Held>, Grant> {
     let now = state.env.now();
     let (pushed, shorter) = (grant.claim.is_some(), grant.lease < wanted.lease);
     let held = Arc::new(Held::new(grant, state.renewer.next_id(), wanted, doubtful, now)?);
-    if !heard {
-        held.set_unheard();
+    if !reported {
+        held.set_acquire_pending();
     }
     let at = if pushed {
-        // Confirmed by a renewal, off the caller's path and early in its claim window; not at once,
-        // since a lock that is held for a moment is given back before and needs none.
+        // A renewal confirms it in the background, early in the claim window. Not at once, because a lock that is held only for
+        // a moment is released before and needs no renewal.
         held.valid_until().map_or(now, |until| now + until.since(now) / CONFIRM_PART)
     } else if shorter {
-        // The store has another lease than the caller's.
+        // The store has another lease than the caller wants.
         now
     } else {
         due(&held.grant, held.grant.from)
     };
-    if state.keep(&held, at) { Ok(held) } else { Err(held.grant.clone()) }
+    if state.register_held(&held, at) { Ok(held) } else { Err(held.grant.clone()) }
 }

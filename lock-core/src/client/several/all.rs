@@ -7,13 +7,13 @@ use futures_util::future::{Either, select};
 use super::{Guards, deadline, left, until};
 use crate::{
     Blocked, Env, Error, ErrorKind, Guard, Instant, Lock, LockName, LossReason,
-    client::{acquire::blocked, observed::observed, state::ClientState},
+    client::{acquire::blocked, acquire_events::with_events, state::ClientState},
 };
 
-/// Acquires all of several locks, or none. They may be in different stores.
+/// Acquires all of several locks, or none. The locks may be in different stores.
 ///
-/// All processes lock in the order of the names, so two that want the same locks in opposite orders do not wait for
-/// each other.
+/// Every process acquires in the order of the names. So two processes that list the same locks in opposite orders do not
+/// deadlock.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -29,7 +29,7 @@ pub fn all(locks: impl IntoIterator<Item = Lock>) -> All {
     All { locks: locks.into_iter().collect(), wait: None }
 }
 
-/// Several locks about to be acquired together. Made by [`all`].
+/// Several locks to acquire together. Made by [`all`].
 #[derive(Clone)]
 #[must_use = "nothing happens until `acquire`"]
 pub struct All {
@@ -38,8 +38,8 @@ pub struct All {
 }
 
 impl All {
-    /// Sets how long [`acquire`](Self::acquire) waits for all of them together. Default: for ever. Zero makes one
-    /// attempt for each. If a lock has a shorter wait of its own, that limits the wait for this lock.
+    /// Sets how long [`acquire`](Self::acquire) waits for all locks together. Default: for ever. Zero makes one attempt for
+    /// each. If a lock has a shorter wait of its own, that limits the wait for this lock.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self
@@ -47,20 +47,20 @@ impl All {
 
     /// Acquires the locks one after the other, in the order of their names.
     ///
-    /// *Guarantees*: all or none. The client renews the locks that it holds while it waits for the others. When it
-    /// returns, each of them is valid. Two `all` do not deadlock, in whatever order each got its locks: a process waits
-    /// only for names above those that it holds.
+    /// *Guarantees*: all or none. The client renews the locks that it holds while it waits for the others. When the call
+    /// returns, every lock is valid. Two calls do not deadlock, because a process waits only for names above those that it
+    /// holds.
     ///
-    /// *Durations*: [`wait`](Self::wait) limits the whole call, from the end of a quarantine that a lock
-    /// [waits for apart](Lock::wait_for_quarantine). It costs one call to the store for each lock that is free, one
-    /// after the other. If a name is given twice, it also asks for each store's [identity](crate::Backend::identity).
+    /// *Durations*: [`wait`](Self::wait) limits the whole call. If a lock [waits for a quarantine](Lock::wait_for_quarantine),
+    /// it counts from the end of that quarantine. A free lock costs one call to the store. If two locks have the same name,
+    /// the client also asks for the [identity](crate::Backend::identity) of their stores.
     ///
-    /// *Errors*: `InvalidInput` before any lock is asked for: no locks, one lock twice, a lock whose own options are
-    /// wrong, or one name in two stores that have no identity to order them by (a pair of stores while a migration
-    /// uses both has none). `Lost` if one was lost while the others were waited for. Otherwise as [`Lock::acquire`].
-    /// The error names the lock. Whatever was acquired is released in the background.
+    /// *Errors*: `InvalidInput` before any attempt: no locks, the same lock twice, invalid options of a lock, or one name in
+    /// two stores without an identity to order them by (such as the two stores of a migration in the phase `both`). `Lost` if a
+    /// lock was lost while the client waited for the others. Otherwise as [`Lock::acquire`]. The error names the lock. The
+    /// client releases in the background what it has acquired.
     ///
-    /// *Cancel safety*: dropping it releases everything, also a lock with a minimum hold.
+    /// *Cancel safety*: dropping the future releases everything, even a lock with a minimum hold.
     pub async fn acquire(self) -> Result<Guards, Error> {
         let Some(first) = self.locks.first() else {
             return Err(Error::new(ErrorKind::InvalidInput, "all needs at least 1 lock, not 0"));
@@ -69,8 +69,8 @@ impl All {
         let at_once = self.wait == Some(Duration::ZERO);
         let mut end = deadline(env, self.wait);
         let ordered = in_order(&self.locks, end.filter(|_| !at_once)).await?;
-        let mut taken = Taken(Guards(Vec::with_capacity(ordered.len())));
-        // What used up the time, if there is none left to ask for the next one.
+        let mut taken = PartialAcquire(Guards(Vec::with_capacity(ordered.len())));
+        // The lock that used up the wait, if no time is left for the next one.
         let mut delayed: Option<Error> = None;
         for &at in &ordered {
             let (lock, name) = (&self.locks[at], self.locks[at].name()?);
@@ -78,8 +78,8 @@ impl All {
             if left == Some(Duration::ZERO) {
                 return Err(delayed.unwrap_or_else(|| blocked(name, None)));
             }
-            let mut in_the_way = None;
-            let acquire = self.acquire_one(lock, env, &mut end, &mut in_the_way);
+            let mut blocked_by = None;
+            let acquire = self.acquire_one(lock, env, &mut end, &mut blocked_by);
             let result = if taken.0.is_empty() {
                 acquire.await
             } else {
@@ -92,7 +92,7 @@ impl All {
             };
             match result {
                 Ok(guard) => taken.0.0.push(guard),
-                // The store had less time than any call is given.
+                // The store had less time than the time limit of a call.
                 Err(error)
                     if left.is_some_and(|left| left < lock.state().options.call_timeout)
                         && error.kind() == ErrorKind::Timeout
@@ -102,11 +102,11 @@ impl All {
                 }
                 Err(error) => return Err(error),
             }
-            if in_the_way.is_some() {
-                delayed = Some(blocked(name, in_the_way));
+            if blocked_by.is_some() {
+                delayed = Some(blocked(name, blocked_by));
             }
         }
-        // The last answer may have taken longer than an earlier lock was valid.
+        // An earlier lock may have been lost during the last call.
         if let Some(lost) = taken.0.iter().find(|guard| !guard.is_valid()) {
             return Err(lost_meanwhile(lost, lost.lost().await));
         }
@@ -116,36 +116,38 @@ impl All {
         Ok(Guards(guards.into_iter().map(|(_, guard)| guard).collect()))
     }
 
-    /// Acquires one. If it waits for a quarantine apart, the wait for all starts after that.
+    /// Acquires one lock. If it waits for a quarantine separately, the wait for all locks starts again after that.
     async fn acquire_one(
         &self,
         lock: &Lock,
         env: &dyn Env,
         end: &mut Option<Instant>,
-        in_the_way: &mut Option<Blocked>,
+        blocked_by: &mut Option<Blocked>,
     ) -> Result<Guard, Error> {
         let acquire = pin!(async {
-            let mut patience = lock.patience();
+            let mut quarantine_wait = lock.quarantine_wait();
             loop {
                 let lock = lock.clone().wait_at_most(left(env, *end));
-                let result = lock.acquire_once(patience.is_apart(), in_the_way).await;
+                let result = lock.acquire_once(quarantine_wait.is_separate(), blocked_by).await;
                 match &result {
-                    Err(error) if patience.again(env, error, lock.is_at_once()).await => {
+                    Err(error)
+                        if quarantine_wait.retry(env, error, lock.is_single_attempt()).await =>
+                    {
                         *end = deadline(env, self.wait);
                     }
                     _ => return result,
                 }
             }
         });
-        observed(lock.state(), lock.name(), acquire).await
+        with_events(lock.state(), lock.name(), acquire).await
     }
 }
 
-/// The locks that are held before all are held. If it is dropped, it releases them in reverse order. Minimum holds do not
-/// count: nobody has used the locks.
-struct Taken(Guards);
+/// The locks that are held before all are held. If this is dropped, it releases them in reverse order, without their minimum
+/// holds, because nobody has used them.
+struct PartialAcquire(Guards);
 
-impl Drop for Taken {
+impl Drop for PartialAcquire {
     fn drop(&mut self) {
         while let Some(guard) = self.0.0.pop() {
             guard.held().set_unused();
@@ -159,7 +161,7 @@ fn lost_meanwhile(guard: &Guard, why: LossReason) -> Error {
         .on(guard.name())
 }
 
-/// The order in which every process takes them: by name, then by the identity of the store.
+/// The order in which every process acquires: by name, then by the identity of the store.
 async fn in_order(locks: &[Lock], end: Option<Instant>) -> Result<Vec<usize>, Error> {
     let mut keys: Vec<(LockName, String, usize)> = Vec::with_capacity(locks.len());
     for (at, lock) in locks.iter().enumerate() {
@@ -184,20 +186,20 @@ async fn in_order(locks: &[Lock], end: Option<Instant>) -> Result<Vec<usize>, Er
     Ok(keys.into_iter().map(|(_, _, at)| at).collect())
 }
 
-/// The name of the lock's store, for two locks of one name.
+/// The identity of the lock's store, which distinguishes two locks of one name.
 async fn identity(lock: &Lock, name: &LockName, end: Option<Instant>) -> Result<String, Error> {
     let state = lock.state();
     let _in_flight = ClientState::begin(&**state)?;
     let limit = state.env.now() + state.options.call_timeout;
     let end = end.map_or(limit, |end| end.min(limit));
     match until(&*state.env, Some(end), state.backend.identity()).await {
-        None => Err(Error::new(ErrorKind::Timeout, "the store did not tell its identity in time").on(name)),
+        None => Err(Error::new(ErrorKind::Timeout, "the store did not return its identity in time").on(name)),
         Some(Err(error)) if error.kind() == ErrorKind::Unsupported => Err(Error::new(
             ErrorKind::InvalidInput,
             "all cannot tell whether these are two locks or one given twice: the store has no identity",
         )
         .with_source(error)
         .on(name)),
-        Some(told) => told.map_err(|error| error.on(name)),
+        Some(identity) => identity.map_err(|error| error.on(name)),
     }
 }

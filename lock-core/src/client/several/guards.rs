@@ -1,4 +1,4 @@
-//! Several held locks as one.
+//! The guards of several locks.
 
 use std::{fmt, ops::Deref, time::Duration};
 
@@ -6,24 +6,25 @@ use futures_util::future::{join_all, select_all};
 
 use crate::{Error, Guard, LossReason};
 
-/// Several held locks, in the order in which they were given to [`all`](super::all()). Dropping them releases all.
+/// The guards of several locks, in the order in which they were given to [`all`](super::all()). Dropping them releases all
+/// locks.
 #[must_use = "dropping the guards releases the locks"]
 pub struct Guards(pub(super) Vec<Guard>);
 
 impl Guards {
-    /// Whether all of them may still be relied on. Needs only the clock.
+    /// Whether the holder may still rely on all locks. This only reads the clock.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.iter().all(Guard::is_valid)
     }
 
-    /// How long all of them may be relied on without another renewal; zero when one is lost.
+    /// How long the holder may rely on all locks without another renewal; zero if one is lost.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.iter().map(Guard::remaining).min().unwrap_or_default()
     }
 
-    /// Waits until one of them is lost, and returns which, and the reason. The others are still held.
+    /// Waits until one lock is lost, and returns its index and the reason. The other locks are still held.
     ///
     /// *Durations, cancel safety*: as [`Guard::lost`].
     pub async fn lost(&self) -> (usize, LossReason) {
@@ -31,14 +32,13 @@ impl Guards {
         (at, reason)
     }
 
-    /// Releases all of them, and waits for the answers.
+    /// Releases all locks, and waits for the answers.
     ///
     /// *Durations*: it ends within the clients' `call_timeout`.
     ///
-    /// *Errors*: the first error of [`Guard::release`], in the order of the guards. All are released, also after an
-    /// error.
+    /// *Errors*: the first error of [`Guard::release`], in the order of the guards. An error does not stop the other releases.
     ///
-    /// *Cancel safety*: the releases go on in the background.
+    /// *Cancel safety*: if the future is dropped, the releases go on in the background.
     pub async fn release(self) -> Result<(), Error> {
         join_all(self.0.into_iter().map(Guard::release)).await.into_iter().collect()
     }
@@ -51,7 +51,7 @@ impl Guards {
 }
 
 impl From<Guard> for Guards {
-    /// A set of one guard, for code that handles one lock like several.
+    /// One guard, for code that handles one lock and several locks alike.
     fn from(guard: Guard) -> Self {
         Self(vec![guard])
     }

@@ -1,4 +1,4 @@
-//! Who leads, as other clients see it.
+//! The watch of an election: who leads, as other clients see it.
 
 use std::{
     pin::pin,
@@ -13,18 +13,18 @@ use super::until;
 use crate::{
     FencingToken, Instant, LockName, OwnerId, OwnerLabel,
     client::state::{ClientState, Handle},
-    tunables::LONGEST_SLICE,
+    tunables::CLOCK_CHECK,
 };
 
-/// Who leads, when the watch last looked.
+/// Who led when the watch last read the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Leadership {
-    /// The store did not say, for this reason.
+    /// Unknown, for this reason: the watch has no answer of the store.
     Unknown(String),
     /// Nobody leads.
     Vacant,
-    /// A client leads: this one.
+    /// This client leads.
     Held(Leader),
 }
 
@@ -32,44 +32,44 @@ pub enum Leadership {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Leader {
-    /// The label of its client.
+    /// The label of the leader's client.
     pub label: OwnerLabel,
-    /// The id of its acquisition.
+    /// The leader's owner id.
     pub owner: OwnerId,
-    /// Its fencing token.
+    /// The leader's fencing token.
     pub term: FencingToken,
-    /// Since when this watch has seen it lead without a gap, by the wall clock of this machine.
+    /// When this watch first saw this leader in this term, by the wall clock of this machine.
     pub since: SystemTime,
 }
 
-/// Looks once in each `interval`.
-pub(super) async fn look_again(
+/// Reads the store once in each `interval`, and sends what has changed to `seen`.
+pub(super) async fn watch_leader(
     handle: Weak<Handle>,
     name: LockName,
     interval: Duration,
     seen: watch::Sender<Leadership>,
 ) {
     let mut next = Instant::from_nanos(0);
-    // The client is held for a look only, so that it can end meanwhile.
+    // The watch holds the client only while it reads, so that the client can end between two reads.
     while let Some(open) = handle.upgrade().filter(|handle| handle.check_open().is_ok()) {
         let env = Arc::clone(&open.env);
         let asked = env.now();
         if asked >= next {
-            let now = look(&open, &name, interval).await;
-            seen.send_if_modified(|last| is_news(last, now));
-            // What is shown was so at `asked` or later: two intervals from there, the next answer is shown.
+            let now = read_leader(&open, &name, interval).await;
+            seen.send_if_modified(|last| update(last, now));
+            // What is shown was true at `asked` or later. Two intervals later the next answer is shown.
             next = asked + interval;
         }
         drop(open);
-        let pause = env.sleep(next.since(env.now()).min(LONGEST_SLICE));
+        let pause = env.sleep(next.since(env.now()).min(CLOCK_CHECK));
         if let Either::Right(_) = select(pause, pin!(seen.closed())).await {
             return;
         }
     }
 }
 
-/// Takes the answer over if it differs. For the same leader and term the first answer stays, with its `since`.
-fn is_news(last: &mut Leadership, now: Leadership) -> bool {
+/// Replaces `last` if the leader or the term has changed. Otherwise the first answer stays, with its `since`.
+fn update(last: &mut Leadership, now: Leadership) -> bool {
     let same = match (&*last, &now) {
         (Leadership::Held(before), Leadership::Held(now)) => {
             (before.owner, before.term) == (now.owner, now.term)
@@ -82,7 +82,7 @@ fn is_news(last: &mut Leadership, now: Leadership) -> bool {
     !same
 }
 
-async fn look(state: &ClientState, name: &LockName, limit: Duration) -> Leadership {
+async fn read_leader(state: &ClientState, name: &LockName, limit: Duration) -> Leadership {
     let limit = limit.min(state.options.call_timeout);
     let end = Some(state.env.now() + limit);
     let Some(found) = until(&*state.env, end, state.backend.inspect(name)).await else {

@@ -1,4 +1,4 @@
-//! Several locks at once, semaphores and elections, made of plain locks: no backend knows of them.
+//! Several locks at once, semaphores and elections. All consist of plain locks, so no backend knows about them.
 
 mod all;
 mod any;
@@ -20,26 +20,26 @@ use std::{future::Future, pin::pin, time::Duration};
 
 use futures_util::future::{Either, select};
 
-use crate::{Env, Instant, env::sleep_in_slices};
+use crate::{Env, Instant, env::sleep_checking_clock};
 
-/// The end of a wait; `None` waits for ever.
+/// The deadline of a wait that begins now; `None` waits for ever.
 fn deadline(env: &dyn Env, wait: Option<Duration>) -> Option<Instant> {
     wait.map(|wait| env.now() + wait)
 }
 
-/// What is left of a wait.
+/// The time until the deadline.
 fn left(env: &dyn Env, deadline: Option<Instant>) -> Option<Duration> {
     deadline.map(|end| end.since(env.now()))
 }
 
-/// The output of `work`, unless the deadline comes first.
+/// Runs `work` until the deadline; `None` if the deadline came first.
 async fn until<T>(
     env: &dyn Env,
     deadline: Option<Instant>,
     work: impl Future<Output = T>,
 ) -> Option<T> {
     let Some(end) = deadline else { return Some(work.await) };
-    match select(pin!(work), pin!(sleep_in_slices(env, end))).await {
+    match select(pin!(work), pin!(sleep_checking_clock(env, end))).await {
         Either::Left((output, _)) => Some(output),
         Either::Right(_) => None,
     }

@@ -1,4 +1,4 @@
-//! A counting semaphore: as many holders as there are slots. Each slot is a lock.
+//! A counting semaphore with one lock for each permit.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,8 +16,8 @@ use crate::{
 };
 
 impl LockClient {
-    /// A semaphore: at most `permits` holders of `name` at a time. A bad name, or permits that are not between 1 and
-    /// 128, are an error of [`Semaphore::acquire`] and [`Semaphore::try_acquire`].
+    /// A semaphore: at most `permits` holders of `name` at a time. An invalid name, or a number of permits that is not between
+    /// 1 and 128, is an error of [`Semaphore::acquire`] and [`Semaphore::try_acquire`].
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -38,15 +38,15 @@ impl LockClient {
     }
 }
 
-/// A permit about to be acquired. Made by [`LockClient::semaphore`].
+/// A semaphore and the options to acquire a permit with. Made by [`LockClient::semaphore`].
 ///
-/// With N permits, the slots are the locks `name/0` to `name/N-1`. A permit is the guard of a slot. It has its own lease
-/// and its own fencing token, which fences that slot. A client that gets no slot at once waits at the *door*, the lock
-/// `name`. The client that holds the door waits for all slots. So the promises are those of plain locks, on every store.
+/// With N permits, the *slots* are the locks `name/0` to `name/N-1`. A permit is the guard of a slot. It has its own lease
+/// and its own fencing token, which fences that slot only. A client that finds no free slot waits at the *door*, the lock
+/// `name`. The client that holds the door waits for all slots. So a semaphore has the promises of plain locks on every store.
 ///
-/// All clients must agree on the number of permits. Otherwise there are as many permits as the largest number says. And a
-/// client with a smaller number that waits at the door keeps the others from the slots above its number. Do not use the
-/// name, or the names of the slots, for other locks.
+/// All clients must use the same number of permits. Otherwise there are as many permits as the largest number, and a client
+/// with a smaller number that waits at the door keeps the others from the slots above its number. Do not use the name, or the
+/// names of the slots, for other locks.
 #[derive(Clone)]
 #[must_use = "nothing happens until `acquire` or `try_acquire`"]
 pub struct Semaphore {
@@ -73,7 +73,7 @@ impl Semaphore {
         self
     }
 
-    /// Lets [`acquire`](Self::acquire) wait for the end of a quarantine apart from [`wait`](Self::wait), as
+    /// Sets how long [`acquire`](Self::acquire) waits for the end of a quarantine, before [`wait`](Self::wait) starts, as
     /// [`Lock::wait_for_quarantine`].
     pub fn wait_for_quarantine<F>(mut self, limit: F) -> Self
     where
@@ -89,7 +89,7 @@ impl Semaphore {
         self
     }
 
-    /// Ends the permit this long after its acquisition, as [`Lock::hold_at_most`].
+    /// Ends the permit this long after the acquire, as [`Lock::hold_at_most`].
     pub fn hold_at_most(mut self, span: Duration) -> Self {
         self.slot = self.slot.hold_at_most(span);
         self
@@ -97,19 +97,19 @@ impl Semaphore {
 
     /// Tries every slot once, and does not wait.
     ///
-    /// *Guarantees*: it answers busy only if every slot was busy when it was tried. It skips a slot that fails. If the
-    /// store is fair, it overtakes waiting clients only while the door changes hands: a client that waits for all slots
-    /// is in the queue of each.
+    /// *Guarantees*: it answers `Busy` only if every slot was busy when it was tried. It skips a slot whose call fails. If the
+    /// store is fair, it can pass waiting clients only while the door changes hands, because the client at the door is in the
+    /// queue of every slot.
     ///
-    /// *Durations*: one call for each slot until one is free, each as [`Lock::try_acquire`]. It ends with the first
-    /// call that fails after the client's `call_timeout`.
+    /// *Durations*: one call for each slot until one is free, each as [`Lock::try_acquire`]. After the client's `call_timeout`
+    /// it ends with the first call that fails.
     ///
     /// *Errors, cancel safety*: as [`Lock::try_acquire`].
     pub async fn try_acquire(self) -> Result<TryAcquire, Error> {
         self.check()?;
-        let mut in_the_way = None;
-        let acquired = self.probe(self.permits, &mut in_the_way).await?;
-        match (acquired, in_the_way) {
+        let mut blocked_by = None;
+        let acquired = self.probe(self.permits, &mut blocked_by).await?;
+        match (acquired, blocked_by) {
             (Some(permit), _) => Ok(TryAcquire::Acquired(permit)),
             (None, Some(Blocked::Quarantined(why))) => Ok(TryAcquire::Quarantined(why)),
             (None, Some(Blocked::Busy(busy))) => Ok(TryAcquire::Busy(busy)),
@@ -119,93 +119,92 @@ impl Semaphore {
 
     /// Acquires a permit: tries two slots, then waits at the door, and then for all slots.
     ///
-    /// *Guarantees*: never more than `permits` holders, as far as the store promises exclusion. If the store is fair,
-    /// clients get permits in the order in which they came to the door. But a newcomer may find a slot while the door
-    /// changes hands.
+    /// *Guarantees*: never more than `permits` holders, if the store promises exclusion. If the store is fair, clients get
+    /// permits in the order in which they came to the door. But a new client may find a slot while the door changes hands.
     ///
-    /// *Durations*: [`wait`](Self::wait) limits the whole call;
-    /// [`wait_for_quarantine`](Self::wait_for_quarantine) may add to it. A permit costs one or two calls to the store while most
-    /// slots are free; a wait costs about four calls for each slot. The permit of a client that crashed is free when
-    /// its lease is over. A client that crashes at the door delays the others by 3 s, or by the store's shortest lease if
-    /// that is longer; and, as any crashed waiter, by the store's [`dead_place_delay`](crate::Guarantees). If the crashed
-    /// client's last attempt reaches the store late, the store may still grant it a slot, for the lease of a permit.
+    /// *Durations*: [`wait`](Self::wait) limits the whole call; [`wait_for_quarantine`](Self::wait_for_quarantine) may add to it.
+    /// While most slots are free, a permit costs one or two calls to the store. A wait costs about four calls for each slot.
+    /// The permit of a crashed client is free when its lease is over. A client that crashes at the door delays the others by
+    /// 3 s, or by the store's shortest lease if that is longer. Like any crashed waiter, it also delays them by the store's
+    /// [`dead_place_delay`](crate::Guarantees). If the last attempt of the crashed client reaches the store late, the store may
+    /// still grant it a slot, for the lease of a permit.
     ///
-    /// *Errors*: `InvalidInput` before the store is touched; otherwise as [`Lock::acquire`].
+    /// *Errors*: `InvalidInput` before anything is sent to the store; otherwise as [`Lock::acquire`].
     ///
-    /// *Cancel safety*: dropping it leaves all queues, and releases what was granted meanwhile.
+    /// *Cancel safety*: if the future is dropped, the client leaves all queues and releases what was granted meanwhile.
     pub async fn acquire(self) -> Result<Guard, Error> {
         self.check()?;
         let env = &*self.slot.state().env;
-        let mut patience = QuarantineWait::new(self.quarantine.clone());
+        let mut quarantine_wait = QuarantineWait::new(self.quarantine.clone());
         let at_once = self.wait == Some(Duration::ZERO);
         loop {
-            let result = self.acquire_once(env, at_once, patience.is_apart()).await;
+            let result = self.acquire_once(env, at_once, quarantine_wait.is_separate()).await;
             match &result {
-                Err(error) if patience.again(env, error, at_once).await => {}
+                Err(error) if quarantine_wait.retry(env, error, at_once).await => {}
                 _ => return result,
             }
         }
     }
 
-    /// The same. If the caller waits for a quarantine `apart`, a quarantine that a slot reports is an error at once.
+    /// The same. If the caller waits for a quarantine separately (`separate`), a quarantine found by a slot is an error at once.
     async fn acquire_once(
         &self,
         env: &dyn Env,
         at_once: bool,
-        apart: bool,
+        separate: bool,
     ) -> Result<Guard, Error> {
         let name = self.slot.name()?;
         let end = deadline(env, self.wait);
-        let mut in_the_way = None;
+        let mut blocked_by = None;
         let probes = if at_once { self.permits } else { PROBES };
-        let first = self.probe(probes, &mut in_the_way);
+        let first = self.probe(probes, &mut blocked_by);
         match until(env, end.filter(|_| !at_once), first).await {
             Some(Ok(Some(permit))) => return Ok(permit),
-            // The door waits for a store that is away.
+            // If the store is unreachable, the acquire of the door retries.
             Some(Err(error)) if at_once || !error.is_retryable() => return Err(error),
             _ => {}
         }
-        let held_back = apart && matches!(in_the_way, Some(Blocked::Quarantined(_)));
-        if at_once || held_back || left(env, end) == Some(Duration::ZERO) {
-            return Err(blocked(name, in_the_way));
+        let quarantined = separate && matches!(blocked_by, Some(Blocked::Quarantined(_)));
+        if at_once || quarantined || left(env, end) == Some(Duration::ZERO) {
+            return Err(blocked(name, blocked_by));
         }
         let door = match self.door().wait_at_most(left(env, end)).acquire().await {
-            // Who is at the door has no permit; the holder of a slot has.
-            Err(error) if error.kind() == ErrorKind::Timeout && in_the_way.is_some() => {
-                return Err(blocked(name, in_the_way));
+            // Name the holder of a slot, not the client at the door, which has no permit.
+            Err(error) if error.kind() == ErrorKind::Timeout && blocked_by.is_some() => {
+                return Err(blocked(name, blocked_by));
             }
             door => door?,
         };
-        // One after the other, so as not to take more than one of several that are free.
-        let permit = until(env, end, self.probe(self.permits, &mut in_the_way)).await;
+        // One after the other, so that it does not acquire several free slots.
+        let permit = until(env, end, self.probe(self.permits, &mut blocked_by)).await;
         let permit = match (permit, left(env, end)) {
             (Some(Ok(Some(permit))), _) => Ok(permit),
-            (_, Some(Duration::ZERO)) => Err(blocked(name, in_the_way)),
+            (_, Some(Duration::ZERO)) => Err(blocked(name, blocked_by)),
             (_, left) => {
                 let waits = first_granted(self.slots().map(|slot| slot.wait_at_most(left))).await;
                 waits.map_err(|error| match error.kind() {
-                    ErrorKind::Timeout => blocked(name, error.blocked().cloned().or(in_the_way)),
+                    ErrorKind::Timeout => blocked(name, error.blocked().cloned().or(blocked_by)),
                     _ => error,
                 })
             }
         };
-        // The next one enters while this one returns.
+        // Released in the background: the next client enters while this one returns.
         drop(door);
         permit
     }
 
-    /// Tries so many slots.
+    /// Tries this number of slots.
     async fn probe(
         &self,
         slots: u32,
-        in_the_way: &mut Option<Blocked>,
+        blocked_by: &mut Option<Blocked>,
     ) -> Result<Option<Guard>, Error> {
         let state = self.slot.state();
         let limit = state.env.now() + state.options.call_timeout;
-        first_free(self.slots().take(slots as usize), Some(limit), in_the_way).await
+        first_free(self.slots().take(slots as usize), Some(limit), blocked_by).await
     }
 
-    /// The slots in a random order that has each of them once.
+    /// All slots, each once, in a random order.
     fn slots(&self) -> impl Iterator<Item = Lock> + '_ {
         let bits = self.slot.state().env.random();
         let first = (bits % u128::from(self.permits)) as u32;
@@ -220,8 +219,8 @@ impl Semaphore {
         LockName::new(format!("{}/{at}", self.slot.name()?))
     }
 
-    /// The lock that lets one client at a time wait for the slots. Its lease is short: a client that crashes there keeps
-    /// the others from free slots. The lease need not be longer: two clients at the door are only more load.
+    /// The lock that lets one client at a time wait for the slots. Its lease is short, because a client that crashes there keeps
+    /// the others from free slots. A short lease is safe: two clients at the door only cause more load.
     fn door(&self) -> Lock {
         let shortest = self.slot.state().backend.guarantees().shortest_lease;
         self.slot.for_a_door(DOOR_LEASE.max(shortest))
@@ -241,7 +240,7 @@ impl Semaphore {
     }
 }
 
-/// The next number from `start` on that has no factor in common with `of`.
+/// The next number, from `start` on, that has no common factor with `of`.
 fn coprime(start: u32, of: u32) -> u32 {
     let gcd = |mut a: u32, mut b: u32| {
         while b > 0 {

@@ -1,30 +1,30 @@
-//! A timer that stays set. Most waits end before it rings, and a new timer for each wait costs more
-//! than one that rings now and then for nothing.
+//! A timer that is reused. Most waits end before their timer rings, and a new timer for each wait would cost more than an old
+//! one that rings too early now and then.
 
 use std::future::pending;
 
 use crate::{Instant, env::BoxFuture};
 
-/// Rings at the last instant that it was set to, or before. Its timers may count running time only: then a suspend
-/// makes it late, by no more than the longest span that it is ever set to.
+/// A timer that rings at the instant of its last `set`, or earlier. If its timers do not count during suspend, a suspend
+/// delays it by at most the longest span that it was ever set to.
 #[derive(Default)]
 pub(crate) struct Alarm(Option<(Instant, BoxFuture)>);
 
 impl Alarm {
-    /// When it rings, if it is set.
+    /// When it rings; `None` if it is not set.
     pub(crate) fn at(&self) -> Option<Instant> {
         self.0.as_ref().map(|(at, _)| *at)
     }
 
-    /// Sets it to `at`, by a timer of its own unless one that is set rings before.
+    /// Sets it to `at`. Makes a new timer only if the old one would ring later.
     pub(crate) fn set(&mut self, now: Instant, at: Instant, timer: impl FnOnce() -> BoxFuture) {
-        // One that should have rung is late by a suspend, or about to ring.
+        // A timer that should have rung already is delayed by a suspend, or about to ring.
         if self.at().is_none_or(|set| at < set || set <= now) {
             self.0 = Some((at, timer()));
         }
     }
 
-    /// Waits for it; for ever where it is not set.
+    /// Waits until it rings; for ever if it is not set.
     pub(crate) async fn ring(&mut self) {
         match &mut self.0 {
             Some((_, timer)) => timer.await,
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_rings_before_needs_no_other_timer() {
+    fn an_earlier_timer_is_kept() {
         let mut alarm = set();
         alarm.set(at(1), at(11), || panic!("another timer"));
         alarm.set(at(1), at(10), || panic!("another timer"));
@@ -67,12 +67,12 @@ mod tests {
     }
 
     #[test]
-    fn one_that_rings_too_late_is_set_anew() {
+    fn a_timer_that_would_ring_too_late_is_replaced() {
         let mut alarm = set();
         alarm.set(at(1), at(9), now);
         assert_eq!(alarm.at(), Some(at(9)));
         assert_eq!(alarm.ring().now_or_never(), Some(()));
-        // It should have rung at 10, which is over.
+        // The old timer should have rung at 10.
         let mut alarm = set();
         alarm.set(at(12), at(13), now);
         assert_eq!(alarm.at(), Some(at(13)));

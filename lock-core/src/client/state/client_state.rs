@@ -34,19 +34,19 @@ pub(crate) struct ClientState {
     pub(crate) options: ClientOptions,
     pub(crate) renewer: RenewerQueue,
     queues: LocalQueues,
-    /// Those of readers: a reader and a writer of this process have a place each.
-    readers: LocalQueues,
+    /// The queues of readers: for each name, the readers and the writers of this process have one entry each in the store.
+    reader_queues: LocalQueues,
     pub(super) observer: OnceLock<Arc<dyn Observer>>,
-    /// Given from above: this folder knows no tasks.
+    /// A function pointer, because this folder does not import the tasks.
     make_renewer: MakeRenewer,
-    /// `close` writes here and then reads `in_flight`, a call does it the other way round: all four
-    /// are sequentially consistent, so that at least one of the two sees the other.
+    /// `close` writes this and then reads `in_flight`. A call writes `in_flight` and then reads this. All four accesses are
+    /// sequentially consistent, so at least one of the two sees the other.
     closing: AtomicBool,
     in_flight: AtomicUsize,
-    landed: Notify,
+    drained: Notify,
 }
 
-/// The life of a client: when the last client and guard are gone, the renewer ends.
+/// What clients and guards hold: when the last of them is gone, the renewer ends.
 pub(crate) struct Handle(pub(crate) Arc<ClientState>);
 
 impl Drop for Handle {
@@ -72,7 +72,7 @@ impl<S: Borrow<ClientState>> Drop for InFlight<S> {
         if state.in_flight.fetch_sub(1, Ordering::SeqCst) == 1
             && state.closing.load(Ordering::SeqCst)
         {
-            state.landed.notify_waiters();
+            state.drained.notify_waiters();
         }
     }
 }
@@ -90,23 +90,23 @@ impl ClientState {
             options,
             renewer: RenewerQueue::default(),
             queues: LocalQueues::default(),
-            readers: LocalQueues::default(),
+            reader_queues: LocalQueues::default(),
             observer: OnceLock::new(),
             make_renewer,
             closing: AtomicBool::new(false),
             in_flight: AtomicUsize::new(0),
-            landed: Notify::new(),
+            drained: Notify::new(),
         }
     }
 
-    /// Counts a call. What takes a lock out of the renewer's care to release it counts itself before, so that `close`
-    /// finds it in one of the two places.
+    /// Counts a call. Code that removes a lock from the renewer to release it counts itself first, so that `close` finds the
+    /// lock either in the renewer or among the calls in flight.
     pub(crate) fn count<S: Borrow<Self>>(state: S) -> InFlight<S> {
         state.borrow().in_flight.fetch_add(1, Ordering::SeqCst);
         InFlight(state)
     }
 
-    /// Counts a call, or refuses it because the client is closed.
+    /// Counts a call, or refuses it if the client is closed.
     pub(crate) fn begin<S: Borrow<Self>>(state: S) -> Result<InFlight<S>, Error> {
         let call = Self::count(state);
         call.0.borrow().check_open()?;
@@ -114,36 +114,36 @@ impl ClientState {
     }
 
     /// Refuses all calls from now on.
-    pub(crate) fn refuse_calls(&self) {
+    pub(crate) fn start_closing(&self) {
         self.closing.store(true, Ordering::SeqCst);
     }
 
-    /// An error once the client is closed.
+    /// An error if the client is closed.
     pub(crate) fn check_open(&self) -> Result<(), Error> {
         if self.closing.load(Ordering::SeqCst) { Err(closed()) } else { Ok(()) }
     }
 
-    /// Waits until no call is in flight, but not longer than `limit`.
-    pub(crate) async fn landed(&self, limit: Duration) {
-        let landed = pin!(async {
+    /// Waits until no call is in flight, for at most `limit`.
+    pub(crate) async fn drained(&self, limit: Duration) {
+        let drained = pin!(async {
             loop {
-                let mut landed = pin!(self.landed.notified());
-                landed.as_mut().enable();
+                let mut drained = pin!(self.drained.notified());
+                drained.as_mut().enable();
                 if self.in_flight.load(Ordering::SeqCst) == 0 {
                     return;
                 }
-                landed.await;
+                drained.await;
             }
         });
-        select(landed, self.env.sleep(limit)).await;
+        select(drained, self.env.sleep(limit)).await;
     }
 
-    /// Lets `observer` hear of the events; `false` if there is one already.
+    /// Sets the observer; `false` if there already is one.
     pub(crate) fn observe(&self, observer: Arc<dyn Observer>) -> bool {
         self.observer.set(observer).is_ok()
     }
 
-    /// A request of a fresh owner.
+    /// A request with a new owner.
     pub(crate) fn request(&self, name: &LockName, wanted: &Wanted) -> Request {
         let owner = OwnerId::from_bits(self.env.random());
         let label = self.options.label.clone();
@@ -151,22 +151,22 @@ impl ClientState {
             .with_mode(wanted.mode)
     }
 
-    /// Those of this process that wait for locks of this mode.
+    /// The local queues for locks of this mode.
     pub(crate) fn queues(&self, mode: Mode) -> &LocalQueues {
         match mode {
             Mode::Exclusive => &self.queues,
-            Mode::Shared => &self.readers,
+            Mode::Shared => &self.reader_queues,
         }
     }
 
-    /// Turns all away that wait.
+    /// Ends all local waits with `error`.
     pub(crate) fn refuse_waiters(&self, error: &Error) {
         self.queues.refuse_all(error);
-        self.readers.refuse_all(error);
+        self.reader_queues.refuse_all(error);
     }
 
-    /// Hands a newly held lock to the renewer; `false` when the client is closed.
-    pub(crate) fn keep(self: &Arc<Self>, held: &Arc<Held>, at: Instant) -> bool {
+    /// Registers a new lock for renewal; `false` if the client is closed.
+    pub(crate) fn register_held(self: &Arc<Self>, held: &Arc<Held>, at: Instant) -> bool {
         let start = self.renewer.register(held, at);
         if start == Some(true) {
             self.start_renewer();
@@ -174,8 +174,8 @@ impl ClientState {
         start.is_some()
     }
 
-    /// Hands a future to the renewer whose caller has gone; `close` waits for it. Without a runtime it is
-    /// dropped, and the lease is the bound.
+    /// Moves a call whose caller has gone to the renewer, which finishes it; `close` waits for it. If there is no runtime, the
+    /// call is dropped, and what it left in the store ends with its lease.
     pub(crate) fn detach(self: &Arc<Self>, call: BoxFuture) {
         let in_flight = Self::count(Arc::clone(self));
         let counted = Box::pin(async move {
@@ -188,7 +188,7 @@ impl ClientState {
     }
 
     fn start_renewer(self: &Arc<Self>) {
-        // If there is no runtime, the task is dropped at once, and its end marks all held locks as lost.
+        // If there is no runtime, the task is dropped at once, and its drop marks all held locks as lost.
         let _ = self.env.spawn((self.make_renewer)(Arc::clone(self)));
     }
 }

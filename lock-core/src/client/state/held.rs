@@ -14,48 +14,51 @@ use tokio_util::sync::CancellationToken;
 use super::options::Wanted;
 use crate::{Grant, Instant, LossReason, drift_margin};
 
-/// How holding ended.
+/// How a held lock ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Released,
     Lost(LossReason),
 }
 
-/// `valid_until` of a lock that has ended: never set back (S5).
+/// `valid_until` of a lock that has ended. It is never set back (S5).
 const ENDED: u64 = 0;
 
-/// States of `telling`: no acquire has ended with this lock yet; one has; it was lost before.
-const UNHEARD: u8 = 0;
-const HEARD: u8 = 1;
-const LOST_UNHEARD: u8 = 2;
+// The values of `report`.
+/// The event of the acquire that gets this lock is still to come.
+const ACQUIRE_PENDING: u8 = 0;
+/// The event was emitted.
+const ACQUIRE_REPORTED: u8 = 1;
+/// The lock was lost before the event. The acquire then emits both events.
+const LOST_BEFORE_REPORT: u8 = 2;
 
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) grant: Grant,
-    /// Tells locks apart that are due at the same instant.
+    /// Distinguishes locks that are due at the same instant.
     pub(crate) id: u64,
-    /// Where this lock stands in the renewer's timer queue; written only under its mutex.
+    /// The key of this lock in the renewer's timer queue. Written only under the queue's mutex.
     pub(crate) timer: AtomicU64,
-    /// Whether an attempt of this owner may still be on its way.
+    /// Whether a late request of this owner may still reach the store.
     pub(crate) doubtful: bool,
-    /// Whether the last renewal got no answer.
+    /// Whether the last renewal has no answer.
     pub(crate) unanswered: AtomicBool,
-    /// Whether a renewal was sent of whose end nobody was told.
-    untold: AtomicBool,
-    /// How many renewals have failed since the last one was confirmed.
+    /// Whether a renewal was sent whose success or failure is not counted yet.
+    uncounted: AtomicBool,
+    /// How many renewals have failed since the last confirmed one.
     failures: AtomicU32,
-    /// From when the last confirmed lease counts.
+    /// The instant from which the last confirmed lease counts.
     confirmed: AtomicU64,
-    /// When it was acquired.
+    /// When the lock was acquired.
     since: Instant,
-    /// Who tells of the end: see `set_heard`.
-    telling: AtomicU8,
-    /// How long the store may keep it from its last answer on: longer than the lease where it was granted for an older
-    /// waiter, or pushed.
-    pub(crate) stays: Duration,
-    /// How many guards share it.
+    /// Whether the event of the acquire was emitted; decides who emits the event of a loss.
+    report: AtomicU8,
+    /// How long after its last answer the store may keep the lock. This is longer than the lease if the lock was granted for
+    /// an older waiter, or pushed.
+    pub(crate) store_keeps: Duration,
+    /// How many guards share the lock.
     guards: AtomicU32,
-    /// Whether it never became a guard: a minimum hold is for locks that were used.
+    /// Whether no guard was ever made of it. It then has no minimum hold.
     unused: AtomicBool,
     valid_until: AtomicU64,
     hold_until: Instant,
@@ -67,16 +70,16 @@ pub(crate) struct Held {
     cancellation: OnceLock<CancellationToken>,
 }
 
-/// The instant until which a holder may believe a grant (S3).
+/// The end of the validity of a grant (S3).
 pub(crate) fn validity(grant: &Grant) -> Instant {
-    // Not longer than the lease: the renewal that claims a pushed grant sets the lease in place of the
-    // claim window, and its answer may be lost.
+    // Never longer than the lease: the renewal that claims a pushed grant replaces the claim window by the lease, and its
+    // answer may be lost.
     let span = grant.claim.map_or(grant.lease, |claim| claim.min(grant.lease));
     grant.from + span.saturating_sub(drift_margin(span) + grant.margin)
 }
 
 impl Held {
-    /// A lock that is valid at `now`; the grant comes back if it no longer is.
+    /// Makes a held lock of a grant. Returns the grant if its validity is over at `now`.
     pub(crate) fn new(
         mut grant: Grant,
         id: u64,
@@ -86,8 +89,8 @@ impl Held {
     ) -> Result<Self, Grant> {
         let hold_until =
             wanted.hold_at_most.map_or(Instant::from_nanos(u64::MAX), |span| now + span);
-        // A grant may have been asked for by an older waiter with another lease. Renewals ask for this
-        // one's; if that is shorter, it counts from the start, since an answer may be lost.
+        // The request may have been made for an older waiter with another lease. Renewals ask for the lease of this waiter. If
+        // that is shorter, it counts from the start, because the answer to a renewal may be lost.
         let granted = grant.lease;
         grant.lease = granted.min(wanted.lease);
         let valid_until = validity(&grant).min(hold_until);
@@ -97,16 +100,16 @@ impl Held {
         }
         grant.lease = wanted.lease;
         let doubtful = doubtful || grant.doubtful;
-        let stays = granted.max(wanted.lease).max(grant.claim.unwrap_or_default());
+        let store_keeps = granted.max(wanted.lease).max(grant.claim.unwrap_or_default());
         let confirmed = AtomicU64::new(grant.from.as_nanos());
         Ok(Self {
             grant,
             since: now,
             confirmed,
-            untold: AtomicBool::new(false),
+            uncounted: AtomicBool::new(false),
             failures: AtomicU32::new(0),
-            telling: AtomicU8::new(HEARD),
-            stays,
+            report: AtomicU8::new(ACQUIRE_REPORTED),
+            store_keeps,
             id,
             timer: AtomicU64::new(0),
             doubtful,
@@ -123,6 +126,7 @@ impl Held {
         })
     }
 
+    /// The end of the validity; `None` if the lock has ended.
     pub(crate) fn valid_until(&self) -> Option<Instant> {
         match self.valid_until.load(Ordering::Acquire) {
             ENDED => None,
@@ -130,93 +134,104 @@ impl Held {
         }
     }
 
-    /// When it was acquired.
+    /// When the lock was acquired.
     pub(crate) fn since(&self) -> Instant {
         self.since
     }
 
-    /// Says that the acquire that waits for it may end before it hears of it.
-    pub(crate) fn set_unheard(&self) {
-        self.telling.store(UNHEARD, Ordering::Relaxed);
+    /// Marks that the event of the acquire is still to come.
+    pub(crate) fn set_acquire_pending(&self) {
+        self.report.store(ACQUIRE_PENDING, Ordering::Relaxed);
     }
 
-    /// An acquire has ended with it and was told; `false` if it was lost before, and nobody was told.
-    pub(crate) fn set_heard(&self) -> bool {
-        self.is_heard()
+    /// Marks that the event of the acquire was emitted. `false` if the lock was lost before: the caller must then emit the
+    /// event of the loss.
+    pub(crate) fn set_acquire_reported(&self) -> bool {
+        self.is_acquire_reported()
             || self
-                .telling
-                .compare_exchange(UNHEARD, HEARD, Ordering::AcqRel, Ordering::Acquire)
+                .report
+                .compare_exchange(
+                    ACQUIRE_PENDING,
+                    ACQUIRE_REPORTED,
+                    Ordering::AcqRel,
+                    Ordering::Acquire,
+                )
                 .is_ok()
     }
 
-    pub(crate) fn is_heard(&self) -> bool {
-        self.telling.load(Ordering::Acquire) == HEARD
+    pub(crate) fn is_acquire_reported(&self) -> bool {
+        self.report.load(Ordering::Acquire) == ACQUIRE_REPORTED
     }
 
-    /// It was lost: whether that may be told now. If not, the acquire that ends with it tells.
-    pub(crate) fn may_tell_end(&self) -> bool {
-        self.is_heard()
+    /// Whether the event of a loss may be emitted now. If not, the acquire emits it after its own event.
+    pub(crate) fn may_report_end(&self) -> bool {
+        self.is_acquire_reported()
             || self
-                .telling
-                .compare_exchange(UNHEARD, LOST_UNHEARD, Ordering::AcqRel, Ordering::Acquire)
+                .report
+                .compare_exchange(
+                    ACQUIRE_PENDING,
+                    LOST_BEFORE_REPORT,
+                    Ordering::AcqRel,
+                    Ordering::Acquire,
+                )
                 .is_err()
     }
 
-    /// A renewal leaves.
-    pub(crate) fn set_asked(&self) {
+    /// Marks that a renewal is sent.
+    pub(crate) fn set_renewal_sent(&self) {
         self.unanswered.store(true, Ordering::Relaxed);
-        self.untold.store(true, Ordering::Relaxed);
+        self.uncounted.store(true, Ordering::Relaxed);
     }
 
-    /// A renewal has failed, or is late; `false` if that was told already.
-    pub(crate) fn set_failed(&self) -> bool {
-        let told = self.untold.swap(false, Ordering::Relaxed);
-        if told {
+    /// Counts a renewal that has failed or is late; `false` if it was counted before.
+    pub(crate) fn count_failure(&self) -> bool {
+        let first = self.uncounted.swap(false, Ordering::Relaxed);
+        if first {
             self.failures.fetch_add(1, Ordering::Relaxed);
         }
-        told
+        first
     }
 
-    /// A renewal was confirmed, whose lease counts from `from`.
+    /// Marks that a renewal was confirmed. Its lease counts from `from`.
     pub(crate) fn set_confirmed(&self, from: Instant) {
         self.unanswered.store(false, Ordering::Relaxed);
-        self.untold.store(false, Ordering::Relaxed);
+        self.uncounted.store(false, Ordering::Relaxed);
         self.failures.store(0, Ordering::Relaxed);
         self.confirmed.fetch_max(from.as_nanos(), Ordering::Relaxed);
     }
 
-    /// From when the last confirmed lease counts.
+    /// The instant from which the last confirmed lease counts.
     pub(crate) fn confirmed(&self) -> Instant {
         Instant::from_nanos(self.confirmed.load(Ordering::Relaxed))
     }
 
-    /// How many renewals have failed since then.
+    /// How many renewals have failed since the last confirmed one.
     pub(crate) fn failures(&self) -> u32 {
         self.failures.load(Ordering::Relaxed)
     }
 
-    /// The instant past which nothing renews it.
+    /// The end of the lock by `hold_at_most`. No renewal extends it further.
     pub(crate) fn hold_until(&self) -> Instant {
         self.hold_until
     }
 
-    /// How long the store is to keep the grant after a release at `now`.
+    /// The rest of the minimum hold after a release at `now`.
     pub(crate) fn keep(&self, now: Instant) -> Option<Duration> {
         let until = self.keep_until.filter(|_| !self.unused.load(Ordering::Relaxed))?;
         Some(until.since(now)).filter(|left| !left.is_zero())
     }
 
-    /// Says that no guard was ever made of it.
+    /// Marks that no guard was ever made of it.
     pub(crate) fn set_unused(&self) {
         self.unused.store(true, Ordering::Relaxed);
     }
 
-    /// Counts one more guard; the caller has one.
+    /// Counts another guard. The caller already has one.
     pub(crate) fn share(&self) {
         self.guards.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes one guard off the count; `true` for the last one.
+    /// Removes a guard from the count; `true` if it was the last one.
     pub(crate) fn leave(&self) -> bool {
         self.guards.fetch_sub(1, Ordering::AcqRel) == 1
     }
@@ -225,8 +240,8 @@ impl Held {
         self.end.get().copied()
     }
 
-    /// Takes a confirmed renewal over. `false` when the validity had ended before: a guard that may
-    /// have reported its loss stays lost, whatever the store says.
+    /// Extends the validity after a confirmed renewal. `false` if the validity had ended before: a guard that may have reported
+    /// its loss stays lost, whatever the store says.
     pub(crate) fn extend(&self, until: Instant, now: Instant) -> bool {
         let until = until.min(self.hold_until).as_nanos();
         self.valid_until
@@ -236,7 +251,7 @@ impl Held {
             .is_ok()
     }
 
-    /// Ends it; `false` if it had ended before.
+    /// Ends the lock; `false` if it had ended before.
     pub(crate) fn finish(&self, end: End) -> bool {
         let over = |nanos| nanos == ENDED;
         if over(self.valid_until.load(Ordering::Acquire))
@@ -245,7 +260,7 @@ impl Held {
             return false;
         }
         let _ = self.end.set(end);
-        // Either a waiting task sees the end below its own fence, or it is seen here.
+        // Either a waiting task sees the end after its own fence, or this sees that it waits.
         fence(Ordering::SeqCst);
         if let Some(token) = self.cancellation.get().filter(|_| end != End::Released) {
             token.cancel();
@@ -274,7 +289,7 @@ impl Held {
     /// A token that is cancelled on loss.
     pub(crate) fn cancellation(&self) -> CancellationToken {
         let token = self.cancellation.get_or_init(CancellationToken::new);
-        // The end may have come between the two; see `finish`.
+        // The lock may have ended before the token was there; see `finish`.
         fence(Ordering::SeqCst);
         if matches!(self.end(), Some(End::Lost(_))) {
             token.cancel();
@@ -298,7 +313,7 @@ mod tests {
         Grant::new(&request, FencingToken::ZERO)
     }
 
-    fn believed(grant: Grant, lease: Duration) -> Duration {
+    fn validity_of(grant: Grant, lease: Duration) -> Duration {
         let wanted =
             Wanted { mode: crate::Mode::Exclusive, lease, at_least: None, hold_at_most: None };
         let held = Held::new(grant, 1, &wanted, false, Instant::from_nanos(1)).unwrap();
@@ -306,13 +321,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_believed_for_longer_than_the_shortest_lease_that_may_be_set() {
+    fn the_validity_is_that_of_the_shortest_lease_that_the_store_may_set() {
         let valid = |span| span - drift_margin(span);
-        assert_eq!(believed(grant(10 * SECOND), 10 * SECOND), valid(10 * SECOND));
-        // A renewal asks for the waiter's lease, and the store may set it unheard.
-        assert_eq!(believed(grant(10 * SECOND), SECOND), valid(SECOND));
-        assert_eq!(believed(grant(SECOND), 10 * SECOND), valid(SECOND));
-        assert_eq!(believed(grant(SECOND).pushed(2 * SECOND), SECOND), valid(SECOND));
-        assert_eq!(believed(grant(10 * SECOND).pushed(2 * SECOND), 10 * SECOND), valid(2 * SECOND));
+        let pushed = |lease| grant(lease).pushed(2 * SECOND);
+        assert_eq!(validity_of(grant(10 * SECOND), 10 * SECOND), valid(10 * SECOND));
+        // A renewal asks for the waiter's lease, and its answer may be lost.
+        assert_eq!(validity_of(grant(10 * SECOND), SECOND), valid(SECOND));
+        assert_eq!(validity_of(grant(SECOND), 10 * SECOND), valid(SECOND));
+        assert_eq!(validity_of(pushed(SECOND), SECOND), valid(SECOND));
+        assert_eq!(validity_of(pushed(10 * SECOND), 10 * SECOND), valid(2 * SECOND));
     }
 }

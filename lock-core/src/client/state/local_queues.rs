@@ -1,5 +1,4 @@
-//! The tasks of this process that wait for a lock: a queue per name, which shares one place in the store's queue
-//! (L3, L4).
+//! The tasks of this process that wait for a lock: one local queue per name, with one entry in the store's queue (L3, L4).
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -14,16 +13,16 @@ use tokio::sync::{Notify, oneshot};
 use super::{held::Held, options::Wanted};
 use crate::{Blocked, Enqueued, Error, Grant, LockName, OwnerId, Request, sync::Mutex};
 
-/// The names that a task of this process waits for, or makes the first attempt for: of locks of one mode.
+/// The local queues of all names for which a task of this process waits or makes the first attempt, for locks of one mode.
 #[derive(Default)]
 pub(crate) struct LocalQueues {
     queues: Mutex<HashMap<LockName, Arc<LocalQueue>>>,
-    /// How many there are, so that an uncontended acquire need not lock the map.
+    /// The number of queues, so that the acquire of a free lock need not lock the map.
     names: AtomicUsize,
     ids: AtomicU64,
 }
 
-/// Those that wait for one name.
+/// The tasks that wait for one name.
 pub(crate) struct LocalQueue {
     pub(crate) name: LockName,
     pub(crate) state: Mutex<QueueState>,
@@ -32,61 +31,63 @@ pub(crate) struct LocalQueue {
 
 #[derive(Default)]
 pub(crate) struct QueueState {
-    /// By their ids, which are in the order of their calls.
+    /// By id, which is the order of the calls.
     entries: BTreeMap<u64, LocalEntry>,
-    /// A task makes the first attempt, and all others wait for its end.
-    pub(crate) first: bool,
-    /// There is a worker.
-    worked: bool,
-    /// The grant that this process holds now, and where the answer goes that its release brings.
+    /// Whether a task makes the first attempt. All others wait for its end.
+    pub(crate) first_attempt: bool,
+    /// Whether there is a queue worker.
+    has_worker: bool,
+    /// The owner that this process holds the lock with, and the channel for the answer that its release carries back.
     pub(crate) carry: Option<(OwnerId, oneshot::Sender<Carried>)>,
+    /// What blocks the lock, as last reported by the store.
     blocked: Option<Blocked>,
-    pub(crate) poked: bool,
+    /// Whether the worker should poll now.
+    pub(crate) poll_requested: bool,
 }
 
-/// The entry of a task that waits.
+/// The entry of a waiting task.
 pub(crate) struct LocalEntry {
     id: u64,
     pub(crate) wanted: Wanted,
     pub(crate) reply: oneshot::Sender<Result<Arc<Held>, Error>>,
 }
 
-/// A new entry, as the task sees it that waits.
+/// A new entry, on the side of the waiting task.
 pub(crate) struct Joined {
     pub(crate) queue: Arc<LocalQueue>,
     pub(crate) id: u64,
     pub(crate) reply: oneshot::Receiver<Result<Arc<Held>, Error>>,
-    /// Whether the queue has no worker yet: the caller starts it.
-    pub(crate) fresh: bool,
+    /// Whether the queue has no worker yet. The caller must then start one.
+    pub(crate) needs_worker: bool,
 }
 
-/// The next request of this process, which a release took along.
+/// The next request of this process, which a release has carried.
 pub(crate) struct Carried {
     pub(crate) request: Request,
-    /// The store's answer; `None` where the backend does not carry it.
+    /// The store's answer; `None` if the backend does not carry requests.
     pub(crate) answer: Option<Enqueued>,
-    /// The release was tried more than once.
+    /// Whether the release was sent more than once.
     pub(crate) doubtful: bool,
 }
 
-/// The right to make the first attempt for a name, before any place is taken. Until it is dropped, all others of
-/// this process that ask for the name wait behind it.
-pub(crate) struct First<'a> {
+/// The right to make the first attempt for a name, before there is an entry in the store. Until it is dropped, all other
+/// tasks of this process that acquire the name wait behind it.
+pub(crate) struct FirstAttempt<'a> {
     queues: &'a LocalQueues,
-    /// `None` where no task can come meanwhile.
+    /// The queue and the id of this task; `None` if no other task can run during the attempt.
     queue: Option<(Arc<LocalQueue>, u64)>,
 }
 
-impl Drop for First<'_> {
+impl Drop for FirstAttempt<'_> {
     fn drop(&mut self) {
         let Some((queue, _)) = &self.queue else { return };
         let mut queues = self.queues.queues.lock();
-        let worked = {
+        let has_worker = {
             let mut state = queue.state.lock();
-            state.first = false;
-            state.worked
+            state.first_attempt = false;
+            state.has_worker
         };
-        if worked {
+        if has_worker {
             queue.changed.notify_one();
         } else {
             self.queues.remove_queue(&mut queues, queue);
@@ -95,35 +96,35 @@ impl Drop for First<'_> {
 }
 
 impl LocalQueues {
-    /// Whether a task of this process waits for `name`, or makes the first attempt for it, already.
+    /// Whether a task of this process already waits for `name`, or makes the first attempt.
     fn has(&self, name: &LockName) -> bool {
         self.names.load(Ordering::Acquire) > 0 && self.queues.lock().contains_key(name)
     }
 
-    /// The right to make the first attempt for `name`; `None` where a task of this process waits for it, or makes
-    /// that attempt, already. `at_once`: the attempt is over before any other task runs.
-    pub(crate) fn first(&self, name: &LockName, at_once: bool) -> Option<First<'_>> {
+    /// The right to make the first attempt for `name`; `None` if a task of this process already waits for it, or makes that
+    /// attempt. `at_once`: the attempt ends before any other task runs.
+    pub(crate) fn first_attempt(&self, name: &LockName, at_once: bool) -> Option<FirstAttempt<'_>> {
         if at_once {
-            return (!self.has(name)).then_some(First { queues: self, queue: None });
+            return (!self.has(name)).then_some(FirstAttempt { queues: self, queue: None });
         }
         let mut queues = self.queues.lock();
         if queues.contains_key(name) {
             return None;
         }
         let queue = Arc::clone(self.entry(&mut queues, name));
-        queue.state.lock().first = true;
-        Some(First { queues: self, queue: Some((queue, self.next_id())) })
+        queue.state.lock().first_attempt = true;
+        Some(FirstAttempt { queues: self, queue: Some((queue, self.next_id())) })
     }
 
-    /// Joins the queue of `name`: behind all that are there, but with the first attempt's right before all that came
-    /// since. Until the store answers the queue, what stands in the way is `blocked`. `check` decides, under the
-    /// mutex of all queues, whether waiting is still allowed.
+    /// Joins the queue of `name`, at its end. A task that made the `first` attempt goes before all that came since. Until the
+    /// store answers the worker, `blocked` is what blocks the lock. `check` decides, under the mutex of all queues, whether
+    /// waiting is still allowed.
     pub(crate) fn join(
         &self,
         name: &LockName,
         wanted: Wanted,
         blocked: Option<Blocked>,
-        first: Option<First<'_>>,
+        first: Option<FirstAttempt<'_>>,
         check: impl FnOnce() -> Result<(), Error>,
     ) -> Result<Joined, Error> {
         let (sender, reply) = oneshot::channel();
@@ -132,31 +133,31 @@ impl LocalQueues {
         let early = first.as_ref().and_then(|first| first.queue.as_ref());
         let id = early.map_or_else(|| self.next_id(), |(_, id)| *id);
         let queue = Arc::clone(self.entry(&mut queues, name));
-        let fresh = {
+        let needs_worker = {
             let mut state = queue.state.lock();
             state.entries.insert(id, LocalEntry { id, wanted, reply: sender });
             state.blocked = state.blocked.take().or(blocked);
-            !std::mem::replace(&mut state.worked, true)
+            !std::mem::replace(&mut state.has_worker, true)
         };
-        // Not under the mutex: dropping `first` takes it.
+        // Before the end of this function: dropping `first` locks the mutex.
         drop(queues);
-        Ok(Joined { queue, id, reply, fresh })
+        Ok(Joined { queue, id, reply, needs_worker })
     }
 
-    /// If `grant` was given to this process and others here wait for the name: what the oldest of them wants, and
-    /// where the answer to it goes, for the release to take along.
+    /// What the release of `grant` should carry, if other tasks of this process wait for the name: the options of the oldest
+    /// one, and the channel for the answer.
     pub(crate) fn carry(&self, grant: &Grant) -> Option<(Wanted, oneshot::Sender<Carried>)> {
         let queue = self.queue(&grant.name)?;
         let mut state = queue.state.lock();
         if state.carry.as_ref().is_none_or(|(owner, _)| *owner != grant.owner) {
             return None;
         }
-        // Taken in any case: dropping the sender tells the worker to ask for itself.
+        // Taken in any case: if the sender is dropped, the worker makes its own request.
         let (_, reply) = state.carry.take()?;
         Some((state.entries.first_key_value()?.1.wanted, reply))
     }
 
-    /// The grant has gone without a release.
+    /// The grant has ended without a release.
     pub(crate) fn forget_carry(&self, grant: &Grant) {
         if let Some(queue) = self.queue(&grant.name) {
             let mut state = queue.state.lock();
@@ -166,15 +167,15 @@ impl LocalQueues {
         }
     }
 
-    /// A lock of this process was released: those that wait here may ask at once.
-    pub(crate) fn poke(&self, name: &LockName) {
+    /// Makes the worker of `name` poll now, after a release by this process.
+    pub(crate) fn request_poll(&self, name: &LockName) {
         if let Some(queue) = self.queue(name) {
-            queue.state.lock().poked = true;
+            queue.state.lock().poll_requested = true;
             queue.changed.notify_one();
         }
     }
 
-    /// Turns all away that wait.
+    /// Ends all waits with `error`.
     pub(crate) fn refuse_all(&self, error: &Error) {
         let mut queues: Vec<_> = self.queues.lock().values().cloned().collect();
         queues.sort_by(|one, two| one.name.cmp(&two.name));
@@ -191,16 +192,16 @@ impl LocalQueues {
         self.queues.lock().get(name).cloned()
     }
 
-    /// Lets the worker of a queue go in which no task waits; `false` if one does.
-    pub(crate) fn remove_deserted(&self, queue: &Arc<LocalQueue>) -> bool {
+    /// Ends the worker of a queue without waiting tasks; `false` if a task waits.
+    pub(crate) fn remove_idle(&self, queue: &Arc<LocalQueue>) -> bool {
         let mut queues = self.queues.lock();
         let first = {
             let mut state = queue.state.lock();
             if !state.entries.is_empty() {
                 return false;
             }
-            state.worked = false;
-            state.first
+            state.has_worker = false;
+            state.first_attempt
         };
         if !first {
             self.remove_queue(&mut queues, queue);
@@ -208,14 +209,14 @@ impl LocalQueues {
         true
     }
 
-    /// Removes a queue whose worker has ended, with all that still wait.
+    /// Removes a queue whose worker has ended, with all waiting tasks.
     pub(crate) fn remove(&self, queue: &Arc<LocalQueue>) {
         self.remove_queue(&mut self.queues.lock(), queue);
         let entries = std::mem::take(&mut queue.state.lock().entries);
         drop(entries);
     }
 
-    /// The order of calls where it is drawn under the mutex of the queues.
+    /// The next id. Ids are in the order of the calls, because they are drawn under the mutex of the queues.
     fn next_id(&self) -> u64 {
         self.ids.fetch_add(1, Ordering::Relaxed)
     }
@@ -245,12 +246,13 @@ impl LocalQueues {
 }
 
 impl LocalQueue {
+    /// The options of the oldest task.
     pub(crate) fn oldest(&self) -> Option<Wanted> {
         self.state.lock().entries.first_key_value().map(|(_, entry)| entry.wanted)
     }
 
-    /// Takes the oldest entry that is still waited in; the grant of this owner brings an answer to `carry` when it is
-    /// released.
+    /// Removes and returns the oldest entry whose task still waits. When the owner in `carry` releases the lock, its answer goes
+    /// to the sender there.
     pub(crate) fn take_oldest(
         &self,
         carry: Option<(OwnerId, oneshot::Sender<Carried>)>,
@@ -265,7 +267,7 @@ impl LocalQueue {
         None
     }
 
-    /// Removes the entry of a task that waits no longer.
+    /// Removes the entry of a task that no longer waits.
     pub(crate) fn leave(&self, id: u64) {
         let left = self.state.lock().entries.remove(&id);
         if left.is_some() {
@@ -273,22 +275,23 @@ impl LocalQueue {
         }
     }
 
-    pub(crate) fn block(&self, blocked: Blocked) {
+    pub(crate) fn set_blocked(&self, blocked: Blocked) {
         self.state.lock().blocked = Some(blocked);
     }
 
-    /// What stands in the way, as last heard.
+    /// What blocks the lock, as last reported by the store.
     pub(crate) fn blocked(&self) -> Option<Blocked> {
         self.state.lock().blocked.clone()
     }
 
-    /// Puts an entry back to where it was, whose grant came too late.
+    /// Puts an entry back to its old position, because its grant came too late.
     pub(crate) fn put_back(&self, entry: LocalEntry) {
         let mut state = self.state.lock();
         state.carry = None;
         state.entries.insert(entry.id, entry);
     }
 
+    /// Ends the waits of all tasks with `error`.
     pub(crate) fn fail(&self, error: &Error) {
         let entries = std::mem::take(&mut self.state.lock().entries);
         for entry in entries.into_values() {

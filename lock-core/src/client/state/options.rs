@@ -1,4 +1,4 @@
-//! The options of a client, and of one acquisition.
+//! The options of a client, and of one acquire.
 
 use std::time::Duration;
 
@@ -9,20 +9,20 @@ use crate::{
     tunables::{DEFAULT_CALL_TIMEOUT, DEFAULT_LEASE},
 };
 
-/// Settings of a client. All have defaults, so that a configuration file names only what differs.
+/// The options of a client. A configuration file names only those that differ from the defaults.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ClientOptions {
-    /// Shown to operators beside the owner id. Default: `host:pid`.
+    /// The label that operators see beside the owner id. Default: `host:pid`.
     pub label: OwnerLabel,
-    /// The lease of a lock that does not name its own. Default: 10 s.
-    #[serde(with = "crate::time::humane")]
+    /// The lease of a lock without a [`lease`](crate::Lock::lease) of its own. Default: 10 s.
+    #[serde(with = "crate::time::human_duration")]
     pub lease: Duration,
-    /// How long the caller waits for one answer of the store. Default: 5 s; it must be longer than 0 s. The call
-    /// itself goes on in the background, which cleans up after it. A waiter's place is given up only when its question has
-    /// had no answer for three times as long.
-    #[serde(with = "crate::time::humane")]
+    /// How long the caller waits for one answer of the store. Default: 5 s. It must be longer than 0 s. After that the client
+    /// finishes the call in the background and cleans up. It gives a queue entry up only if a call for it has no answer for
+    /// three times as long.
+    #[serde(with = "crate::time::human_duration")]
     pub call_timeout: Duration,
 }
 
@@ -64,8 +64,8 @@ impl ClientOptions {
         self
     }
 
-    /// Checks the settings, as [`LockClient::with_options`](crate::LockClient::with_options) does: for
-    /// callers that must know before they touch a store.
+    /// Checks the options, as [`LockClient::with_options`](crate::LockClient::with_options) does, for callers that must know
+    /// before they connect to a store.
     ///
     /// # Errors
     /// `InvalidInput`, naming the option, its value and what is allowed.
@@ -80,7 +80,7 @@ impl ClientOptions {
     }
 }
 
-/// What one acquisition asks for, besides the name.
+/// The options of one acquire.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
     pub(crate) mode: Mode,
@@ -90,7 +90,7 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// Checks everything against the store's range, before the store is touched.
+    /// Checks the options against the store's guarantees, before anything is sent to the store.
     pub(crate) fn check(&self, store: &Guarantees) -> Result<(), Error> {
         let show = humantime::format_duration;
         if self.mode == Mode::Shared {
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_names_only_what_differs_and_in_words_of_people() {
+    fn a_file_names_only_what_differs_with_durations_as_people_write_them() {
         let options: ClientOptions = serde_json::from_str(r#"{"lease": "1min 30s"}"#).unwrap();
         assert_eq!(options, ClientOptions { lease: Duration::from_secs(90), ..options.clone() });
         assert_eq!(options.call_timeout, ClientOptions::default().call_timeout);
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_only_where_the_store_does_and_without_a_minimum_hold() {
+    fn shared_needs_the_stores_promise_and_no_minimum_hold() {
         let mut store = Guarantees::new(Duration::from_millis(10), Duration::from_secs(30));
         let lease = Duration::from_secs(10);
         let mut wanted = Wanted { mode: Mode::Shared, lease, at_least: None, hold_at_most: None };
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn names_both_values_of_a_broken_relation() {
+    fn a_refusal_names_value_and_limit() {
         assert_eq!(refusal(10, Some(5), Some(60)), "");
         for text in [refusal(0, None, None), refusal(31, None, None)] {
             assert!(text.contains("between 10ms and 30s"), "{text}");

@@ -1,5 +1,4 @@
-//! What the renewer shares with guards and callers: held locks by the instant at which something is due, and calls
-//! that have lost their caller.
+//! The renewer's queue: held locks by the instant at which they are due, and calls whose callers have gone.
 
 use std::{
     collections::BTreeMap,
@@ -24,20 +23,20 @@ pub(crate) struct RenewerQueue {
 
 #[derive(Default)]
 struct State {
-    /// Held locks by the instant at which something is due, and their id.
+    /// Held locks by the instant at which they are due, and their id.
     timers: BTreeMap<(u64, u64), Arc<Held>>,
-    /// Calls and releases that lost their caller.
+    /// Calls whose callers have gone.
     detached: Vec<BoxFuture>,
-    /// When the task will look at the timers by itself.
+    /// When the task will check the timers without being woken.
     armed: Option<Instant>,
     running: bool,
     stopping: bool,
-    /// Nothing is taken into care any more.
+    /// Whether new locks are refused.
     closed: bool,
 }
 
 impl State {
-    /// Whether the caller has to start the task.
+    /// Marks the task as running; `true` if the caller must start it.
     fn start(&mut self) -> bool {
         !std::mem::replace(&mut self.running, true)
     }
@@ -56,8 +55,8 @@ impl RenewerQueue {
         self.ids.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Puts a lock into the timer queue; it is looked at when `at` has come. Tells whether the task
-    /// has to be started; `None` when the client is closed.
+    /// Adds a lock to the timer queue, due at `at`. Returns whether the caller must start the task; `None` if the client is
+    /// closed.
     pub(crate) fn register(&self, held: &Arc<Held>, at: Instant) -> Option<bool> {
         let mut state = self.state.lock();
         if state.closed {
@@ -69,7 +68,7 @@ impl RenewerQueue {
         Some(state.start())
     }
 
-    /// Moves a lock in the timer queue; one that has left it stays away.
+    /// Changes when a lock is due. A lock that has left the queue stays out.
     pub(crate) fn reschedule(&self, held: &Arc<Held>, at: Instant) {
         let mut state = self.state.lock();
         let old = held.timer.load(Ordering::Relaxed);
@@ -80,20 +79,20 @@ impl RenewerQueue {
         }
     }
 
-    /// Takes a lock out of the timer queue.
+    /// Removes a lock from the timer queue.
     pub(crate) fn unregister(&self, held: &Held) {
         let mut state = self.state.lock();
         state.timers.remove(&(held.timer.load(Ordering::Relaxed), held.id));
     }
 
-    /// What is held of a name.
+    /// The held locks of a name.
     #[cfg(feature = "testing")]
     pub(crate) fn held_of(&self, name: &crate::LockName) -> Vec<Arc<Held>> {
         let state = self.state.lock();
         state.timers.values().filter(|held| held.grant.name == *name).cloned().collect()
     }
 
-    /// Adds a call that has lost its caller. Tells whether the task has to be started.
+    /// Adds a call whose caller has gone. Returns whether the caller must start the task.
     pub(crate) fn detach(&self, call: BoxFuture) -> bool {
         let start = {
             let mut state = self.state.lock();
@@ -104,7 +103,7 @@ impl RenewerQueue {
         start
     }
 
-    /// Takes everything that is held out of its care, and takes nothing into it any more.
+    /// Removes and returns all held locks, and refuses new ones.
     pub(crate) fn close(&self) -> Vec<Arc<Held>> {
         let mut state = self.state.lock();
         state.closed = true;
@@ -117,7 +116,7 @@ impl RenewerQueue {
         self.wake.notify_one();
     }
 
-    /// Wakes the task, unless it would wake at `at` or before anyway.
+    /// Wakes the task, unless it will check the timers by `at` anyway.
     fn wake_for(&self, state: &mut State, at: Instant) {
         if state.armed.is_none_or(|armed| at < armed) {
             state.armed = Some(at);
@@ -125,13 +124,13 @@ impl RenewerQueue {
         }
     }
 
-    /// Takes what is due at `now`, and what will be due so soon that one batch can carry it. Each stays registered,
-    /// to be looked at again at `look_again` if its renewal hangs.
+    /// Returns the locks that are due at `now`, and those that will be due so soon that they fit into the same batch. Each stays
+    /// registered, due again at `due_again` in case its renewal hangs.
     pub(crate) fn tick(
         &self,
         now: Instant,
         alarm: Option<Instant>,
-        look_again: fn(&Held, Instant) -> Instant,
+        due_again: fn(&Held, Instant) -> Instant,
     ) -> Tick {
         let mut state = self.state.lock();
         let mut due = Vec::new();
@@ -146,27 +145,27 @@ impl RenewerQueue {
             due.push(first.remove());
         }
         for held in &due {
-            let at = look_again(held, now);
+            let at = due_again(held, now);
             held.timer.store(at.as_nanos(), Ordering::Relaxed);
             state.timers.insert((at.as_nanos(), held.id), Arc::clone(held));
         }
         let next = state.timers.first_key_value().map(|(key, _)| Instant::from_nanos(key.0));
-        // An alarm that is set rings also when nothing is due any more.
+        // An alarm that is set rings even if nothing is due any more.
         state.armed = next.into_iter().chain(alarm.filter(|at| *at > now)).min();
         let detached = std::mem::take(&mut state.detached);
         Tick { due, detached, next, stopping: state.stopping }
     }
 
-    /// Whether the task may end: it then no longer counts as running. A job may have come in since its tick.
-    pub(crate) fn ends_idle(&self) -> bool {
+    /// Marks the task as ended if it has nothing left to do; `false` if work has come since its last tick.
+    pub(crate) fn end_if_idle(&self) -> bool {
         let mut state = self.state.lock();
         state.running = !(state.detached.is_empty() && state.timers.is_empty());
         !state.running
     }
 
-    /// The task has ended against its will: all that it had in its care. In one step, so that what comes in from
-    /// here on has a task of its own.
-    pub(crate) fn end(&self) -> (Vec<BoxFuture>, Vec<Arc<Held>>) {
+    /// Marks the task as ended, and returns all its work. For a task that was dropped or has panicked. It is one step, so that
+    /// later work starts a new task.
+    pub(crate) fn take_all(&self) -> (Vec<BoxFuture>, Vec<Arc<Held>>) {
         let mut state = self.state.lock();
         state.running = false;
         state.armed = None;

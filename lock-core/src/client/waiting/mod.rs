@@ -1,6 +1,6 @@
-//! Waiting: the tasks of one process share one place per name in the store's queue (L3, L4).
+//! Waiting: the tasks of one process share one entry per name in the store's queue (L3, L4). `worker` is the main file.
 
-mod followed;
+mod awaited_release;
 mod local_waiter;
 mod quarantine;
 mod worker;

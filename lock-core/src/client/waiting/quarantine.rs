@@ -1,4 +1,4 @@
-//! The wait for the end of a quarantine, apart from the wait for the lock.
+//! The wait for the end of a quarantine, separate from the wait for the lock.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,16 +7,16 @@ use crate::{
     tunables::{LONGEST_QUARANTINE_PAUSE, QUARANTINE_COARSENESS, SHORTEST_QUARANTINE_PAUSE},
 };
 
-/// How long a quarantine is waited for, by what the store says of it.
+/// Returns how long to wait for a quarantine.
 pub(crate) type Limit = Arc<dyn Fn(&Quarantined) -> Duration + Send + Sync>;
 
-/// What an acquire still allows a quarantine.
+/// The wait for a quarantine in one acquire.
 pub(crate) struct QuarantineWait {
-    /// None where a quarantine counts as any wait.
+    /// `None` if a quarantine counts towards the wait for the lock.
     limit: Option<Limit>,
-    /// Known with the first answer that tells of a quarantine.
+    /// The end of this wait, known after the first answer with a quarantine.
     end: Option<Instant>,
-    /// When the quarantine is over, as last heard.
+    /// When the quarantine is over, by the last answer.
     over: Option<Instant>,
 }
 
@@ -25,27 +25,26 @@ impl QuarantineWait {
         Self { limit, end: None, over: None }
     }
 
-    /// Whether an attempt that finds a quarantine is to end at once.
-    pub(crate) fn is_apart(&self) -> bool {
+    /// Whether an attempt that finds a quarantine should end at once.
+    pub(crate) fn is_separate(&self) -> bool {
         self.limit.is_some()
     }
 
-    /// Waits for the next attempt, whose wait begins anew; `false` where `failed` is the result.
-    pub(crate) async fn again(&mut self, env: &dyn Env, failed: &Error, at_once: bool) -> bool {
+    /// Waits before the next attempt, whose wait begins anew; `false` if `failed` is the result of the acquire.
+    pub(crate) async fn retry(&mut self, env: &dyn Env, failed: &Error, at_once: bool) -> bool {
         let Some(limit) = self.limit.clone() else { return false };
         if self.pause(env, &limit, failed).await {
             return true;
         }
-        // What is left of the quarantine counts as any wait.
-        let held_back = matches!(failed.blocked(), Some(Blocked::Quarantined(_)));
-        if held_back {
+        // The rest of the quarantine counts towards the wait for the lock.
+        let quarantined = matches!(failed.blocked(), Some(Blocked::Quarantined(_)));
+        if quarantined {
             self.limit = None;
         }
-        held_back && !at_once
+        quarantined && !at_once
     }
 
-    /// Waits for the next attempt, if a quarantine is what the last one failed by; `false` where it is not, and when
-    /// the limit is over.
+    /// Waits before the next attempt, if a quarantine stopped the last one; `false` if not, or if the limit is over.
     async fn pause(&mut self, env: &dyn Env, limit: &Limit, failed: &Error) -> bool {
         let now = env.now();
         let pause = match failed.blocked() {
@@ -57,7 +56,7 @@ impl QuarantineWait {
                 self.over = Some(now + reported.remaining + QUARANTINE_COARSENESS);
                 reported.remaining
             }
-            // The store is away for a moment during its quarantine.
+            // The store is unreachable for a moment during its quarantine.
             None if failed.is_retryable() && self.over.is_some_and(|over| now < over) => {
                 LONGEST_QUARANTINE_PAUSE
             }
@@ -67,14 +66,13 @@ impl QuarantineWait {
         if left.is_zero() {
             return false;
         }
-        // Not spread: all that wait come back at the end of the quarantine, so that one of them gets the lock and
-        // the others find it held.
+        // Without jitter: all waiters try at the end of the quarantine, so that one gets the lock and the others find it held.
         env.sleep(pause.clamp(SHORTEST_QUARANTINE_PAUSE, LONGEST_QUARANTINE_PAUSE).min(left)).await;
         true
     }
 }
 
-/// The limit, with a margin where it allows the whole quarantine.
+/// The limit, with a margin if it covers the whole quarantine.
 fn span(limit: Duration, reported: &Quarantined) -> Duration {
     if limit < reported.remaining || limit.is_zero() {
         return limit;

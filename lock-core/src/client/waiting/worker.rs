@@ -1,10 +1,10 @@
-//! The queue worker of a name: asks the store for all tasks of this process that wait, in the one place that they share.
+//! The queue worker of a name: it waits in the store's queue for all tasks of this process, which share one entry there.
 
 use std::{sync::Arc, time::Duration};
 
 use tokio::sync::oneshot;
 
-use super::followed::Followed;
+use super::awaited_release::AwaitedRelease;
 use crate::{
     Attempt, Blocked, Busy, Enqueued, Env, Error, Grant, Instant, Mode, Request, Signal, Waiter,
     client::{
@@ -14,46 +14,48 @@ use crate::{
     },
     env::jittered,
     tunables::{
-        CALLS_PER_QUESTION, LONGEST_RETRY_PAUSE, SHORTEST_POLL_PAUSE, SHORTEST_RETRY_PAUSE,
+        CALL_TIMEOUTS_PER_POLL, LONGEST_RETRY_PAUSE, SHORTEST_POLL_PAUSE, SHORTEST_RETRY_PAUSE,
     },
 };
 
 /// What the worker does next.
 enum Step {
-    /// Take a place, with this request if an earlier try of it failed.
-    Enqueue(Option<Asked>),
-    /// Wait in a place.
-    Wait(StorePlace),
-    /// A guard of this process holds the lock: its release brings the next place.
-    Follow(Followed),
-    /// Come back later.
-    Pause(Duration, Option<Asked>),
+    /// Request a queue entry, with this request if an earlier try of it failed.
+    Enqueue(Option<QueueRequest>),
+    /// Wait with a queue entry.
+    Wait(StoreEntry),
+    /// Wait for the release of a lock that this process holds. The release carries the next request.
+    AwaitRelease(AwaitedRelease),
+    /// Pause, and then request a queue entry.
+    Pause(Duration, Option<QueueRequest>),
 }
 
-/// The request of one place, from its first try to its grant or withdrawal.
-struct Asked {
+/// The request of one queue entry, from its first try to its grant or withdrawal.
+struct QueueRequest {
     request: Request,
-    /// A try of it had no answer: a late request may yet come, also after the grant was released.
+    /// Whether a try had no answer. The store may then carry it out late, even after the grant was released.
     doubtful: bool,
 }
 
-struct StorePlace {
+/// An entry in the store's queue.
+struct StoreEntry {
     waiter: Box<dyn Waiter>,
-    asked: Asked,
-    /// The last `Busy` answer, and an instant before its attempt: what a push is measured by.
-    last: Busy,
-    answered_from: Instant,
-    ask_at: Instant,
+    queued: QueueRequest,
+    /// The last `Busy` answer. A push with a token that is not larger is stale.
+    last_busy: Busy,
+    /// An instant before the attempt with that answer. The validity of a push counts from it.
+    last_busy_sent: Instant,
+    poll_at: Instant,
 }
 
-impl StorePlace {
+impl StoreEntry {
     async fn leave(self, state: &Arc<ClientState>) {
-        if self.asked.doubtful {
-            // `leave` does not stop late requests.
+        if self.queued.doubtful {
+            // Only `abandon` stops late requests.
             drop(self.waiter);
-            calls::abandon(state, self.asked.request).await;
+            calls::abandon(state, self.queued.request).await;
         } else {
-            calls::leave(state, self.waiter, self.asked.request).await;
+            calls::leave(state, self.waiter, self.queued.request).await;
         }
     }
 }
@@ -61,35 +63,35 @@ impl StorePlace {
 pub(super) struct QueueWorker {
     handle: Arc<Handle>,
     queue: Arc<LocalQueue>,
-    /// Of all locks that are waited for in this queue.
+    /// The mode of all locks in this queue.
     mode: Mode,
     pause: Duration,
-    /// For the next poll.
-    polls: Alarm,
-    /// For the next look at the guard that is followed: another, since a suspend makes a timer as late as its span
-    /// is long.
-    looks: Alarm,
-    /// No task waited any more.
-    deserted: bool,
+    /// Rings for the next poll.
+    poll_alarm: Alarm,
+    /// Rings for the next check of the lock that this process holds. A separate alarm, because a suspend delays a timer by up
+    /// to its span, and this span is longer.
+    check_alarm: Alarm,
+    /// Whether the worker has ended because no task waited.
+    idle: bool,
     _in_flight: InFlight<Arc<ClientState>>,
 }
 
 impl Drop for QueueWorker {
-    /// Also by a panic, or where the runtime ends or never was: the waiters then learn that no worker asks for them.
+    /// After a panic, or if there is no runtime any more: ends the waits of all tasks, because no worker acts for them.
     fn drop(&mut self) {
-        if !self.deserted {
+        if !self.idle {
             self.handle.queues(self.mode).remove(&self.queue);
         }
     }
 }
 
 impl QueueWorker {
-    /// Made before its task, so that a task that never runs leaves no queue behind either.
+    /// Made before its task is spawned, so that a task that never runs does not leave a queue behind.
     pub(super) fn new(handle: Arc<Handle>, queue: Arc<LocalQueue>, mode: Mode) -> Self {
         let in_flight = ClientState::count(Arc::clone(&handle.0));
-        let (polls, looks) = (Alarm::default(), Alarm::default());
-        let (pause, deserted) = (Duration::ZERO, false);
-        Self { handle, queue, mode, pause, polls, looks, deserted, _in_flight: in_flight }
+        let (poll_alarm, check_alarm) = (Alarm::default(), Alarm::default());
+        let (pause, idle) = (Duration::ZERO, false);
+        Self { handle, queue, mode, pause, poll_alarm, check_alarm, idle, _in_flight: in_flight }
     }
 
     /// Runs until no task waits.
@@ -100,267 +102,268 @@ impl QueueWorker {
         }
     }
 
-    /// Makes one step; `None` when the queue was deserted and is gone.
+    /// Makes one step; `None` if no task waits any more and the queue is removed.
     async fn step(&mut self, step: Step) -> Option<Step> {
         if let Err(closed) = self.handle.check_open() {
-            // One may have been put back after `close` turned all away.
+            // A task may have been put back after `close` had ended all waits.
             self.queue.fail(&closed);
         }
         if self.queue.oldest().is_none() {
             let state = &self.handle.0;
-            // The place is given up before the queue goes, so that a newcomer's is the only one.
+            // The entry is given up before the queue is removed, so that the entry of a new task is the only one.
             match step {
-                Step::Wait(place) => place.leave(state).await,
-                Step::Enqueue(Some(asked)) | Step::Pause(_, Some(asked)) => {
-                    calls::abandon(state, asked.request).await;
+                Step::Wait(entry) => entry.leave(state).await,
+                Step::Enqueue(Some(queued)) | Step::Pause(_, Some(queued)) => {
+                    calls::abandon(state, queued.request).await;
                 }
-                Step::Follow(followed) => followed.give_up(state).await,
+                Step::AwaitRelease(awaited) => awaited.give_up(state).await,
                 Step::Enqueue(None) | Step::Pause(_, None) => {}
             }
-            self.deserted = self.handle.queues(self.mode).remove_deserted(&self.queue);
-            return (!self.deserted).then_some(Step::Enqueue(None));
+            self.idle = self.handle.queues(self.mode).remove_idle(&self.queue);
+            return (!self.idle).then_some(Step::Enqueue(None));
         }
         Some(match step {
-            Step::Enqueue(asked) => self.enqueue(asked).await,
-            Step::Wait(place) => self.wait(place).await,
-            Step::Follow(followed) => self.follow(followed).await,
-            Step::Pause(pause, asked) => {
+            Step::Enqueue(queued) => self.enqueue(queued).await,
+            Step::Wait(entry) => self.wait(entry).await,
+            Step::AwaitRelease(awaited) => self.await_release(awaited).await,
+            Step::Pause(pause, queued) => {
                 let pause = self.handle.env.sleep(pause);
                 tokio::select! {
                     biased;
                     () = pause => {}
                     () = self.queue.changed.notified() => {}
                 }
-                Step::Enqueue(asked)
+                Step::Enqueue(queued)
             }
         })
     }
 
-    /// Makes sure in the background that nothing comes of a request that is not used any more.
-    fn forget(&self, request: Request) {
+    /// Abandons the owner of a request in the background.
+    fn abandon_in_background(&self, request: Request) {
         let state = Arc::clone(&self.handle.0);
         self.handle.detach(Box::pin(async move { calls::abandon(&state, request).await }));
     }
 
-    async fn enqueue(&mut self, asked: Option<Asked>) -> Step {
-        if self.queue.state.lock().first {
-            // The end of the first attempt says whether there is anything to ask for. A task that does not poll its own
-            // attempt holds the others up for no longer than a call may take.
+    async fn enqueue(&mut self, queued: Option<QueueRequest>) -> Step {
+        if self.queue.state.lock().first_attempt {
+            // After the first attempt it is known whether an entry is needed. A task that does not poll its own attempt delays
+            // the others by at most the time limit of a call.
             let limit = self.handle.env.sleep(self.handle.options.call_timeout);
             tokio::select! {
                 biased;
                 () = self.queue.changed.notified() => {}
-                () = limit => self.queue.state.lock().first = false,
+                () = limit => self.queue.state.lock().first_attempt = false,
             }
-            return Step::Enqueue(asked);
+            return Step::Enqueue(queued);
         }
         let state = Arc::clone(&self.handle.0);
-        let Some(wanted) = self.queue.oldest() else { return Step::Enqueue(asked) };
-        let Asked { request, doubtful } = match asked {
-            Some(mut asked) => {
-                asked.request.sent = state.env.now();
-                asked
+        let Some(wanted) = self.queue.oldest() else { return Step::Enqueue(queued) };
+        let QueueRequest { request, doubtful } = match queued {
+            Some(mut queued) => {
+                queued.request.sent = state.env.now();
+                queued
             }
-            None => Asked { request: state.request(&self.queue.name, &wanted), doubtful: false },
+            None => {
+                QueueRequest { request: state.request(&self.queue.name, &wanted), doubtful: false }
+            }
         };
         let work = calls::enqueue(Arc::clone(&state), request);
-        let limit = state.options.call_timeout.saturating_mul(CALLS_PER_QUESTION);
+        let limit = state.options.call_timeout.saturating_mul(CALL_TIMEOUTS_PER_POLL);
         match Call::new(&state, work, after_enqueue(doubtful)).within(limit).await {
             Some((request, Ok(enqueued))) => {
-                self.answered(Asked { request, doubtful }, enqueued).await
+                self.answered(QueueRequest { request, doubtful }, enqueued).await
             }
             Some((request, Err(error))) => {
                 let doubtful = doubtful || error.is_ambiguous();
-                self.failed(&error, Asked { request, doubtful })
+                self.failed(&error, QueueRequest { request, doubtful })
             }
-            // The call is being cleaned up; only a fresh owner is safe.
+            // The call is cleaned up in the background. Only a new owner is safe.
             None => Step::Pause(self.next_pause(), None),
         }
     }
 
-    async fn answered(&mut self, asked: Asked, enqueued: Enqueued) -> Step {
+    async fn answered(&mut self, queued: QueueRequest, enqueued: Enqueued) -> Step {
         self.pause = Duration::ZERO;
         match enqueued {
-            Enqueued::Granted(grant) => self.deliver(grant, asked.doubtful).await,
+            Enqueued::Granted(grant) => self.deliver(grant, queued.doubtful).await,
             Enqueued::Waiting(waiter, last) => {
-                let answered_from = asked.request.sent;
-                let ask_at = self.handle.env.now() + last.retry_after.max(SHORTEST_POLL_PAUSE);
-                self.queue.block(Blocked::Busy(last.clone()));
-                Step::Wait(StorePlace { waiter, asked, last, answered_from, ask_at })
+                let last_busy_sent = queued.request.sent;
+                let poll_at = self.handle.env.now() + last.retry_after.max(SHORTEST_POLL_PAUSE);
+                self.queue.set_blocked(Blocked::Busy(last.clone()));
+                Step::Wait(StoreEntry { waiter, queued, last_busy: last, last_busy_sent, poll_at })
             }
             Enqueued::Quarantined(quarantined) => {
                 let pause = quarantined.remaining.clamp(SHORTEST_POLL_PAUSE, LONGEST_RETRY_PAUSE);
-                self.handle.tell_quarantined(&self.queue.name, &quarantined);
-                self.queue.block(Blocked::Quarantined(quarantined));
-                Step::Pause(pause, asked.doubtful.then_some(asked))
+                self.handle.emit_quarantined(&self.queue.name, &quarantined);
+                self.queue.set_blocked(Blocked::Quarantined(quarantined));
+                Step::Pause(pause, queued.doubtful.then_some(queued))
             }
         }
     }
 
-    /// Waits for a push, for the time of the next poll, or for a change among the waiters.
-    async fn wait(&mut self, mut place: StorePlace) -> Step {
-        set(&mut self.polls, &*self.handle.env, place.ask_at);
+    /// Waits for a push, for the next poll, or for a change in the local queue.
+    async fn wait(&mut self, mut entry: StoreEntry) -> Step {
+        set(&mut self.poll_alarm, &*self.handle.env, entry.poll_at);
         tokio::select! {
             biased;
-            signal = place.waiter.next() => match signal {
-                Signal::Granted(grant) => self.pushed(grant, place).await,
-                Signal::Recheck => self.ask(place).await,
+            signal = entry.waiter.next() => match signal {
+                Signal::Granted(grant) => self.pushed(grant, entry).await,
+                Signal::Recheck => self.poll(entry).await,
                 Signal::Lost(why) => {
-                    tracing::debug!(name = self.queue.name.as_str(), %why, "place lost");
-                    self.forget(place.asked.request);
+                    tracing::debug!(name = self.queue.name.as_str(), %why, "queue entry lost");
+                    self.abandon_in_background(entry.queued.request);
                     Step::Pause(self.next_pause(), None)
                 }
             },
-            () = self.polls.ring() => self.poll(place).await,
+            () = self.poll_alarm.ring() => self.poll_if_due(entry).await,
             () = self.queue.changed.notified() => {
-                let poked = std::mem::take(&mut self.queue.state.lock().poked);
-                if poked { self.ask(place).await } else { Step::Wait(place) }
+                let poll_requested = std::mem::take(&mut self.queue.state.lock().poll_requested);
+                if poll_requested { self.poll(entry).await } else { Step::Wait(entry) }
             }
         }
     }
 
-    /// Asks again, if that is due: the alarm may have been set for another place.
-    async fn poll(&mut self, place: StorePlace) -> Step {
-        if self.handle.env.now() < place.ask_at {
-            return Step::Wait(place);
+    /// Polls if that is due. The alarm may have been set for an earlier entry.
+    async fn poll_if_due(&mut self, entry: StoreEntry) -> Step {
+        if self.handle.env.now() < entry.poll_at {
+            return Step::Wait(entry);
         }
-        self.ask(place).await
+        self.poll(entry).await
     }
 
-    /// Asks again with the place's owner: the poll behind the push, and the place's heartbeat.
-    async fn ask(&mut self, mut place: StorePlace) -> Step {
+    /// Makes an attempt with the owner of the entry. It is the poll that backs the push, and the heartbeat of the entry.
+    async fn poll(&mut self, mut entry: StoreEntry) -> Step {
         let state = Arc::clone(&self.handle.0);
-        place.asked.request.sent = state.env.now();
-        let work = calls::attempt(Arc::clone(&state), place.asked.request.clone());
-        let call = Call::new(&state, work, calls::after_asking);
-        let limit = state.options.call_timeout.saturating_mul(CALLS_PER_QUESTION);
+        entry.queued.request.sent = state.env.now();
+        let work = calls::attempt(Arc::clone(&state), entry.queued.request.clone());
+        let call = Call::new(&state, work, calls::after_abandoned);
+        let limit = state.options.call_timeout.saturating_mul(CALL_TIMEOUTS_PER_POLL);
         let Some((_, answer)) = call.within(limit).await else {
-            // The end of the call gives the place up; only a fresh owner is safe.
+            // The clean-up of the call gives the entry up. Only a new owner is safe.
             return Step::Pause(self.next_pause(), None);
         };
         match answer {
-            Ok(Attempt::Granted(grant)) => self.deliver(grant, place.asked.doubtful).await,
+            Ok(Attempt::Granted(grant)) => self.deliver(grant, entry.queued.doubtful).await,
             Ok(Attempt::Busy(busy)) => {
                 self.pause = Duration::ZERO;
-                place.answered_from = place.asked.request.sent;
-                place.ask_at = state.env.now() + busy.retry_after.max(SHORTEST_POLL_PAUSE);
-                self.queue.block(Blocked::Busy(busy.clone()));
-                place.last = busy;
-                Step::Wait(place)
+                entry.last_busy_sent = entry.queued.request.sent;
+                entry.poll_at = state.env.now() + busy.retry_after.max(SHORTEST_POLL_PAUSE);
+                self.queue.set_blocked(Blocked::Busy(busy.clone()));
+                entry.last_busy = busy;
+                Step::Wait(entry)
             }
             Ok(Attempt::Quarantined(quarantined)) => {
                 let pause = quarantined.remaining.clamp(SHORTEST_POLL_PAUSE, LONGEST_RETRY_PAUSE);
-                place.ask_at = state.env.now() + pause;
-                state.tell_quarantined(&self.queue.name, &quarantined);
-                self.queue.block(Blocked::Quarantined(quarantined));
-                Step::Wait(place)
+                entry.poll_at = state.env.now() + pause;
+                state.emit_quarantined(&self.queue.name, &quarantined);
+                self.queue.set_blocked(Blocked::Quarantined(quarantined));
+                Step::Wait(entry)
             }
             Err(error) if error.is_retryable() => {
                 tracing::warn!(name = self.queue.name.as_str(), %error, "attempt failed");
-                place.asked.doubtful |= error.is_ambiguous();
-                place.ask_at = state.env.now() + self.next_pause();
-                Step::Wait(place)
+                entry.queued.doubtful |= error.is_ambiguous();
+                entry.poll_at = state.env.now() + self.next_pause();
+                Step::Wait(entry)
             }
             Err(error) => {
                 self.queue.fail(&error);
-                Step::Wait(place)
+                Step::Wait(entry)
             }
         }
     }
 
-    /// Takes a pushed grant (S3): it counts from before the last attempt answered `Busy`, and one
-    /// whose token is not above that answer's is old. One that is spent by that count, or nearly, is
-    /// asked for before anybody gets it.
-    async fn pushed(&mut self, mut grant: Grant, place: StorePlace) -> Step {
-        if grant.token <= place.last.token {
-            return self.ask(place).await;
+    /// Handles a pushed grant (S3). It is stale if its token is not above that of the last `Busy`. Its validity counts from
+    /// before the attempt with that answer. If little or nothing is left of it, an attempt must confirm the grant first.
+    async fn pushed(&mut self, mut grant: Grant, entry: StoreEntry) -> Step {
+        if grant.token <= entry.last_busy.token {
+            return self.poll(entry).await;
         }
         if grant.claim.is_some() {
-            grant.from = place.answered_from;
+            grant.from = entry.last_busy_sent;
         }
-        // With little left the guard might be lost before its first renewal is answered.
+        // With little left, the guard might be lost before the answer to its first renewal.
         let until = validity(&grant);
         let left = until.since(self.handle.env.now());
         if left < until.since(grant.from) / 2 {
-            // An attempt of its owner, and no renewal: should a poll have been granted another since, whose answer
-            // was lost, a renewal would say yes to this one's older token.
-            return self.ask(place).await;
+            // An attempt of the owner, not a renewal: if a poll was granted the lock again and its answer was lost, a renewal
+            // would confirm this older token.
+            return self.poll(entry).await;
         }
-        self.deliver(grant, place.asked.doubtful).await
+        self.deliver(grant, entry.queued.doubtful).await
     }
 
-    /// Gives a grant to the oldest waiter that is still there.
+    /// Gives a grant to the oldest task that still waits.
     async fn deliver(&mut self, grant: Grant, doubtful: bool) -> Step {
         let state = Arc::clone(&self.handle.0);
         self.pause = Duration::ZERO;
-        // A reader's release brings no place: the next reader of this process need not wait for it.
+        // The release of a reader carries no request: the next reader of this process does not wait for it.
         let shared = grant.mode == Mode::Shared;
         let (carry, carried) = oneshot::channel();
         let carry = (!shared).then_some((grant.owner, carry));
         let Some(entry) = self.queue.take_oldest(carry) else {
-            calls::give_back(&state, grant, doubtful).await;
+            calls::release_unused(&state, grant, doubtful).await;
             return Step::Enqueue(None);
         };
         let held = match admit(&state, grant, &entry.wanted, doubtful, false) {
             Ok(held) => {
-                // If the waiter has just gone, the lock is released, with the carry.
+                // If the task has just gone, the lock is released, and the release carries the next request.
                 if entry.reply.send(Ok(Arc::clone(&held))).is_err() {
                     held.set_unused();
-                    calls::let_go(&state, &held);
+                    calls::release_in_background(&state, &held);
                 }
                 held
             }
             Err(spent) => {
                 self.queue.put_back(entry);
-                calls::give_back(&state, spent, doubtful).await;
+                calls::release_unused(&state, spent, doubtful).await;
                 return Step::Enqueue(None);
             }
         };
         if shared {
             return Step::Enqueue(None);
         }
-        Step::Follow(Followed::new(&state, held, carried))
+        Step::AwaitRelease(AwaitedRelease::new(&state, held, carried))
     }
 
-    /// Waits for the release of the guard that this process was given.
-    async fn follow(&mut self, mut followed: Followed) -> Step {
+    /// Waits for the release of the lock that this process holds.
+    async fn await_release(&mut self, mut awaited: AwaitedRelease) -> Step {
         let state = Arc::clone(&self.handle.0);
-        let looks = &mut self.looks;
-        set(looks, &*state.env, followed.look_at);
+        let check_alarm = &mut self.check_alarm;
+        set(check_alarm, &*state.env, awaited.next_check);
         tokio::select! {
             biased;
-            answer = &mut followed.carried => match answer {
+            answer = &mut awaited.carried => match answer {
                 Ok(Carried { request, answer: Some(answer), doubtful }) => {
-                    self.answered(Asked { request, doubtful }, answer).await
+                    self.answered(QueueRequest { request, doubtful }, answer).await
                 }
                 Ok(carried) => {
                     if carried.doubtful {
-                        self.forget(carried.request);
+                        self.abandon_in_background(carried.request);
                     }
                     Step::Enqueue(None)
                 }
                 Err(_) => Step::Enqueue(None),
             },
-            () = self.queue.changed.notified() => Step::Follow(followed),
-            () = looks.ring() => {
-                if followed.is_over(&state) {
-                    followed.give_up(&state).await;
+            () = self.queue.changed.notified() => Step::AwaitRelease(awaited),
+            () = check_alarm.ring() => {
+                if awaited.is_overdue(&state) {
+                    awaited.give_up(&state).await;
                     return Step::Enqueue(None);
                 }
-                Step::Follow(followed)
+                Step::AwaitRelease(awaited)
             }
         }
     }
 
-    fn failed(&mut self, error: &Error, asked: Asked) -> Step {
-        // The same owner asks again, or is abandoned: an earlier try may have had its effect.
-        let asked = asked.doubtful.then_some(asked);
+    fn failed(&mut self, error: &Error, queued: QueueRequest) -> Step {
+        // An earlier try may have had its effect. So the same owner tries again, or is abandoned.
+        let queued = queued.doubtful.then_some(queued);
         if !error.is_retryable() {
             self.queue.fail(error);
-            return Step::Enqueue(asked);
+            return Step::Enqueue(queued);
         }
         tracing::warn!(name = self.queue.name.as_str(), %error, "attempt failed");
-        Step::Pause(self.next_pause(), asked)
+        Step::Pause(self.next_pause(), queued)
     }
 
     fn next_pause(&mut self) -> Duration {
@@ -374,7 +377,7 @@ fn set(alarm: &mut Alarm, env: &dyn Env, at: Instant) {
     alarm.set(now, at, || env.sleep(at.since(now)));
 }
 
-/// The clean-up of a place that came too late.
+/// The clean-up of an entry that came too late.
 fn after_enqueue(doubtful: bool) -> CleanUp<(Request, Result<Enqueued, Error>)> {
-    if doubtful { calls::after_doubtful_enqueue } else { calls::after_enqueue }
+    if doubtful { calls::after_abandoned } else { calls::after_enqueue }
 }

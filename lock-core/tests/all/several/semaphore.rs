@@ -12,7 +12,7 @@ use futures_util::future::join_all;
 use lock_core::{Blocked, ErrorKind, LockClient, TryAcquire, any};
 
 use super::{SECOND, is_untouched};
-use crate::support::{Lost, Stub};
+use crate::support::{Fault, Stub};
 
 #[tokio::test(start_paused = true)]
 async fn a_semaphore_has_as_many_holders_as_permits_and_no_more() {
@@ -135,7 +135,7 @@ async fn a_dead_client_at_the_door_delays_the_others_by_less_than_its_lease() {
     tokio::time::sleep(20 * SECOND).await;
     assert!(stub.holder("pool").await.is_some(), "a live client keeps the door");
     for operation in ["acquire", "enqueue", "renew", "release"] {
-        stub.cut(operation);
+        stub.stall(operation);
     }
     permit.release().await.unwrap();
     let newcomer = pool(&stub.other()).wait(10 * SECOND).acquire().await;
@@ -148,9 +148,8 @@ async fn a_wait_for_a_permit_that_ends_between_two_answers_says_busy() {
     let stub = Stub::new();
     let other = stub.other();
     let _held = join_all((0..2).map(|_| other.semaphore("pool", 2).acquire())).await;
-    // One answer comes.
-    stub.shut.store(true, Ordering::SeqCst);
-    stub.open.notify_one();
+    stub.fault("acquire", Fault::None);
+    stub.fault("acquire", Fault::Hangs);
     let error = stub.client().semaphore("pool", 2).wait(SECOND).acquire().await.unwrap_err();
     assert!(error.is_busy(), "{error:?}");
     assert_eq!(stub.calls("acquire"), 2);
@@ -179,14 +178,14 @@ async fn a_slot_that_fails_does_not_hide_one_that_is_free() {
     let stub = Stub::new();
     let client = stub.client();
     let pool = || client.semaphore("pool", 3);
-    stub.lose("acquire", Lost::Request);
-    stub.lose("acquire", Lost::Request);
+    stub.fault("acquire", Fault::RequestLost);
+    stub.fault("acquire", Fault::RequestLost);
     let permit = pool().try_acquire().await.unwrap().guard().expect("one is free");
     assert_eq!(stub.calls("acquire"), 3);
     // Not every slot is known to be busy.
     let other = stub.other();
     let _rest = join_all((0..2).map(|_| other.semaphore("pool", 3).acquire())).await;
-    stub.lose("acquire", Lost::Request);
+    stub.fault("acquire", Fault::RequestLost);
     let error = pool().try_acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout);
     assert!(matches!(pool().try_acquire().await.unwrap(), TryAcquire::Busy(_)));

@@ -1,4 +1,4 @@
-//! Clocks that a case controls.
+//! Clocks that a test controls.
 
 use std::{
     sync::{
@@ -10,7 +10,7 @@ use std::{
 
 use lock_core::{BoxFuture, Env, Instant, NoRuntime, SystemEnv};
 
-/// Tokio's clock, which a case can pause, instead of the machine's.
+/// Tokio's clock, which a test can pause.
 #[derive(Debug)]
 pub(crate) struct TokioEnv(tokio::time::Instant);
 
@@ -42,14 +42,14 @@ impl Env for TokioEnv {
     }
 }
 
-/// The same on a machine that a case can suspend, on which the time of sleeping does not count.
+/// The same on a machine that a test can suspend. Timers do not count the time of a suspend.
 #[derive(Debug)]
-pub(crate) struct Suspended {
+pub(crate) struct SuspendableEnv {
     running: TokioEnv,
     nanos: AtomicU64,
 }
 
-impl Suspended {
+impl SuspendableEnv {
     pub(crate) fn new() -> Arc<Self> {
         let running = TokioEnv::new();
         Arc::new(Self { running, nanos: AtomicU64::new(0) })
@@ -60,7 +60,7 @@ impl Suspended {
     }
 }
 
-impl Env for Suspended {
+impl Env for SuspendableEnv {
     fn now(&self) -> Instant {
         self.running.now() + Duration::from_nanos(self.nanos.load(Ordering::SeqCst))
     }
@@ -77,7 +77,7 @@ impl Env for Suspended {
         self.running.spawn(task)
     }
 
-    /// Late by a suspend, which no case waits out.
+    /// A suspend delays it.
     fn sleep_until(&self, at: Instant) -> BoxFuture {
         self.sleep(at.since(self.now()))
     }

@@ -1,4 +1,4 @@
-//! What the cases share.
+//! What the tests share.
 
 mod envs;
 mod stub;
@@ -8,13 +8,13 @@ use std::time::Duration;
 use lock_core::{Backend as _, Guard, LockName, Memory};
 
 pub(crate) use self::{
-    envs::{Suspended, TokioEnv},
-    stub::{Lost, Stub},
+    envs::SuspendableEnv,
+    stub::{Fault, Stub},
 };
 
 const LONG: Duration = Duration::from_secs(3_600);
 
-/// So that what never comes fails the case, and does not hang it.
+/// Waits for at most an hour, so that a test fails and does not hang.
 pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     match tokio::time::timeout(LONG, future).await {
         Ok(answer) => answer,
@@ -22,12 +22,12 @@ pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     }
 }
 
-/// A lock that another client holds.
+/// Acquires a lock by another client of the store.
 pub(crate) async fn held(stub: &Stub, name: &str) -> Guard {
     stub.other().lock(name).acquire().await.unwrap()
 }
 
-pub(crate) async fn a_place_is_taken(memory: &Memory) {
+pub(crate) async fn one_entry_waits(memory: &Memory) {
     let name = LockName::new("job").unwrap();
     let taken = async {
         while memory.inspect(&name).await.unwrap().and_then(|state| state.waiting) != Some(1) {

@@ -1,5 +1,4 @@
-//! The one stub: the memory backend, with answers that a test holds back, loses, or makes up, in simulated or real
-//! time.
+//! The store in memory, with faults that a test injects, in simulated or real time.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -21,46 +20,45 @@ use tokio::sync::{Notify, mpsc, watch};
 
 use super::envs::TokioEnv;
 
-/// What becomes of one call.
+/// What happens to one call.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Lost {
-    Request,
-    Answer,
+pub(crate) enum Fault {
+    /// The call is carried out and answered.
+    None,
+    RequestLost,
+    AnswerLost,
+    /// The call is not carried out, and never answered.
+    Hangs,
+    /// The call is not carried out, and answered with `Auth`.
+    Refused,
 }
+
+type Operations = watch::Sender<HashSet<&'static str>>;
 
 #[derive(Debug)]
 pub(crate) struct Stub {
     pub(crate) memory: Memory,
     pub(crate) env: Arc<dyn Env>,
+    /// Operations whose requests do not reach the store.
+    stalled: Operations,
     /// Operations whose answers are held back.
-    held: watch::Sender<HashSet<&'static str>>,
-    /// Operations whose requests do not arrive.
-    cut: Mutex<HashSet<&'static str>>,
-    lost: Mutex<HashMap<&'static str, VecDeque<Lost>>>,
+    held: Operations,
+    /// The faults of the next calls, in order.
+    faults: Mutex<HashMap<&'static str, VecDeque<Fault>>>,
     calls: Mutex<HashMap<&'static str, usize>>,
-    /// What the next place hears, in the place of what the store says to it.
+    /// What the next waiter receives, instead of the store's signals.
     script: Mutex<Option<mpsc::UnboundedReceiver<Signal>>>,
-    /// What all places are told of when to ask.
+    /// The `retry_after` of all `Busy` answers, instead of the store's.
     pub(crate) retry_after: Mutex<Option<Duration>>,
     /// Attempts fail, as with a store that is down.
     pub(crate) down: AtomicBool,
-    /// Attempts are carried out, and each answer waits for one `open`.
-    pub(crate) shut: AtomicBool,
-    pub(crate) open: Notify,
-    /// Attempts wait for `open` and are refused.
-    pub(crate) broken: AtomicBool,
-    /// Releases wait for `open`, and are carried out then unless the store was closed meanwhile.
-    pub(crate) slow: AtomicBool,
     closed: AtomicBool,
-    /// Requests for a place are never answered.
-    pub(crate) mute: AtomicBool,
-    /// Places hear nothing and are to ask at once.
+    /// Waiters receive no signals and must poll at once.
     pub(crate) deaf: AtomicBool,
-    /// The next release that carries a request takes a place for it, and is refused; the one after it
-    /// carries nothing.
+    /// The next release that carries a request makes a queue entry for it, and fails. The release after it carries nothing.
     pub(crate) halves: AtomicBool,
     refused: AtomicBool,
-    /// Until when nothing is granted.
+    /// Until when the store grants nothing.
     pub(crate) quarantine: OnceLock<tokio::time::Instant>,
     attempted: Notify,
 }
@@ -79,19 +77,14 @@ impl Stub {
         Arc::new(Self {
             memory: Memory::with_env(Arc::clone(&env)),
             env,
-            held: watch::Sender::default(),
-            cut: Mutex::default(),
-            lost: Mutex::default(),
+            stalled: Operations::default(),
+            held: Operations::default(),
+            faults: Mutex::default(),
             calls: Mutex::default(),
             script: Mutex::default(),
             retry_after: Mutex::default(),
             down: AtomicBool::default(),
-            shut: AtomicBool::default(),
-            open: Notify::new(),
-            broken: AtomicBool::default(),
-            slow: AtomicBool::default(),
             closed: AtomicBool::default(),
-            mute: AtomicBool::default(),
             deaf: AtomicBool::default(),
             halves: AtomicBool::default(),
             refused: AtomicBool::default(),
@@ -108,39 +101,49 @@ impl Stub {
         LockClient::with_env(self.clone(), Arc::clone(&self.env), options).unwrap()
     }
 
-    /// Another client of the same store, with nothing in its way.
+    /// Another client of the same store, without faults.
     pub(crate) fn other(&self) -> LockClient {
         let store = Arc::new(self.memory.clone());
         LockClient::with_env(store, Arc::clone(&self.env), ClientOptions::default()).unwrap()
     }
 
-    /// Answers to `operation` are held back from now on.
+    /// Holds back the answers to `operation` from now on.
     pub(crate) fn hold(&self, operation: &'static str) {
         self.held.send_modify(|held| {
             held.insert(operation);
         });
     }
 
-    /// Requests of `operation` do not arrive from now on, and have no answer.
-    pub(crate) fn cut(&self, operation: &'static str) {
-        self.cut.lock().unwrap().insert(operation);
-    }
-
+    /// Sends the answers that were held back.
     pub(crate) fn let_go(&self, operation: &'static str) {
         self.held.send_modify(|held| {
             held.remove(operation);
         });
     }
 
-    /// The next call of `operation` is lost.
-    pub(crate) fn lose(&self, operation: &'static str, lost: Lost) {
-        self.lost.lock().unwrap().entry(operation).or_default().push_back(lost);
+    /// Holds back the requests of `operation` from now on.
+    pub(crate) fn stall(&self, operation: &'static str) {
+        self.stalled.send_modify(|stalled| {
+            stalled.insert(operation);
+        });
     }
 
-    /// The next place hears this.
+    /// Carries out the requests that were held back, unless the store was closed meanwhile.
+    pub(crate) fn resume(&self, operation: &'static str) {
+        self.stalled.send_modify(|stalled| {
+            stalled.remove(operation);
+        });
+    }
+
+    /// Sets the fault of the next call of `operation` that has none yet.
+    pub(crate) fn fault(&self, operation: &'static str, fault: Fault) {
+        self.faults.lock().unwrap().entry(operation).or_default().push_back(fault);
+    }
+
+    /// The sender of the signals that the next waiter receives.
     pub(crate) fn script(&self) -> mpsc::UnboundedSender<Signal> {
-        let (say, hear) = mpsc::unbounded_channel();
-        *self.script.lock().unwrap() = Some(hear);
+        let (say, signals) = mpsc::unbounded_channel();
+        *self.script.lock().unwrap() = Some(signals);
         say
     }
 
@@ -192,17 +195,26 @@ impl Stub {
         call: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
         *self.calls.lock().unwrap().entry(operation).or_default() += 1;
-        if self.cut.lock().unwrap().contains(operation) {
-            std::future::pending::<()>().await;
+        if operation == "acquire" {
+            self.attempted.notify_one();
         }
-        let lost = self.lost.lock().unwrap().get_mut(operation).and_then(VecDeque::pop_front);
-        let answer = match lost {
-            Some(Lost::Request) => Err(Error::new(ErrorKind::Timeout, "the request was lost")),
-            Some(Lost::Answer) => {
+        let mut stalled = self.stalled.subscribe();
+        if stalled.borrow_and_update().contains(operation) {
+            stalled.wait_for(|stalled| !stalled.contains(operation)).await.unwrap();
+            if self.closed.load(Ordering::SeqCst) {
+                return Err(Error::new(ErrorKind::Config, "the store is closed"));
+            }
+        }
+        let fault = self.faults.lock().unwrap().get_mut(operation).and_then(VecDeque::pop_front);
+        let answer = match fault.unwrap_or(Fault::None) {
+            Fault::None => call.await,
+            Fault::RequestLost => Err(Error::new(ErrorKind::Timeout, "the request was lost")),
+            Fault::AnswerLost => {
                 call.await?;
                 Err(Error::new(ErrorKind::Timeout, "the answer was lost"))
             }
-            None => call.await,
+            Fault::Hangs => std::future::pending().await,
+            Fault::Refused => Err(Error::new(ErrorKind::Auth, "refused")),
         };
         let mut held = self.held.subscribe();
         held.wait_for(|held| !held.contains(operation)).await.unwrap();
@@ -213,13 +225,13 @@ impl Stub {
 #[derive(Debug)]
 struct Scripted {
     waiter: Box<dyn Waiter>,
-    hears: mpsc::UnboundedReceiver<Signal>,
+    signals: mpsc::UnboundedReceiver<Signal>,
 }
 
 #[async_trait]
 impl Waiter for Scripted {
     async fn next(&mut self) -> Signal {
-        match self.hears.recv().await {
+        match self.signals.recv().await {
             Some(signal) => signal,
             None => std::future::pending().await,
         }
@@ -242,22 +254,13 @@ impl Backend for Stub {
 
     async fn try_acquire(&self, request: &Request) -> Result<Attempt, Error> {
         let attempt = async {
-            self.attempted.notify_one();
             if self.down.load(Ordering::SeqCst) {
                 return Err(Error::new(ErrorKind::Unavailable, "down"));
             }
-            if let Some(quarantined) = self.quarantined() {
-                return Ok(Attempt::Quarantined(quarantined));
+            match self.quarantined() {
+                Some(quarantined) => Ok(Attempt::Quarantined(quarantined)),
+                None => self.memory.try_acquire(request).await,
             }
-            if self.broken.load(Ordering::SeqCst) {
-                self.open.notified().await;
-                return Err(Error::new(ErrorKind::Auth, "refused"));
-            }
-            let answer = self.memory.try_acquire(request).await;
-            if self.shut.load(Ordering::SeqCst) {
-                self.open.notified().await;
-            }
-            answer
         };
         let answer = self.call("acquire", attempt).await?;
         Ok(match (answer, *self.retry_after.lock().unwrap()) {
@@ -270,9 +273,6 @@ impl Backend for Stub {
     }
 
     async fn enqueue(&self, request: &Request) -> Result<Enqueued, Error> {
-        if self.mute.load(Ordering::SeqCst) {
-            std::future::pending::<()>().await;
-        }
         if let Some(quarantined) = self.quarantined() {
             return Ok(Enqueued::Quarantined(quarantined));
         }
@@ -280,13 +280,13 @@ impl Backend for Stub {
         let Enqueued::Waiting(waiter, mut busy) = answer else { return Ok(answer) };
         if self.deaf.load(Ordering::SeqCst) {
             busy.retry_after = Duration::ZERO;
-            // Nobody speaks.
-            let (_, hears) = mpsc::unbounded_channel();
-            return Ok(Enqueued::Waiting(Box::new(Scripted { waiter, hears }), busy));
+            // The sender is gone, so the waiter receives nothing.
+            let (_, signals) = mpsc::unbounded_channel();
+            return Ok(Enqueued::Waiting(Box::new(Scripted { waiter, signals }), busy));
         }
         busy.retry_after = self.retry_after.lock().unwrap().unwrap_or(busy.retry_after);
         Ok(match self.script.lock().unwrap().take() {
-            Some(hears) => Enqueued::Waiting(Box::new(Scripted { waiter, hears }), busy),
+            Some(signals) => Enqueued::Waiting(Box::new(Scripted { waiter, signals }), busy),
             None => Enqueued::Waiting(waiter, busy),
         })
     }
@@ -308,16 +308,10 @@ impl Backend for Stub {
         grant: &Grant,
         mut options: ReleaseOptions<'_>,
     ) -> Result<Released, Error> {
-        if self.slow.load(Ordering::SeqCst) {
-            self.open.notified().await;
-            if self.closed.load(Ordering::SeqCst) {
-                return Err(Error::new(ErrorKind::Config, "the store is closed"));
-            }
-        }
         if let Some(next) = options.next.filter(|_| self.halves.swap(false, Ordering::SeqCst)) {
             self.memory.enqueue(next).await?;
             self.refused.store(true, Ordering::SeqCst);
-            return Err(Error::new(ErrorKind::Unavailable, "only the place was taken"));
+            return Err(Error::new(ErrorKind::Unavailable, "only the entry was made"));
         }
         if self.refused.swap(false, Ordering::SeqCst) {
             options.next = None;
@@ -333,7 +327,7 @@ impl Backend for Stub {
         self.call("inspect", self.memory.inspect(name)).await
     }
 
-    /// In two parts with the same names, as if all had moved between them.
+    /// Two pages with the same names, as if all had moved between them.
     async fn list(&self, from: Option<Cursor>) -> Result<Page, Error> {
         let again = from.is_none().then(|| Cursor::from("again"));
         let page = self.call("list", self.memory.list(None)).await?;

@@ -1,4 +1,4 @@
-//! Clients that are closed, and waiters that come and go.
+//! Clients that are closed, first attempts, and waiters that come and go.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -8,7 +8,7 @@ use std::{
 use futures_util::FutureExt as _;
 use lock_core::{Backend as _, Blocked, ClientOptions, ErrorKind, LockClient, LockName};
 
-use crate::support::{Stub, a_place_is_taken};
+use crate::support::{Fault, Stub, held, one_entry_waits};
 
 const LONG: Duration = Duration::from_secs(30);
 
@@ -17,29 +17,28 @@ fn client(stub: &Arc<Stub>, call_timeout: Duration) -> LockClient {
 }
 
 #[tokio::test]
-async fn an_acquire_that_tries_again_and_again_ends_when_the_client_is_closed() {
+async fn close_ends_an_acquire_that_retries() {
     let stub = Stub::real();
     stub.down.store(true, Ordering::SeqCst);
     let client = client(&stub, Duration::from_secs(60));
     let acquire = tokio::spawn(client.lock("job").acquire());
     stub.next_attempt().await;
-    // Waits for the acquire as for every call in flight, but not for its whole limit.
+    // It waits for the acquire, as for every call in flight, but not for its whole limit.
     tokio::time::timeout(Duration::from_secs(30), client.close()).await.unwrap();
     let error = acquire.await.unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Config, "{error}");
 }
 
 #[tokio::test]
-async fn a_grant_that_comes_after_close_is_given_back() {
+async fn a_grant_that_comes_after_close_is_released() {
     let stub = Stub::real();
-    stub.shut.store(true, Ordering::SeqCst);
+    stub.hold("acquire");
     // A store that is slower than the limit of `close`, and an attempt that began with another.
     let client = client(&stub, Duration::from_millis(50));
     let mut acquire = Box::pin(client.lock("job").acquire());
     assert!(acquire.as_mut().now_or_never().is_none());
     client.close().await;
-    stub.shut.store(false, Ordering::SeqCst);
-    stub.open.notify_one();
+    stub.let_go("acquire");
     let error = acquire.await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Config, "{error}");
     let name = LockName::new("job").unwrap();
@@ -53,19 +52,19 @@ async fn a_grant_that_comes_after_close_is_given_back() {
     panic!("left behind: {:?}", held().await);
 }
 
-/// The renewer has it no more, and its caller may be about to drop it.
+/// The lock is no longer in the renewer, and the caller may drop the release.
 #[tokio::test]
 async fn close_waits_for_a_release_that_a_guard_has_begun() {
     for dropped in [false, true] {
         let stub = Stub::real();
         let client = client(&stub, LONG);
         let guard = client.lock("job").lease(LONG).acquire().await.unwrap();
-        stub.slow.store(true, Ordering::SeqCst);
+        stub.stall("release");
         let mut release = Box::pin(guard.release());
         assert!(release.as_mut().now_or_never().is_none(), "it is slow");
         let mut close = Box::pin(client.close());
         assert!(close.as_mut().now_or_never().is_none(), "the store is closed under a release");
-        stub.open.notify_one();
+        stub.resume("release");
         if dropped {
             drop(release);
             close.await;
@@ -77,28 +76,27 @@ async fn close_waits_for_a_release_that_a_guard_has_begun() {
     }
 }
 
-/// Two that close a client at once: the second does not close the store under the first's releases.
+/// If a client is closed twice at once, the second call does not close the store before the releases of the first have ended.
 #[tokio::test]
 async fn each_close_waits_for_the_releases_of_the_other() {
     let stub = Stub::real();
     let client = client(&stub, LONG);
     let guard = client.lock("job").lease(LONG).acquire().await.unwrap();
-    stub.slow.store(true, Ordering::SeqCst);
+    stub.stall("release");
     let mut first = Box::pin(client.close());
     assert!(first.as_mut().now_or_never().is_none(), "it is slow");
     let mut second = Box::pin(client.close());
     assert!(second.as_mut().now_or_never().is_none(), "the store is closed under a release");
-    stub.open.notify_one();
+    stub.resume("release");
     futures_util::future::join(first, second).await;
     assert_eq!(stub.memory.inspect(guard.name()).await.unwrap(), None, "left behind");
 }
 
 #[tokio::test]
-async fn a_wait_that_ends_before_the_store_has_a_place_names_the_holder() {
+async fn a_wait_that_ends_before_there_is_an_entry_names_the_holder() {
     let stub = Stub::real();
-    let holder = LockClient::new(Arc::new(stub.memory.clone()));
-    let held = holder.lock("job").acquire().await.unwrap();
-    stub.mute.store(true, Ordering::SeqCst);
+    let held = held(&stub, "job").await;
+    stub.stall("enqueue");
     let client = client(&stub, Duration::from_secs(60));
     let error = client.lock("job").wait(Duration::from_millis(50)).acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout);
@@ -107,35 +105,32 @@ async fn a_wait_that_ends_before_the_store_has_a_place_names_the_holder() {
 }
 
 #[tokio::test]
-async fn a_waiter_whose_question_hangs_takes_another_place() {
+async fn a_waiter_whose_poll_hangs_makes_another_entry() {
     let stub = Stub::real();
-    let holder = LockClient::new(Arc::new(stub.memory.clone()));
-    let held = holder.lock("job").acquire().await.unwrap();
+    let held = held(&stub, "job").await;
     let client = client(&stub, Duration::from_millis(50));
     stub.deaf.store(true, Ordering::SeqCst);
     let lock = client.lock("job").lease(Duration::from_secs(1)).wait(Duration::from_secs(30));
     let waiter = tokio::spawn(lock.acquire());
-    // The first attempt is answered; the place, which hears nothing, then asks, and that hangs.
+    // The first attempt is answered. The entry, which gets no pushes, then polls, and the poll hangs.
     stub.next_attempt().await;
-    stub.shut.store(true, Ordering::SeqCst);
+    stub.stall("acquire");
     stub.next_attempt().await;
     stub.deaf.store(false, Ordering::SeqCst);
-    stub.shut.store(false, Ordering::SeqCst);
     held.release().await.unwrap();
     let served = tokio::time::timeout(Duration::from_secs(20), waiter).await.unwrap().unwrap();
-    served.expect("another place was taken").release().await.unwrap();
+    served.expect("another entry was made").release().await.unwrap();
 }
 
-/// What a failed release says of the lock says nothing of the place of the request that it carried.
+/// The error of a release is about the lock. The carried request may still have an entry.
 #[tokio::test]
-async fn a_place_is_given_up_that_was_carried_by_a_release_which_was_refused() {
+async fn the_entry_of_a_request_that_a_failed_release_carried_is_given_up() {
     let stub = Stub::real();
-    let holder = LockClient::new(Arc::new(stub.memory.clone()));
-    let held = holder.lock("job").acquire().await.unwrap();
+    let held = held(&stub, "job").await;
     let client = client(&stub, LONG);
     let wait = || tokio::spawn(client.lock("job").lease(LONG).wait(LONG * 2).acquire());
     let first = wait();
-    a_place_is_taken(&stub.memory).await;
+    one_entry_waits(&stub.memory).await;
     let second = wait();
     held.release().await.unwrap();
     let first = tokio::time::timeout(LONG, first).await.unwrap().unwrap().unwrap();
@@ -155,10 +150,10 @@ async fn all_wait() {
 }
 
 #[tokio::test]
-async fn tasks_that_call_at_once_make_one_attempt_and_are_served_in_their_order() {
+async fn tasks_that_acquire_at_once_make_one_attempt_and_are_served_in_order() {
     const TASKS: usize = 1_000;
     let stub = Stub::real();
-    stub.shut.store(true, Ordering::SeqCst);
+    stub.hold("acquire");
     let client = client(&stub, LONG);
     let (tell, mut served) = tokio::sync::mpsc::unbounded_channel();
     for at in 0..TASKS {
@@ -176,24 +171,25 @@ async fn tasks_that_call_at_once_make_one_attempt_and_are_served_in_their_order(
     let name = LockName::new("job").unwrap();
     let waiting = stub.memory.inspect(&name).await.unwrap().unwrap().waiting;
     assert_eq!((stub.calls("acquire"), waiting), (1, Some(0)), "others have asked");
-    stub.shut.store(false, Ordering::SeqCst);
-    stub.open.notify_one();
+    stub.let_go("acquire");
     for at in 0..TASKS {
         let next = tokio::time::timeout(LONG, served.recv()).await.expect("nobody is served");
         assert_eq!(next, Some((at, LONG - Duration::from_millis(at as u64))));
     }
     let attempts = stub.calls("acquire");
-    assert!(attempts <= 2, "{attempts} attempts: one, and a poll of the place at most");
+    assert!(attempts <= 2, "{attempts} attempts: one, and at most one poll of the entry");
 }
 
-/// Its caller drops it, its time is over, or the store refuses it.
+/// The caller drops the first attempt, its wait is over, or the store refuses it.
 #[tokio::test]
-async fn a_first_attempt_that_is_given_up_is_followed_by_the_next_at_once() {
+async fn the_next_task_goes_on_at_once_if_the_first_attempt_ends_without_the_lock() {
     for ending in ["dropped", "over", "refused"] {
         let stub = Stub::real();
         let client = client(&stub, LONG);
-        stub.shut.store(true, Ordering::SeqCst);
-        stub.broken.store(ending == "refused", Ordering::SeqCst);
+        stub.hold("acquire");
+        if ending == "refused" {
+            stub.fault("acquire", Fault::Refused);
+        }
         let wait = if ending == "over" { Duration::from_millis(50) } else { 2 * LONG };
         let first = tokio::spawn(client.lock("job").lease(LONG).wait(wait).acquire());
         stub.next_attempt().await;
@@ -205,14 +201,14 @@ async fn a_first_attempt_that_is_given_up_is_followed_by_the_next_at_once() {
             "dropped" => first.abort(),
             "over" => assert_eq!(first.await.unwrap().unwrap_err().kind(), ErrorKind::Timeout),
             _ => {
-                stub.open.notify_one();
+                stub.let_go("acquire");
                 assert_eq!(first.await.unwrap().unwrap_err().kind(), ErrorKind::Auth);
             }
         }
         if ending != "refused" {
-            // The store has granted the attempt and not answered; behind it the next has a place.
-            a_place_is_taken(&stub.memory).await;
-            stub.open.notify_one();
+            // The store has granted the attempt without an answer. The next task has a queue entry.
+            one_entry_waits(&stub.memory).await;
+            stub.let_go("acquire");
         }
         let served = tokio::time::timeout(LONG, second).await.expect(ending).unwrap();
         served.unwrap().release().await.unwrap();
@@ -220,12 +216,12 @@ async fn a_first_attempt_that_is_given_up_is_followed_by_the_next_at_once() {
     }
 }
 
-/// The driver goes with the last that waits behind a first attempt; the next that comes has one all the same.
+/// The worker ends with the last task that waits behind a first attempt. The next task gets a new worker.
 #[tokio::test]
 async fn waiters_may_come_and_go_behind_a_first_attempt() {
     let stub = Stub::real();
     let client = client(&stub, LONG);
-    stub.shut.store(true, Ordering::SeqCst);
+    stub.hold("acquire");
     let lock = || client.lock("job").lease(LONG).wait(2 * LONG);
     let first = tokio::spawn(lock().acquire());
     stub.next_attempt().await;
@@ -238,7 +234,7 @@ async fn waiters_may_come_and_go_behind_a_first_attempt() {
     let last = tokio::spawn(lock().acquire());
     all_wait().await;
     assert_eq!(stub.calls("acquire"), 1);
-    stub.open.notify_one();
+    stub.let_go("acquire");
     first.await.unwrap().unwrap().release().await.unwrap();
     let served = tokio::time::timeout(LONG, last).await.expect("nobody asks").unwrap();
     served.unwrap().release().await.unwrap();

@@ -1,4 +1,4 @@
-//! Places in the store's queue, and what is pushed to them, in simulated time.
+//! Entries in the store's queue: pushes, polls and heartbeats, in simulated time.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use lock_core::{
     Request, Signal,
 };
 
-use crate::support::{Lost, Stub, Suspended, held, soon};
+use crate::support::{Fault, Stub, SuspendableEnv, held, soon};
 
 const SECOND: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_secs(3_600);
 
-/// A grant of another time, pushed to a place.
+/// The push of a grant with this owner and token.
 fn pushed(owner: OwnerId, token: FencingToken, stub: &Stub) -> Signal {
     let label = OwnerLabel::new("case").unwrap();
     let name = LockName::new("job").unwrap();
@@ -21,13 +21,13 @@ fn pushed(owner: OwnerId, token: FencingToken, stub: &Stub) -> Signal {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_old_push_is_discarded() {
+async fn a_stale_push_is_discarded() {
     let stub = Stub::new();
     let holder = held(&stub, "job").await;
     let say = stub.script();
     let waiter = tokio::spawn(stub.client().lock("job").wait(5 * SECOND).acquire());
     stub.reached("enqueue", 1).await;
-    // With the token of who holds now: from before.
+    // It has the token of the present holder, so it is stale.
     say.send(pushed(OwnerId::from_bits(1), holder.token(), &stub)).unwrap();
     let error = waiter.await.unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
@@ -35,7 +35,7 @@ async fn an_old_push_is_discarded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_push_that_is_spent_is_asked_for_before_anybody_gets_it() {
+async fn a_push_without_validity_left_is_confirmed_by_an_attempt() {
     let stub = Stub::new();
     let holder = held(&stub, "job").await;
     let say = stub.script();
@@ -47,7 +47,7 @@ async fn a_push_that_is_spent_is_asked_for_before_anybody_gets_it() {
     let above = FencingToken::new(holder.token().get() + 1).unwrap();
     let before = stub.calls("acquire");
     say.send(pushed(OwnerId::from_bits(1), above, &stub)).unwrap();
-    // The attempt finds out that nothing of it is there.
+    // The attempt finds that the store has no such grant.
     stub.reached("acquire", before + 1).await;
     holder.release().await.unwrap();
     say.send(Signal::Recheck).unwrap();
@@ -56,10 +56,10 @@ async fn a_push_that_is_spent_is_asked_for_before_anybody_gets_it() {
     assert_eq!(stub.holder("job").await, Some(guard.owner()));
 }
 
-/// A place was granted the lock, did not hear of it, and lost it to others; then its poll was granted it again, and
-/// before the answer comes it hears of the first time.
+/// An entry was granted the lock, but the push was delayed, and another client got the lock next. Then a poll of the entry was
+/// granted the lock again. The push arrives before the answer to this poll.
 #[tokio::test(start_paused = true)]
-async fn an_old_push_of_a_place_that_was_granted_again_gives_no_old_token() {
+async fn a_late_push_to_an_entry_that_was_granted_again_gives_no_old_token() {
     let stub = Stub::new();
     let holder = held(&stub, "job").await;
     let say = stub.script();
@@ -74,7 +74,7 @@ async fn an_old_push_of_a_place_that_was_granted_again_gives_no_old_token() {
     let between = other.token();
     other.release().await.unwrap();
     stub.hold("acquire");
-    stub.lose("acquire", Lost::Answer);
+    stub.fault("acquire", Fault::AnswerLost);
     let before = stub.calls("acquire");
     tokio::time::sleep(6 * SECOND).await;
     assert_eq!(stub.calls("acquire"), before + 1, "the poll");
@@ -86,10 +86,10 @@ async fn an_old_push_of_a_place_that_was_granted_again_gives_no_old_token() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_late_request_of_a_place_takes_nothing() {
+async fn a_late_request_of_an_entry_gets_nothing() {
     let stub = Stub::new();
     let holder = held(&stub, "job").await;
-    stub.lose("enqueue", Lost::Answer);
+    stub.fault("enqueue", Fault::AnswerLost);
     let waiter = tokio::spawn(stub.client().lock("job").acquire());
     tokio::time::sleep(SECOND / 2).await;
     assert!(stub.calls("enqueue") > 1, "nothing was lost");
@@ -97,7 +97,7 @@ async fn a_late_request_of_a_place_takes_nothing() {
     let guard = soon("the waiter is served", waiter).await.unwrap().unwrap();
     let owner = guard.owner();
     guard.release().await.unwrap();
-    // What was sent first is read once more, when all is over.
+    // The store carries out the first request once more, after the release.
     let label = OwnerLabel::new("late").unwrap();
     let name = LockName::new("job").unwrap();
     let late = Request::new(name, owner, label, SECOND, stub.env.now());
@@ -106,7 +106,7 @@ async fn a_late_request_of_a_place_takes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_place_that_hears_nothing_is_served_all_the_same() {
+async fn a_waiter_without_pushes_is_served_by_polling() {
     let stub = Stub::new();
     let holder = held(&stub, "job").await;
     let _silent = stub.script();
@@ -116,9 +116,9 @@ async fn a_place_that_hears_nothing_is_served_all_the_same() {
     drop(soon("the waiter is served", waiter).await.unwrap().unwrap());
 }
 
-/// A place that is given up loses its turn, and on a busy store loses it again and again.
+/// A client that gives its entry up goes to the end of the queue, and on a busy store again and again.
 #[tokio::test(start_paused = true)]
-async fn a_place_that_is_answered_late_is_kept() {
+async fn an_entry_is_kept_if_the_store_answers_late() {
     for question in ["enqueue", "acquire"] {
         let stub = Stub::new();
         let holder = held(&stub, "job").await;
@@ -141,7 +141,7 @@ async fn a_place_that_is_answered_late_is_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_may_wait_for_each_answer_for_ever() {
+async fn the_call_timeout_may_be_infinite() {
     let stub = Stub::new();
     let holder = held(&stub, "job").await;
     let client = stub.client_with(ClientOptions::new().with_call_timeout(Duration::MAX));
@@ -153,7 +153,7 @@ async fn a_client_may_wait_for_each_answer_for_ever() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_process_has_one_place_and_asks_no_more_with_more_waiters() {
+async fn more_waiters_of_one_process_cause_no_more_entries_and_attempts() {
     let stub = Stub::new();
     let holder = held(&stub, "job").await;
     let client = stub.client();
@@ -170,7 +170,7 @@ async fn one_process_has_one_place_and_asks_no_more_with_more_waiters() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_asks_as_seldom_as_the_store_tells_it() {
+async fn a_waiter_polls_after_the_retry_after_of_the_store() {
     let stub = Stub::new();
     let _holder = held(&stub, "job").await;
     *stub.retry_after.lock().unwrap() = Some(SECOND);
@@ -184,7 +184,7 @@ async fn a_waiter_asks_as_seldom_as_the_store_tells_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_place_asks_when_it_was_told_to_and_not_when_the_last_one_was() {
+async fn a_new_entry_polls_after_its_own_retry_after() {
     let stub = Stub::new();
     let _holder = held(&stub, "job").await;
     *stub.retry_after.lock().unwrap() = Some(SECOND);
@@ -203,8 +203,8 @@ async fn a_new_place_asks_when_it_was_told_to_and_not_when_the_last_one_was() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_place_is_heard_of_soon_after_a_suspend() {
-    let machine = Suspended::new();
+async fn an_entry_has_a_heartbeat_soon_after_a_suspend() {
+    let machine = SuspendableEnv::new();
     let stub = Stub::over(machine.clone());
     *stub.retry_after.lock().unwrap() = Some(SECOND);
     let holder = held(&stub, "job").await;
@@ -216,8 +216,8 @@ async fn a_place_is_heard_of_soon_after_a_suspend() {
     tokio::time::sleep(SECOND / 2).await;
     holder.release().await.unwrap();
     let first = soon("the first is served", first).await.unwrap().unwrap();
-    // Until it is renewed. Were the alarm of the first poll that of the looks, too, it would ring after half a
-    // second, and be set to 30 s from there.
+    // Until the lock is renewed. If polls and release checks shared one alarm, it would ring after half a second, and then be
+    // set to 30 s from there.
     tokio::time::sleep(12 * SECOND).await;
     machine.suspend(18 * SECOND + SECOND / 5);
     let other = tokio::spawn(stub.other().lock("job").acquire());

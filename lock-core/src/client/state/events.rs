@@ -1,4 +1,4 @@
-//! Tells of events: the observer, and whoever subscribes to `tracing`.
+//! Emits the events of a client, to its observer and to `tracing`.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -17,91 +17,90 @@ use crate::{
     ReleaseOutcome,
 };
 
-/// Of all spans and events below, whatever the module is called: users filter by it.
+/// The target of all spans and events, in whatever module they are. Users filter by it.
 pub(crate) const TARGET: &str = "leasehold";
 
 impl ClientState {
-    /// Whether anybody hears of what is not a warning. If not, no clock is read for it.
+    /// Whether anybody receives events that are no warnings. If not, no clock is read for them.
     pub(crate) fn is_observed(&self) -> bool {
         tracing::enabled!(target: TARGET, Level::DEBUG) || self.observer.get().is_some()
     }
 
-    /// Tells of an event of a lock, and of its holder if there is one.
-    pub(crate) fn tell(&self, name: &LockName, held: Option<&Held>, kind: EventKind<'_>) {
+    /// Emits an event of a lock, and of its holder if this client holds it.
+    pub(crate) fn emit(&self, name: &LockName, held: Option<&Held>, kind: EventKind<'_>) {
         let holder = held.map(|held| (held.grant.owner, held.grant.token));
         let (store, label) = (self.backend.kind(), &self.options.label);
         let event = Event { store, label, name, holder, kind };
         trace(&event);
         if let Some(observer) = self.observer.get() {
-            // The renewer and `drop` come here: they must go on.
+            // The renewer and `drop` call this, and must survive a panic of the observer.
             let _ = catch_unwind(AssertUnwindSafe(|| observer.event(&event)));
         }
     }
 
-    /// Ends a lock that is lost, and tells of it; `false` if it had ended before.
+    /// Ends a lock that is lost, and emits the event; `false` if it had ended before.
     pub(crate) fn end_lost(&self, held: &Held, reason: LossReason) -> bool {
         let ended = held.finish(End::Lost(reason));
-        if ended && held.may_tell_end() {
-            self.tell_lost(held, reason);
+        if ended && held.may_report_end() {
+            self.emit_lost(held, reason);
         }
         ended
     }
 
-    /// An acquire has ended with this lock, as those that were observed from its begin on have told. If it was lost
-    /// before, that is told now.
-    pub(crate) fn heard(&self, held: &Held) {
-        if !held.set_heard()
+    /// Marks that the event of the acquire was emitted. If the lock was lost before, the event of the loss follows now.
+    pub(crate) fn acquire_reported(&self, held: &Held) {
+        if !held.set_acquire_reported()
             && let Some(End::Lost(reason)) = held.end()
         {
-            self.tell_lost(held, reason);
+            self.emit_lost(held, reason);
         }
     }
 
-    fn tell_lost(&self, held: &Held, reason: LossReason) {
+    fn emit_lost(&self, held: &Held, reason: LossReason) {
         let event = EventKind::Lost { reason, held: self.env.now().since(held.since()) };
-        self.tell(&held.grant.name, Some(held), event);
+        self.emit(&held.grant.name, Some(held), event);
     }
 
-    /// A release has ended.
-    pub(crate) fn tell_released(
+    /// Emits the event of a release that has ended.
+    pub(crate) fn emit_released(
         &self,
         held: &Held,
         span: Duration,
         outcome: Result<ReleaseOutcome, &Error>,
     ) {
-        // What follows a loss, or nobody has heard of, is clean-up.
-        if self.is_observed() && held.end() == Some(End::Released) && held.is_heard() {
+        // A release after a loss, or of a lock whose acquire has no event, is clean-up and has no event.
+        if self.is_observed() && held.end() == Some(End::Released) && held.is_acquire_reported() {
             let event = EventKind::Released { held: span, outcome };
-            self.tell(&held.grant.name, Some(held), event);
+            self.emit(&held.grant.name, Some(held), event);
         }
     }
 
-    /// A renewal has failed; `remaining` is what is left of the validity.
-    pub(crate) fn tell_renewal_failed(&self, held: &Held, error: &Error, remaining: Duration) {
+    /// Emits the event of a failed renewal. `remaining` is the remaining validity.
+    pub(crate) fn emit_renewal_failed(&self, held: &Held, error: &Error, remaining: Duration) {
         let event = EventKind::RenewalFailed { error, remaining, lease: held.grant.lease };
-        self.tell(&held.grant.name, Some(held), event);
+        self.emit(&held.grant.name, Some(held), event);
     }
 
-    /// The same for one that has had no answer for too long.
-    pub(crate) fn tell_renewal_late(self: &Arc<Self>, held: &Held, remaining: Duration) {
+    /// The same for a renewal that has had no answer for too long.
+    pub(crate) fn emit_renewal_late(self: &Arc<Self>, held: &Held, remaining: Duration) {
         let message = "the store has not answered a renewal yet; it is sent again";
         let error = Error::new(ErrorKind::Timeout, message).on(&held.grant.name);
-        self.tell_renewal_failed(held, &error, remaining);
+        self.emit_renewal_failed(held, &error, remaining);
     }
 
-    /// An attempt was answered by a quarantine.
-    pub(crate) fn tell_quarantined(&self, name: &LockName, quarantined: &Quarantined) {
+    /// Emits the event of an attempt that the store refused because of a quarantine.
+    pub(crate) fn emit_quarantined(&self, name: &LockName, quarantined: &Quarantined) {
         let Quarantined { remaining, why } = quarantined;
-        self.tell(name, None, EventKind::Quarantined { remaining: *remaining, why });
+        self.emit(name, None, EventKind::Quarantined { remaining: *remaining, why });
     }
 }
 
-/// Milliseconds, to the microsecond.
+/// Milliseconds with three decimals.
 pub(crate) fn ms(span: Duration) -> f64 {
     span.as_micros() as f64 / 1000.0
 }
 
-/// The events for `tracing`; docs/observability.md has their fields.
+/// Emits an event to `tracing`; docs/observability.md lists the fields.
 fn trace(event: &Event<'_>) {
     macro_rules! event {
         ($level:ident, $($fields:tt)*) => {

@@ -1,4 +1,4 @@
-//! One acquire, as observers and `tracing` see it.
+//! The events and the span of one acquire, for observers and `tracing`.
 
 use std::{future::Future, pin::Pin};
 
@@ -10,18 +10,19 @@ use super::{
 };
 use crate::{Blocked, Error, EventKind, Instant, LockName, NotAcquired};
 
-/// What an acquire ends with.
-pub(super) trait Answer {
+/// The result of an acquire.
+pub(super) trait AcquireResult {
+    /// The lock, or why it was not acquired.
     fn held(&self) -> Result<&Held, NotAcquired<'_>>;
 }
 
-impl Answer for Guard {
+impl AcquireResult for Guard {
     fn held(&self) -> Result<&Held, NotAcquired<'_>> {
         Ok(Guard::held(self))
     }
 }
 
-fn outcome<T: Answer>(result: &Result<T, Error>) -> Result<&Held, NotAcquired<'_>> {
+fn outcome<T: AcquireResult>(result: &Result<T, Error>) -> Result<&Held, NotAcquired<'_>> {
     match result {
         Ok(answer) => answer.held(),
         Err(error) => Err(match error.blocked() {
@@ -32,9 +33,9 @@ fn outcome<T: Answer>(result: &Result<T, Error>) -> Result<&Held, NotAcquired<'_
     }
 }
 
-/// Does the work of an acquire, and reports its begin and its end. A bad name is no lock, and is not reported. The work is
-/// borrowed: to move the future would cost more than all else here.
-pub(super) async fn observed<T: Answer>(
+/// Runs `work`, an acquire, and emits events for its begin and end. An acquire with an invalid name has no events. `work` is
+/// borrowed, because moving the future would cost more than everything else here.
+pub(super) async fn with_events<T: AcquireResult>(
     state: &ClientState,
     name: Result<&LockName, Error>,
     work: Pin<&mut impl Future<Output = Result<T, Error>>>,
@@ -42,20 +43,20 @@ pub(super) async fn observed<T: Answer>(
     let result = match name.ok().filter(|_| state.is_observed()) {
         None => work.await,
         Some(name) => {
-            let mut acquiring = Acquiring::begin(state, name);
-            let result = work.instrument(acquiring.span.clone()).await;
-            acquiring.end(outcome(&result));
+            let mut events = AcquireEvents::begin(state, name);
+            let result = work.instrument(events.span.clone()).await;
+            events.end(outcome(&result));
             result
         }
     };
     if let Ok(held) = outcome(&result) {
-        state.heard(held);
+        state.acquire_reported(held);
     }
     result
 }
 
-/// An acquire under way. It is cancelled if it is dropped before its end.
-struct Acquiring<'a> {
+/// An acquire under way. If it is dropped before its end, the acquire was cancelled.
+struct AcquireEvents<'a> {
     state: &'a ClientState,
     name: &'a LockName,
     since: Instant,
@@ -63,7 +64,7 @@ struct Acquiring<'a> {
     ended: bool,
 }
 
-impl<'a> Acquiring<'a> {
+impl<'a> AcquireEvents<'a> {
     fn begin(state: &'a ClientState, name: &'a LockName) -> Self {
         let span = tracing::debug_span!(
             target: TARGET,
@@ -74,7 +75,7 @@ impl<'a> Acquiring<'a> {
             token = field::Empty,
             outcome = field::Empty,
         );
-        state.tell(name, None, EventKind::Requested);
+        state.emit(name, None, EventKind::Requested);
         Self { state, name, since: state.env.now(), span, ended: false }
     }
 
@@ -88,17 +89,17 @@ impl<'a> Acquiring<'a> {
                 self.span.record("token", held.grant.token.get());
                 self.span.record("outcome", "acquired");
                 let pushed = held.grant.claim.is_some();
-                self.state.tell(self.name, Some(held), EventKind::Acquired { waited, pushed });
+                self.state.emit(self.name, Some(held), EventKind::Acquired { waited, pushed });
             }
             Err(why) => {
                 self.span.record("outcome", why.word());
-                self.state.tell(self.name, None, EventKind::NotAcquired { why, waited });
+                self.state.emit(self.name, None, EventKind::NotAcquired { why, waited });
             }
         }
     }
 }
 
-impl Drop for Acquiring<'_> {
+impl Drop for AcquireEvents<'_> {
     fn drop(&mut self) {
         if !self.ended {
             self.end(Err(NotAcquired::Cancelled));
