@@ -13,8 +13,8 @@ use lock_core::{
 
 use super::{LEASE, request_for};
 
-/// A client that has not polled for this long may have lost its queue entry, as on a machine that stops.
-const HEARD: Duration = Duration::from_secs(2);
+/// A client that has not polled for this long may have lost its turn, as on a machine that stops: in PostgreSQL a turn is 1 s.
+const HEARD: Duration = Duration::from_millis(900);
 
 /// Which client was served, in order.
 type Order = Mutex<Vec<usize>>;
