@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use conformance_tests::kit::{Redis, RedisOptions, Server as _, wait::until};
+use conformance_tests::kit::{Redis, RedisOptions, wait::until};
 use lock_core::{
     Backend, Env as _, ErrorKind, Init, LockClient, Promise, ReleaseOptions, ReleaseOutcome,
     Renewal, SystemEnv,
