@@ -14,7 +14,7 @@ use crate::support::{
     direct::{said, talk_to},
     granted,
     holders::hold,
-    name, request,
+    request,
     sentinels::{group, url, url_through},
 };
 
