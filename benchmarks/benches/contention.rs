@@ -8,7 +8,9 @@
 //! - `wake`: the same, but each task holds for 10 ms and then pauses for 50 ms, so that a waiter is woken by each release;
 //! - `clients` and `holding`: 16 clients with a task each, which hold for no time or for 5 ms;
 //! - `processes`: 8 processes with 4 tasks each;
-//! - `killed`: 200 processes with a lock each are killed at once.
+//! - `killed`: 200 processes with a lock each are killed at once;
+//! - `crowd`, only if it is named: 500 clients with a task each, which hold for 20 ms, for as long as is said
+//!   (`-- redis crowd 1h`; by default a minute). A lost lock ends the run.
 //!
 //! Figures are medians of the rounds. A change is a grant to another task than the last one.
 #![allow(clippy::unwrap_used, missing_docs)]
@@ -33,6 +35,8 @@ use tokio::{
 const PARTS: [&str; 7] = ["own", "tasks", "wake", "clients", "holding", "processes", "killed"];
 const ROUNDS: usize = 5;
 const PACE: Pace = Pace::fast(Duration::from_secs(2));
+/// Not one of [`PARTS`], which run by default.
+const CROWD: &str = "crowd";
 /// Tasks on one name.
 const TASKS: usize = 16;
 /// Processes that are killed at once.
@@ -166,6 +170,21 @@ async fn contended(kind: &str, part: &str) {
     }
 }
 
+async fn crowd(kind: &str, span: Duration) {
+    let site = Site::start(kind).await;
+    let mut clients = Vec::new();
+    for _ in 0..500 {
+        clients.push(open("leasehold", &site).await);
+    }
+    let pace = Pace { span, hold: Duration::from_millis(20), ..PACE };
+    let turns = compete(&clients, clients.len(), 0, CROWD, pace).await;
+    println!("\n{kind}: {CROWD}, {} grants, none lost\n{}", turns.len(), COLUMNS.join(" "));
+    for (column, figure) in COLUMNS.iter().zip(figures(turns)) {
+        print!("{figure:>0$.2} ", column.len());
+    }
+    println!();
+}
+
 /// If this process is one that is to be killed, holds its lock until then and returns `true`.
 async fn holds() -> bool {
     let arguments: Vec<String> = std::env::args().collect();
@@ -236,10 +255,18 @@ fn main() {
     }
     let asked = Asked::from_args();
     let stores: Vec<_> = Site::KINDS.into_iter().chain(["redlock"]).collect();
+    let parts: Vec<_> = match asked.find(|word| word == CROWD) {
+        Some(_) => vec![CROWD],
+        None => PARTS.into_iter().filter(|part| asked.wants(part, &PARTS)).collect(),
+    };
+    let span = asked.find(|word| humantime::parse_duration(word).is_ok());
+    let span =
+        span.map_or(Duration::from_secs(60), |span| humantime::parse_duration(span).unwrap());
     let _awake = Awake::keep();
     for kind in stores.iter().copied().filter(|kind| asked.wants(kind, &stores)) {
-        for part in PARTS.into_iter().filter(|part| asked.wants(part, &PARTS)) {
-            match part {
+        for part in &parts {
+            match *part {
+                CROWD => runtime.block_on(crowd(kind, span)),
                 "own" if !matches!(kind, "redis" | "redlock") => {}
                 "own" => runtime.block_on(own(kind)),
                 // Other processes do not reach a store in memory.

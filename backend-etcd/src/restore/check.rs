@@ -99,8 +99,16 @@ impl RestoreCheck {
     /// Records the settings that a transaction at revision `now` has read, and refuses those of another version.
     pub(crate) fn note_found(&self, found: &GetResponse, now: i64) -> Result<(), Error> {
         let found = Record::found(found);
-        if let Ok(Some(read)) = &found {
-            self.note(Some(read.clone()), now);
+        if let Ok(Some((record, revision))) = &found {
+            let (mut record, known) = (record.clone(), self.settings());
+            if *revision < known.revision {
+                // The cluster may have been restored, and leases that the newer settings allowed may still be held. The next
+                // grant observes the cluster.
+                let held = known.record.longest_held_micros;
+                record.longest_held_micros = record.longest_held_micros.max(held);
+                self.history.doubt();
+            }
+            self.note(Some((record, *revision)), now);
         } else {
             // The next grant observes the cluster, and so finds out why the settings are gone or unreadable.
             self.history.doubt();
