@@ -76,7 +76,7 @@ fn guarantees(shortest: Duration, record: &Record, connection: ConnectionSecurit
     } else {
         Promise::Withheld {
             why: "the quarantine is off: after the restore of a snapshot a second holder may be \
-                  admitted while the first still believes; turn it on with init"
+                  admitted while the first still relies on its lock; turn it on with init"
                 .into(),
         }
     };

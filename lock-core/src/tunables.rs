@@ -7,7 +7,7 @@ use std::time::Duration;
 /// The lease of a lock. A crash is noticed within seconds, and a busy process does not miss three renewals in a row.
 pub(crate) const DEFAULT_LEASE: Duration = Duration::from_secs(10);
 
-/// How long a caller waits for one answer: longer than a healthy store ever takes, shorter than the quarantine_wait of a caller.
+/// How long a caller waits for one answer: longer than a healthy store ever takes, shorter than the patience of a caller.
 pub(crate) const DEFAULT_CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The longest lease of a new store. A quarantine after a loss of data lasts as long.
@@ -22,7 +22,7 @@ pub(crate) const MOST_READERS: usize = 1_000;
 
 // Validity.
 
-/// The part of a lease that a holder subtracts: its clock and the store's clock may run at rates 1% separate.
+/// The part of a lease that a holder subtracts: the rates of its clock and the store's clock may differ by 1%.
 pub(crate) const DRIFT_PART: u32 = 100;
 
 /// Subtracted in addition, for the rounding of stores that count milliseconds.

@@ -27,7 +27,7 @@ fn exclusion(node: &Node, quarantine: bool) -> Promise {
     if !quarantine {
         return withheld(
             "the quarantine is off: after a restart or a loss of data a second holder may be admitted while the first \
-             still believes; turn it on with init"
+             still relies on its lock; turn it on with init"
                 .into(),
         );
     }

@@ -148,7 +148,7 @@ impl Server for Mysql {
         let Some(row) = rows.first() else { return Ok(None) };
         if number(row, 3).map_err(general)? != Some(1) {
             let message = "autocommit is off in the server's sessions, so that no statement would ever end its \
-                           transaction; allowed is on";
+                           transaction; it must be on";
             return Err(Error::new(ErrorKind::Config, message));
         }
         let read = || {

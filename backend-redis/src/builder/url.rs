@@ -111,7 +111,7 @@ fn single_host(url: &str) -> Result<(String, Vec<String>), Error> {
     }
     if login.contains('@') {
         return Err(refuse(
-            "a user or a password of the URL has an @ in it, which is to be percent-encoded: %40; one login \
+            "a user or a password of the URL has an @ in it, which must be percent-encoded as %40; one login \
              is for all hosts",
         ));
     }

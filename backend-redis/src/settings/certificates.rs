@@ -29,8 +29,8 @@ pub(crate) fn provider() -> Result<Arc<CryptoProvider>, Error> {
     #[cfg(not(any(feature = "tls-ring", feature = "tls-aws-lc")))]
     return Err(Error::new(
         ErrorKind::Config,
-        "TLS needs a provider of cryptography; needed is the feature tls-ring or tls-aws-lc, or one that the \
-         application installed as rustls's default",
+        "TLS needs a provider of cryptography: enable the feature tls-ring or tls-aws-lc, or install one as the \
+         default of rustls in the application",
     ));
 }
 

@@ -82,7 +82,7 @@ pub(super) fn of(basis: &Basis, options: &Options, all: &[Node]) -> Guarantees {
     } else {
         Promise::Withheld {
             why: "the quarantine is off: after a node's restart or loss of data a second holder may be \
-                  admitted while the first still believes; turn it on with init"
+                  admitted while the first still relies on its lock; turn it on with init"
                 .into(),
         }
     };

@@ -271,7 +271,9 @@ impl<'a> VoteRecord<'a> {
         let bound = humantime::format_duration(self.bound);
         Some(match reply {
             NodeReply::Pending => (None, "did not answer in time".into()),
-            NodeReply::Silent(why) => (None, format!("is suspected ({why})")),
+            NodeReply::Silent(why) => {
+                (None, format!("was skipped until it answers a probe ({why})"))
+            }
             NodeReply::Failed(error) => {
                 (Some(error.kind()).filter(|_| !error.is_retryable()), format!("failed ({error})"))
             }

@@ -122,7 +122,7 @@ impl Mysql {
 fn check_session(settings: &MySqlRow) -> Result<(), Error> {
     if settings.try_get::<i64, _>(1).map_err(general)? == 0 {
         let message = "autocommit is off in the sessions of this pool, so that no statement would ever end its \
-                       transaction; allowed is on";
+                       transaction; it must be on";
         return Err(Error::new(ErrorKind::Config, message));
     }
     Ok(())

@@ -23,10 +23,10 @@ Exit codes:
   Otherwise that of COMMAND: its exit code, 128+n if signal n ended it, 126 if it
   cannot be executed, 127 if it is not found.
   For each failure of its own, leasehold writes one line to stderr that starts with
-  'leasehold:'. It also writes such a line if it waits for the end of a quarantine. Warnings,
-  such as a failed renewal that leasehold repeats, are lines that start with a time.
-  With --log-format json each of these lines is a JSON object, and there is one more for
-  each lock that is requested, acquired, not acquired or released.
+  'leasehold:'. It also writes such a line if it waits for the end of a quarantine.
+  Warnings, such as a failed renewal that leasehold repeats, are lines that start with a
+  time. With --log-format json each of these lines is a JSON object, and there is one more
+  for each lock that is requested, acquired, not acquired or released.
 
 Examples:
   leasehold run backup -- rsync -a /data host:/backup

@@ -85,8 +85,8 @@ impl Released {
 ///
 /// *Durations*: the backend gives every call a time limit of its own, so that the call ends even if the store hangs.
 ///
-/// *Cancel safety*: the core runs every call that changes the store to its end, even if the caller goes away. A call that
-/// only reads may be dropped.
+/// *Cancel safety*: the core runs attempts, enqueues, [`abandon`](Backend::abandon), [`renew`](Backend::renew) and
+/// [`release`](Backend::release) to their end, even if the caller goes away. Any other call may be dropped at any time.
 ///
 /// *For implementers*: a wrapper forwards every method (`#![deny(clippy::missing_trait_methods)]`). A default method may be
 /// slower than your own, never weaker.

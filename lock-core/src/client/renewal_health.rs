@@ -16,7 +16,7 @@ use crate::{Instant, tunables::FAILING_PART};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RenewalHealth {
-    /// How long ago the last lease began that the grant or a renewal confirmed.
+    /// How long ago the last confirmed lease began. The grant or a renewal confirmed it.
     pub confirmed: Duration,
     /// How long the holder may rely on the lock without another renewal; zero if the lock is lost.
     pub remaining: Duration,

@@ -47,7 +47,7 @@ impl Mysql {
             && let Err(error) = self.give_up(request).await
         {
             // It dies by itself.
-            tracing::debug!(name = %request.name, %error, "a place is left behind");
+            tracing::debug!(name = %request.name, %error, "a queue entry is left behind");
         }
         Ok(Some(token))
     }

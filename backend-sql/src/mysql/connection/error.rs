@@ -21,12 +21,10 @@ pub(crate) fn failure(error: sqlx::Error) -> Failure {
         1130 => (ErrorKind::Auth, "the server takes no connections from this host"),
         1820 | 1862 => (ErrorKind::Auth, "the user's password has expired"),
         3118 | 4151 => (ErrorKind::Auth, "the user's account is locked"),
-        3159 => (ErrorKind::Config, "the server demands TLS; allowed is ssl-mode=required"),
+        3159 => (ErrorKind::Config, "the server demands TLS; set ssl-mode=required"),
         1142 | 1143 | 1227 => (ErrorKind::Auth, "the user may not use the tables"),
         1049 => (ErrorKind::Config, "there is no such database"),
-        1046 => {
-            (ErrorKind::Config, "no database is named; allowed is such as mysql://HOST/DATABASE")
-        }
+        1046 => (ErrorKind::Config, "no database is named; name one, as in mysql://HOST/DATABASE"),
         1146 => (
             ErrorKind::Config,
             "the tables are not there; `leasehold init` makes them, and `create` a fence's, or the SQL of `leasehold schema`",
@@ -36,7 +34,7 @@ pub(crate) fn failure(error: sqlx::Error) -> Failure {
         1054 => (ErrorKind::Config, "the tables are not as this version makes them"),
         1064 | 1305 => (
             ErrorKind::Config,
-            "the server does not understand a statement; it is to be MySQL 8.0.4 or MariaDB 10.6 at least",
+            "the server does not understand a statement; it must be MySQL 8.0.4 or MariaDB 10.6, or later",
         ),
         1290 | 1792 | 1836 => {
             (ErrorKind::Unavailable, "the server takes no writes: is it a replica?")

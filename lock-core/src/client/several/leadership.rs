@@ -38,7 +38,8 @@ pub struct Leader {
     pub owner: OwnerId,
     /// The leader's fencing token.
     pub term: FencingToken,
-    /// When this watch first saw this leader in this term, by the wall clock of this machine.
+    /// Since when this watch has seen this leader in this term without a gap, by the wall clock of this machine. A read
+    /// without an answer is a gap.
     pub since: SystemTime,
 }
 
