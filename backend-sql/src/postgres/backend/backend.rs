@@ -80,10 +80,16 @@ impl Postgres {
                 }
             }
         }
-        match self.attempt_or_enqueue(request, entry.as_deref()).await? {
-            Some(row) => Ok(Some(row)),
-            None => self.look(&request.name, Some(request.owner)).await,
+        if let Some(row) = self.attempt_or_enqueue(request, entry.as_deref()).await? {
+            return Ok(Some(row));
         }
+        let seen = self.look(&request.name, Some(request.owner)).await?;
+        if entry.is_none() || seen.as_ref().is_none_or(|row| !row.refuses(request)) {
+            return Ok(seen);
+        }
+        // Another client has made the row meanwhile. Without this, the entry would enter the queue only at its next poll. An
+        // abandoned owner is refused once more.
+        Ok(self.attempt_or_enqueue(request, entry.as_deref()).await?.or(seen))
     }
 }
 
