@@ -67,7 +67,8 @@ pub(crate) const SHORTEST_CHECK: Duration = Duration::from_millis(100);
 /// Of that, this part of a lease is for rows that other transactions have locked.
 pub(crate) const WAIT_FOR_ROWS: u32 = 12;
 
-/// The longest pause before a statement that another transaction was in the way of is repeated.
+/// The longest pause before a statement is repeated that another transaction was in the way of. There is no limit to the
+/// number of repeats but the time limit of the call.
 pub(crate) const RETRY_PAUSE: Duration = Duration::from_millis(4);
 /// A statement may take so much longer than the time limit before it counts as hanging: a refusal just before the end is
 /// reported as that.
