@@ -51,7 +51,7 @@ fn guarantees(shortest: Duration, record: &Record, connection: ConnectionSecurit
     let longest = record.longest_lease();
     let mut promised = Guarantees::new(shortest, longest);
     let restores = Assumption::new(
-        "restores-are-told",
+        "restores-are-reported",
         "after a snapshot was restored, data was lost, or one member was made a cluster of its own, an \
          operator runs `leasehold init --restored` before clients go on (with `--longest-lease`, if the store \
          no longer knows the longest); without it, clients notice a restored snapshot when they connect, \
@@ -106,7 +106,7 @@ fn guarantees(shortest: Duration, record: &Record, connection: ConnectionSecurit
     promised.expiry_slack = longest + EXPIRY_DELAY;
     promised.expiries_per_second = Some(EXPIRIES_PER_SECOND);
     // The entry of a dead waiter disappears with its lease.
-    promised.dead_place_delay = promised.expiry_slack + longest;
+    promised.dead_waiter_delay = promised.expiry_slack + longest;
     promised.longest_stall = shortest - shortest / KEEPALIVES_PER_LEASE;
     promised.token_lead = longest + TOKEN_MARGIN;
     promised.connection = connection;

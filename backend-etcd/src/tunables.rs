@@ -20,9 +20,9 @@ pub(crate) const TIMEOUTS: RangeInclusive<Duration> = millis(1)..=seconds(3600);
 pub(crate) const LONGEST_LEASES: RangeInclusive<Duration> = seconds(1)..=seconds(7 * 24 * 3600);
 /// The size of the lease pool, by default: large enough for bursts to save most writes. It is no larger because the leases
 /// of clients that die together expire at [`EXPIRIES_PER_SECOND`], and unused leases count too.
-pub(crate) const POOL: usize = 16;
+pub(crate) const SPARE_LEASES: usize = 16;
 /// The largest pool that a client may choose: etcd keeps all leases in memory.
-pub(crate) const LARGEST_POOL: usize = 1_000;
+pub(crate) const MOST_SPARE_LEASES: usize = 1_000;
 
 // ---- Connections ----
 

@@ -98,16 +98,16 @@ impl Harness for OnTable {
 
 /// No layout has a queue.
 const SKIPS: [&str; 9] = [
-    "places_are_served_in_order",
-    "nobody_barges_past_a_place",
-    "a_withdrawn_place_is_passed_over",
-    "a_dead_place_is_passed_over_in_time",
+    "waiters_are_served_in_order",
+    "no_attempt_barges_past_a_waiter",
+    "a_withdrawn_entry_is_passed_over",
+    "a_dead_entry_is_passed_over_in_time",
     "a_request_that_a_release_carries_goes_to_the_end",
-    "leaving_a_place_gives_back_what_it_was_granted",
-    "who_stands_further_back_asks_more_seldom",
+    "a_withdrawal_gives_back_what_was_granted",
+    "a_waiter_further_back_polls_less_often",
     "shared",
     // Nothing wakes a waiter.
-    "a_release_does_not_wake_the_whole_herd",
+    "a_release_does_not_wake_every_waiter",
 ];
 const POLLED: &[&str] = &SKIPS;
 /// For layouts whose messages also wake leasehold's waiters.

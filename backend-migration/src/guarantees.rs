@@ -36,9 +36,9 @@ pub(crate) fn of_both(stores: &[Arc<dyn Backend>; 2]) -> Guarantees {
     promised.expiries_per_second = limits.into_iter().flatten().min();
     promised.longest_poll = one.longest_poll.max(two.longest_poll);
     // If a waiter dies while it holds the first store, its lease there must run out.
-    promised.dead_place_delay = promised
-        .longest_lease
-        .saturating_add(one.dead_place_delay.max(two.dead_place_delay).max(promised.expiry_slack));
+    promised.dead_waiter_delay = promised.longest_lease.saturating_add(
+        one.dead_waiter_delay.max(two.dead_waiter_delay).max(promised.expiry_slack),
+    );
     promised.raise = one.raise && two.raise;
     promised.token_lead = one.token_lead.max(two.token_lead);
     promised.connection = one.connection.min(two.connection);

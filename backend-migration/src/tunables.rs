@@ -8,6 +8,6 @@ pub(crate) const ENTER_LIMIT: Duration = Duration::from_secs(5);
 /// The longest pause before a lost record is written again. Until then a process in an end phase neither acquires nor renews.
 pub(crate) const LONGEST_REWRITE_PAUSE: Duration = Duration::from_secs(1);
 
-/// While the second store is waited for, the grant of the first is renewed after this fraction of its lease, as the core
-/// renews a held lock.
+/// While a process waits for the second store, it renews its grant of the first after this fraction of the lease, as the core
+/// renews a held lock: `RENEWAL_PART` in `lock-core` (a third, or up to a quarter of that time earlier).
 pub(crate) const RENEW_AFTER: u32 = 4;

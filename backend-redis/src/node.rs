@@ -36,7 +36,7 @@ pub trait Listener: fmt::Debug + Send + Sync + 'static {
     fn listens(&self) -> bool;
 
     /// A message arrived on this channel: the client's own channel, or one of [`Node::subscribe`].
-    fn hear(&self, channel: &[u8], message: &[u8]);
+    fn on_message(&self, channel: &[u8], message: &[u8]);
 
     /// Messages may have been missed, since the connection broke or the server changed its role.
     fn missed(&self);
@@ -58,8 +58,8 @@ impl PushListener for NodePushes {
         self.listener.listens()
     }
 
-    fn hear(&self, channel: &[u8], message: &[u8]) {
-        self.listener.hear(channel, message);
+    fn on_message(&self, channel: &[u8], message: &[u8]) {
+        self.listener.on_message(channel, message);
     }
 
     fn missed(&self) {
@@ -215,14 +215,14 @@ impl Node {
 
     /// The node's settings as this client knows them.
     #[must_use]
-    pub fn believed(&self) -> NodeSettings {
+    pub fn agreed_settings(&self) -> NodeSettings {
         self.0.agreed()
     }
 
     /// Why exclusion is not promised: the node's longest lease is above the one that this client would give to a node that
     /// has lost its settings.
     #[must_use]
-    pub fn untold(&self) -> Option<String> {
+    pub fn longest_lease_not_in_url(&self) -> Option<String> {
         let configured = self.0.settings.first_agreed().longest_lease;
         promises::longest_lease_not_in_url(self.0.agreed().longest_lease, configured)
     }
@@ -234,7 +234,7 @@ impl Node {
     }
 
     /// Sets the settings that this client would write to a node that has lost its epoch record.
-    pub fn believe(&self, settings: NodeSettings) {
+    pub fn set_agreed_settings(&self, settings: NodeSettings) {
         self.0.set_agreed(settings);
     }
 

@@ -26,13 +26,11 @@
 //! Two modules break stores on purpose, to show that the tests notice:
 //!
 //! - [`mutants`] tests the *suite*: the backend in memory with one flaw, which the case for it must catch;
-//! - [`broken`] (with the feature `servers`) tests the *scripts and statements of a backend*: a proxy leaves one guarded line
+//! - [`missing_guards`] (with the feature `servers`) tests the *scripts and statements of a backend*: a proxy leaves one guarded line
 //!   out on its way to a real server, and the backend's own case must fail.
 // A case fails by a panic.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-#[cfg(feature = "servers")]
-pub mod broken;
 pub mod cases;
 mod child;
 mod composed;
@@ -40,6 +38,8 @@ mod composition;
 mod harness;
 pub mod history;
 mod memory;
+#[cfg(feature = "servers")]
+pub mod missing_guards;
 pub mod mutants;
 mod observed;
 #[cfg(feature = "servers")]

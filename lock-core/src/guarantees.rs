@@ -163,7 +163,7 @@ pub struct Guarantees {
     /// L2: a waiter whose push was lost polls within this time. Default: 1 s.
     pub longest_poll: Duration,
     /// L3: the queue entry of a crashed client delays the next one by at most this.
-    pub dead_place_delay: Duration,
+    pub dead_waiter_delay: Duration,
     /// L3: waiters keep their order while no client and no store stalls for longer than this. After a longer stall the
     /// store may skip entries of live clients, because their heartbeats are missing.
     pub longest_stall: Duration,
@@ -200,7 +200,7 @@ impl Guarantees {
             expiry_slack: Duration::from_millis(100),
             expiries_per_second: None,
             longest_poll: Duration::from_secs(1),
-            dead_place_delay: Duration::ZERO,
+            dead_waiter_delay: Duration::ZERO,
             longest_stall: Duration::ZERO,
             raise: false,
             token_lead: Duration::ZERO,

@@ -33,7 +33,8 @@ pub(crate) const CLOCK_CHECK: Duration = Duration::from_secs(1);
 
 // Renewal, as parts of the lease.
 
-/// The client renews a lock after a quarter to a third of its lease, so that two renewals may fail.
+/// The client renews a lock after a quarter to a third of its lease, so that two renewals may fail. `RENEW_AFTER` in
+/// `backend-migration` states the same rule.
 pub(crate) const RENEWAL_PART: u32 = 3;
 
 /// Locks that are due within this part of their lease are renewed in the same call as those that are due now.

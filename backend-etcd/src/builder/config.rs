@@ -33,7 +33,7 @@ impl EtcdBuilder {
     /// The default prefix of all keys.
     pub const DEFAULT_PREFIX: &'static str = "leasehold/";
     /// How many spare leases of each length the client keeps by default.
-    pub const DEFAULT_SPARE_LEASES: usize = tunables::POOL;
+    pub const DEFAULT_SPARE_LEASES: usize = tunables::SPARE_LEASES;
 
     /// The cluster with these members, such as `10.0.0.1:2379`. They must not contain a user or a password: see [`user`](Self::user).
     #[must_use]
@@ -168,8 +168,8 @@ impl EtcdBuilder {
             let message = "both a user and a provider of credentials are given; only one of the two is allowed";
             return refuse(message.to_owned());
         }
-        if self.spare_leases > tunables::LARGEST_POOL {
-            let (asked, most) = (self.spare_leases, tunables::LARGEST_POOL);
+        if self.spare_leases > tunables::MOST_SPARE_LEASES {
+            let (asked, most) = (self.spare_leases, tunables::MOST_SPARE_LEASES);
             return refuse(format!("spare_leases {asked} must be between 0 and {most}"));
         }
         if !tunables::TIMEOUTS.contains(&self.timeout) {

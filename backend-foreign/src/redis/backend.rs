@@ -65,7 +65,7 @@ impl Foreign {
         let own = [&owner, &lease, request.label.as_str(), &floor, self.layout.token.word()];
         let answer = list(lock.run(&scripts::ACQUIRE, request.owner, &own).await?)?;
         let part = |at: usize| answer.get(at).ok_or_else(not_understood);
-        let longest = humantime::format_duration(self.node.believed().longest_lease);
+        let longest = humantime::format_duration(self.node.agreed_settings().longest_lease);
         let refuse = |message| Err(Error::new(ErrorKind::InvalidInput, message));
         match text(part(0)?)? {
             "granted" => Ok(Attempt::Granted(Grant::new(request, token(part(1)?)?))),

@@ -7,7 +7,7 @@ use super::layout::{Layout, TokenKey};
 use crate::tunables::{BACKING_POLL, EXPIRY_SLACK, POLL, SHORTEST_LEASE};
 
 pub(super) fn of(node: &Node, layout: &Layout) -> Guarantees {
-    let NodeSettings { longest_lease, quarantine } = node.believed();
+    let NodeSettings { longest_lease, quarantine } = node.agreed_settings();
     let mut promised = Guarantees::new(SHORTEST_LEASE, longest_lease);
     promised.exclusion = exclusion(node, quarantine);
     promised.tokens = Promise::Holds { assuming: tokens(layout) };
@@ -36,7 +36,7 @@ fn exclusion(node: &Node, quarantine: bool) -> Promise {
             "the server's maxmemory-policy is {policy}, which may remove held locks; set noeviction"
         ));
     }
-    if let Some(why) = node.untold() {
+    if let Some(why) = node.longest_lease_not_in_url() {
         return withheld(why);
     }
     let assume = |id, text: &str| Assumption::new(id, text);

@@ -42,7 +42,7 @@ impl Listener for Waiters {
         false
     }
 
-    fn hear(&self, channel: &[u8], _: &[u8]) {
+    fn on_message(&self, channel: &[u8], _: &[u8]) {
         if let Ok(channel) = std::str::from_utf8(channel)
             && let Some(oldest) = self.by_channel.lock().get(channel).and_then(|all| all.first())
         {

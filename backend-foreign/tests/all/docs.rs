@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use conformance_tests::{
-    broken::cases::{LONG, granted, request},
     kit::{Redis, RedisCluster, RedisOptions, Server as _},
+    missing_guards::cases::{LONG, granted, request},
 };
 use lock_core::{
     Attempt, Enqueued, Env as _, ErrorKind, FencingToken, Init, LockClient, ReleaseOptions, Signal,

@@ -2,8 +2,8 @@
 //! rights of a leasehold client.
 
 use conformance_tests::{
-    broken::cases::{LONG, granted, request},
     kit::{Hostile, Postgres, PostgresOptions, Server as _},
+    missing_guards::cases::{LONG, granted, request},
 };
 use lock_core::{Env as _, Error, ErrorKind, Init, Renewal, SystemEnv};
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};

@@ -3,11 +3,11 @@
 // Helpers of tests fail by a panic.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod broken;
 mod clients;
 mod docs;
 mod hostile;
 mod migration;
+mod missing_guards;
 mod operations;
 mod polling;
 mod server;

@@ -1,6 +1,6 @@
 //! Every operation of a store once.
 
-use conformance_tests::broken::cases::{LONG, granted, not_granted, request};
+use conformance_tests::missing_guards::cases::{LONG, granted, not_granted, request};
 use lock_core::{
     Backend, Env as _, FencingToken, ReleaseOptions, ReleaseOutcome, Renewal, SystemEnv,
 };

@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use backend_migration::{Direction, Fleet, Migration, Phase, Step};
 use conformance_tests::{
-    broken::cases::{LONG, granted, name, not_granted, request},
     kit::{Mariadb, MariadbOptions},
+    missing_guards::cases::{LONG, granted, name, not_granted, request},
 };
 use lock_core::{
     Backend, ConnectionSecurity, ErrorKind, Init, Mode, Promise, QuarantineUse, ReleaseOptions,
@@ -103,7 +103,7 @@ async fn the_guarantees_say_what_is_withheld() {
     }
 }
 
-/// In MySQL an abandon waits for the same row as the attempt. (For PostgreSQL a case in broken/tables tests this.)
+/// In MySQL an abandon waits for the same row as the attempt. (For PostgreSQL a case in missing_guards/tables tests this.)
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_attempt_that_is_abandoned_while_it_waits_for_its_row_gets_nothing() {
     let server = Server::start(Kind::Mysql).await;

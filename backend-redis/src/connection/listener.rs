@@ -13,7 +13,7 @@ pub(crate) trait PushListener: fmt::Debug + Send + Sync + 'static {
     fn listens(&self, bucket: Bucket) -> bool;
 
     /// A message on this channel arrived.
-    fn hear(&self, channel: &[u8], message: &[u8]);
+    fn on_message(&self, channel: &[u8], message: &[u8]);
 
     /// Messages may have been missed.
     fn missed(&self);

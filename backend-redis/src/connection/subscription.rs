@@ -252,7 +252,7 @@ fn bit(bucket: Bucket) -> u64 {
 
 fn deliver(push: &PushInfo, listener: &dyn PushListener) {
     if let [Value::BulkString(channel), Value::BulkString(payload)] = push.data.as_slice() {
-        listener.hear(channel, payload);
+        listener.on_message(channel, payload);
     }
 }
 

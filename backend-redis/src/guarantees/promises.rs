@@ -31,7 +31,7 @@ pub(crate) fn of(agreed: AgreedSettings, settings: &Settings, servers: &[&Identi
     promised.raise = true;
     promised.expiry_slack = EXPIRY_SLACK;
     promised.longest_poll = LONGEST_POLL;
-    promised.dead_place_delay = DEAD_ENTRY_DELAY;
+    promised.dead_waiter_delay = DEAD_ENTRY_DELAY;
     promised.longest_stall = ENTRY_LIFE.saturating_sub(FAR_HEARTBEAT);
     promised.token_lead = agreed.longest_lease;
     promised.connection = settings.topology.security();

@@ -1,11 +1,11 @@
 -- The functions of all scripts that may grant. Times are microseconds of the server's clock. Numbers that may be large
 -- are always formatted with %.0f, since Lua's own format loses digits from 1e14 on.
--- 
+--
 -- Memory: if a server has reached its maxmemory, it refuses the first write of a script if that write may need memory
 -- (SET, HSET, RPUSH), and no write after it. A first write that changes nothing counts too. So every script frees or
 -- shortens first (DEL, HDEL, LPOP, PEXPIRE), and writes more after that. So also on a full server a held lock can be
 -- renewed, claimed, released and handed over. Only a new grant or a new entry begins with a write that may be refused.
--- 
+--
 -- KEYS: 1 epoch record   2 lock   3 queue (list of owners)   4 entries (hash by owner)   5 tombstone
 -- Before this text each script has limits.lua, and these locals from its arguments:
 --   run, replid   run id and replication id of the server, from the last handshake on this connection
@@ -15,10 +15,10 @@
 --   margin        if a replica may be promoted: by how many microseconds a quarantine is longer, for what an old
 --                 master may still do; otherwise ''. With a margin, the script checks the server's role again: two
 --                 failovers may have gone unnoticed since the handshake.
--- 
+--
 -- A lock is "owner token state label", with Redis's own expiry. State 0: held. State 1: released and kept for a last
 -- while. State 2: handed over and not claimed. An entry is "until lease floor channel label".
--- 
+--
 -- A lock that readers share is "READERS token 0 label", and on a second line a space and the owner of each reader. The
 -- label is that of the reader that came last, and the expiry is that of the latest lease. To a script of an older version
 -- that does not know readers, somebody else holds the lock. The floor of a reader's entry has a 0 in front. An older

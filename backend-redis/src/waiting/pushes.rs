@@ -158,7 +158,7 @@ impl PushListener for Pushes {
 
     /// A message is `owner token claim-ms`. Only our scripts write to this channel. If a message is not understood, the
     /// cost is one poll.
-    fn hear(&self, _: &[u8], message: &[u8]) {
+    fn on_message(&self, _: &[u8], message: &[u8]) {
         if let Some((owner, token, claim)) = parse(message)
             && let Some(waiter) = self.waiters().get(&owner)
         {

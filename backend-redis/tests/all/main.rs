@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod batch;
-mod broken;
 mod close;
 mod cluster;
 mod cluster_moves;
@@ -14,6 +13,7 @@ mod faults;
 mod fence;
 mod handshake;
 mod heartbeats;
+mod missing_guards;
 mod out_of_memory;
 mod redis;
 mod sentinel_failover;

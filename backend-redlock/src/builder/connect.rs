@@ -64,9 +64,9 @@ pub(super) async fn connect_all(quorum: &Arc<Quorum>) -> Result<(), Error> {
         for node in &quorum.nodes {
             let has_its_own = node.span().is_some() && known.len() == answered;
             if !has_its_own {
-                node.server.believe(common);
+                node.server.set_agreed_settings(common);
             }
         }
     }
-    quorum.options.check_longest(quorum.nodes[0].server.believed().longest_lease)
+    quorum.options.check_longest(quorum.nodes[0].server.agreed_settings().longest_lease)
 }

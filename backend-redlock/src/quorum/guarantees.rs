@@ -23,9 +23,9 @@ impl Basis {
     pub(super) fn of(nodes: &[Node]) -> Self {
         let evicting = |node: &Node| Some((node.address.clone(), node.server.evicting()?));
         Self {
-            settings: nodes[0].server.believed(),
+            settings: nodes[0].server.agreed_settings(),
             evicting: nodes.iter().find_map(evicting),
-            lease_not_in_url: nodes.iter().find_map(|node| node.server.untold()),
+            lease_not_in_url: nodes.iter().find_map(|node| node.server.longest_lease_not_in_url()),
         }
     }
 }
@@ -113,7 +113,7 @@ pub(super) fn of(basis: &Basis, options: &Options, all: &[Node]) -> Guarantees {
     promised.expiry_slack = options.margin() + NEAR_POLL;
     promised.longest_poll = FAR_POLL;
     // A dead writer's entry keeps readers out. They ask again some time after its end.
-    promised.dead_place_delay = ENTRY_LIFE + FAR_POLL;
+    promised.dead_waiter_delay = ENTRY_LIFE + FAR_POLL;
     promised.token_lead = settings.longest_lease;
     promised.record_version = Some(RECORD_VERSION);
     promised

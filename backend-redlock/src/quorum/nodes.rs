@@ -195,8 +195,9 @@ impl Quorum {
     /// # Errors
     /// `Config` if they differ.
     pub(crate) fn settings(&self) -> Result<NodeSettings, Error> {
-        let first = self.nodes[0].server.believed();
-        let Some(other) = self.nodes.iter().find(|node| node.server.believed() != first) else {
+        let first = self.nodes[0].server.agreed_settings();
+        let Some(other) = self.nodes.iter().find(|node| node.server.agreed_settings() != first)
+        else {
             return Ok(first);
         };
         let show = |settings: NodeSettings| {
@@ -209,7 +210,7 @@ impl Quorum {
             self.nodes[0].address,
             show(first),
             other.address,
-            show(other.server.believed())
+            show(other.server.agreed_settings())
         );
         Err(Error::new(ErrorKind::Config, message))
     }

@@ -112,7 +112,7 @@ impl Listener for NodeListener {
         self.wake.count.load(Ordering::SeqCst) > 0
     }
 
-    fn hear(&self, _: &[u8], message: &[u8]) {
+    fn on_message(&self, _: &[u8], message: &[u8]) {
         // If a message cannot be read, the cost is one poll.
         if let Ok(text) = std::str::from_utf8(message)
             && let Ok(owner) = OwnerId::from_str(text)

@@ -1,5 +1,5 @@
 -- One node's vote on an attempt. It follows the functions of backend-redis, and for a writer also acquire_fast.lua.
--- 
+--
 -- KEYS: 1 epoch record   2 lock   3 queue (sorted set of owners by rank)
 --       4 entries (hash: owner to "until channel"; `turn` to "owner until")   5 tombstone
 -- ARGV: 1 to 4 and the last two as in epoch_arguments.lua of backend-redis
@@ -9,11 +9,11 @@
 --       13 which watermark   14 the client's estimate of this clock
 --       15 channel, or '' for no entry   16 rank of the entry
 -- Answers: {word, clock, ...}; words: ours, busy, late, clock, quarantine, floor, lease, exhausted.
--- 
+--
 -- If the record cannot be read, 'busy' gives the owner '?'.
 -- A lock is "owner number state attempt label", with Redis's own expiry. State 0: held. State 1: released and kept for a
 -- last while. A tombstone holds the number of the last attempt that must take nothing.
--- 
+--
 -- A lock that readers share is "READERS number 0 count label", with a line "owner number attempt" for each of them. The
 -- first line has the highest of their numbers, how many they are, and the label of the reader that came last. The expiry
 -- is that of the latest lease. No pattern runs over all lines, since there may be a thousand. The `until` of a reader's
@@ -92,8 +92,8 @@ local function busy()
     left = math.ceil(ARGV[3] / 1000)
     redis.call('PEXPIRE', KEYS[2], left)
   end
-  local entry = redis.call('ZRANK', KEYS[3], owner)
-  return {'busy', stamp, holder or record and '?' or '', label or '', left, number or text(mark), entry or -1}
+  local rank = redis.call('ZRANK', KEYS[3], owner)
+  return {'busy', stamp, holder or record and '?' or '', label or '', left, number or text(mark), rank or -1}
 end
 local gone = redis.call('GET', KEYS[5])
 -- guard: tombstone

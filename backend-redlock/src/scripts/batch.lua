@@ -1,9 +1,9 @@
 -- Simple attempts and releases of many tasks of one client: attempts that fit acquire_fast.lua, and releases of locks for
 -- which nobody waits here. For any other the answer is -1, and the client sends it again in its own script.
--- 
+--
 -- The arguments are few, since each costs the server as much as the work for it. While the node has no entries and no
 -- tombstones (see `crowd` in acquire.lua), the script does not check for them.
--- 
+--
 -- KEYS: 1 epoch record, then the locks of the releases, then those of the attempts
 -- ARGV: 1 to 4 and the last two as in epoch_arguments.lua of backend-redis
 --       5 clock bound, µs   6 the clock after which attempts are late   7 the client's estimate of this

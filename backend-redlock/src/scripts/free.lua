@@ -1,7 +1,7 @@
 -- Releases a lock on one node, or makes sure that an owner has nothing there. Then it wakes the head of the queue, or
 -- the readers at the head. It grants nothing, so it does not check the epoch. It works also if memory is short, since its
 -- first write needs none: see common.lua of backend-redis.
--- 
+--
 -- KEYS: those of acquire.lua
 -- ARGV: 1 owner, or '' to free the lock of any holder, even if it cannot be read   2 ms to keep it, or ''
 --       3 the last attempt whose record may be freed, or '' for any

@@ -194,9 +194,9 @@ impl<'a> VoteRecord<'a> {
             || self.replies.iter().filter_map(NodeReply::answer).filter(|a| a.word == "busy");
         let highest = busy().filter_map(|answer| answer.number(5).ok()).max().unwrap_or(0);
         // A waiter further back asks later, so that not all ask at once when a lease ends.
-        let before_us = busy().filter_map(position).min();
-        let step = POLL_STEP * before_us.unwrap_or(0).min(POLL_STEPS) as u32;
-        let far = before_us.is_none_or(|count| count >= FAR_POSITION);
+        let ahead = busy().filter_map(position).min();
+        let step = POLL_STEP * ahead.unwrap_or(0).min(POLL_STEPS) as u32;
+        let far = ahead.is_none_or(|count| count >= FAR_POSITION);
         let longest = if far { FAR_POLL } else { NEAR_POLL };
         let (holder, number) = match self.holder() {
             Some((holder, number)) => (Some(holder), number),

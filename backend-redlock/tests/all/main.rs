@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod batch;
-mod broken;
 mod faults;
+mod missing_guards;
 mod out_of_memory;
 mod quorum;
 mod readers;

@@ -134,7 +134,7 @@ async fn a_writer_that_died_while_it_waited_delays_readers_for_as_long_as_promis
     drop(dead);
     busy(&*store, &reader()).await;
     let promised = store.guarantees();
-    let limit = promised.dead_place_delay + promised.longest_poll + Duration::from_secs(10);
+    let limit = promised.dead_waiter_delay + promised.longest_poll + Duration::from_secs(10);
     assert!(limit < LEASE, "the reader inside would have gone");
     let client = LockClient::new(nodes.direct().await);
     let guard = client.lock(&inside.name).shared().wait(limit).acquire().await.unwrap();

@@ -120,7 +120,9 @@ async fn a_renewal_by_a_clock_that_is_off_does_not_count() {
 async fn nodes_with_different_settings_are_refused() {
     let quorum = unasked();
     let own = quorum.settings().unwrap();
-    quorum.nodes[1].server.believe(NodeSettings { longest_lease: own.longest_lease * 2, ..own });
+    quorum.nodes[1]
+        .server
+        .set_agreed_settings(NodeSettings { longest_lease: own.longest_lease * 2, ..own });
     assert_eq!(quorum.settings().unwrap_err().kind(), ErrorKind::Config);
 }
 

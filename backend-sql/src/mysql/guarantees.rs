@@ -103,7 +103,7 @@ pub(super) fn guarantees(longest_lease: Duration, durability: &Durability) -> Gu
     promised.raise = true;
     promised.longest_poll = FAR_POLL;
     promised.expiry_slack = LONGEST_POLL;
-    promised.dead_place_delay = PLACE_LIFE + LONGEST_POLL;
+    promised.dead_waiter_delay = PLACE_LIFE + LONGEST_POLL;
     promised.longest_stall = PLACE_LIFE.saturating_sub(UNHEARD);
     promised.token_lead = longest_lease;
     promised

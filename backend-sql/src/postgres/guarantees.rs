@@ -43,7 +43,7 @@ pub(super) fn guarantees(terms: Terms) -> Guarantees {
     promised.raise = true;
     promised.longest_poll = FAR_POLL;
     promised.expiry_slack = LONGEST_POLL;
-    promised.dead_place_delay = TURN + LONGEST_POLL;
+    promised.dead_waiter_delay = TURN + LONGEST_POLL;
     promised.longest_stall = ENTRY_LIFE;
     promised.token_lead = longest_lease;
     promised

@@ -30,7 +30,7 @@ pub(crate) struct OfFault {
     pub(crate) granted: u64,
     pub(crate) lost: u64,
     pub(crate) stale_refused: u64,
-    pub(crate) told_after_ms: u64,
+    pub(crate) reported_late_ms: u64,
     pub(crate) freed_after_ms: Option<u64>,
     #[serde(default)]
     pub(crate) timeline: Option<Timeline>,
@@ -123,7 +123,7 @@ mod tests {
             let text = format!(
                 "{{\"fault\": \"f\", \"cells\": {{{cells}}}, \"violations\": [], \
                  \"failed\": {failed}, \"seeds\": [], \"granted\": 0, \"lost\": 0, \
-                 \"stale_refused\": 0, \"told_after_ms\": 0, \"freed_after_ms\": null}}"
+                 \"stale_refused\": 0, \"reported_late_ms\": 0, \"freed_after_ms\": null}}"
             );
             serde_json::from_str(&text).unwrap()
         };

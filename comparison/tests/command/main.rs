@@ -41,7 +41,7 @@ fn proof() -> Value {
             "granted": 43,
             "lost": 1,
             "stale_refused": 2,
-            "told_after_ms": 3,
+            "reported_late_ms": 3,
             "freed_after_ms": 1009,
             "timeline": timeline,
         })

@@ -53,7 +53,7 @@ async fn poll_times<F: Future>(future: F, polls: usize) -> Option<F::Output> {
 /// Asserts that the lock is free within one round trip of clean-up, long before the end of the (long) lease.
 async fn is_free(setting: &Setting, name: &LockName) {
     let other = setting.client().await;
-    let limit = setting.promised().longest_poll + setting.promised().dead_place_delay;
+    let limit = setting.promised().longest_poll + setting.promised().dead_waiter_delay;
     let lock = other.lock(name).wait(limit + Duration::from_secs(10));
     let guard =
         lock.acquire().await.expect("the dropped future must leave no lock and no queue entry");

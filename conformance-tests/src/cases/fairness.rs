@@ -9,15 +9,15 @@ use super::{cases, fair};
 use crate::setting::{Setting, enqueued, granted, refused, served};
 
 cases! {
-    "L3" places_are_served_in_order fair;
-    "L3" nobody_barges_past_a_place fair;
-    "L3" a_withdrawn_place_is_passed_over fair;
-    "L3" a_dead_place_is_passed_over_in_time fair;
+    "L3" waiters_are_served_in_order fair;
+    "L3" no_attempt_barges_past_a_waiter fair;
+    "L3" a_withdrawn_entry_is_passed_over fair;
+    "L3" a_dead_entry_is_passed_over_in_time fair;
     "L3" a_request_that_a_release_carries_goes_to_the_end fair;
-    "S6" leaving_a_place_gives_back_what_it_was_granted fair;
+    "S6" a_withdrawal_gives_back_what_was_granted fair;
 }
 
-async fn places_are_served_in_order(setting: Setting) {
+async fn waiters_are_served_in_order(setting: Setting) {
     let name = setting.name("job");
     let holder = setting.connect().await;
     let grant = granted(&*holder, &setting.request(&name)).await;
@@ -49,7 +49,7 @@ async fn places_are_served_in_order(setting: Setting) {
     }
 }
 
-async fn nobody_barges_past_a_place(setting: Setting) {
+async fn no_attempt_barges_past_a_waiter(setting: Setting) {
     let name = setting.name("job");
     let (holder, waiter, third) =
         (setting.connect().await, setting.connect().await, setting.connect().await);
@@ -63,7 +63,7 @@ async fn nobody_barges_past_a_place(setting: Setting) {
     refused(&*third, &setting.request(&name)).await;
 }
 
-async fn a_withdrawn_place_is_passed_over(setting: Setting) {
+async fn a_withdrawn_entry_is_passed_over(setting: Setting) {
     let name = setting.name("job");
     let (holder, gone, next) =
         (setting.connect().await, setting.connect().await, setting.connect().await);
@@ -76,7 +76,7 @@ async fn a_withdrawn_place_is_passed_over(setting: Setting) {
     served(&*next, &request, &mut *entry, busy).await;
 }
 
-async fn a_dead_place_is_passed_over_in_time(setting: Setting) {
+async fn a_dead_entry_is_passed_over_in_time(setting: Setting) {
     let name = setting.name("job");
     let (holder, next) = (setting.connect().await, setting.connect().await);
     let grant = granted(&*holder, &setting.request(&name)).await;
@@ -90,7 +90,7 @@ async fn a_dead_place_is_passed_over_in_time(setting: Setting) {
     let (mut entry, busy) = enqueued(&*next, &request).await;
     holder.release(&grant, ReleaseOptions::default()).await.unwrap();
     let promised = setting.promised();
-    let limit = promised.dead_place_delay + promised.longest_poll + Duration::from_secs(10);
+    let limit = promised.dead_waiter_delay + promised.longest_poll + Duration::from_secs(10);
     let served = served(&*next, &request, &mut *entry, busy);
     let served = tokio::time::timeout(limit, served).await;
     assert!(served.is_ok(), "the waiter behind a dead queue entry was not served within {limit:?}");
@@ -120,7 +120,7 @@ async fn a_request_that_a_release_carries_goes_to_the_end(setting: Setting) {
     assert!(ours.token > theirs.token);
 }
 
-async fn leaving_a_place_gives_back_what_it_was_granted(setting: Setting) {
+async fn a_withdrawal_gives_back_what_was_granted(setting: Setting) {
     let name = setting.name("job");
     let (holder, gone) = (setting.connect().await, setting.connect().await);
     let grant = granted(&*holder, &setting.request(&name)).await;

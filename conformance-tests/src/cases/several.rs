@@ -18,7 +18,7 @@ cases! {
     "S4" only_the_last_guard_of_a_hold_releases_it always;
     "S1" all_of_two_in_opposite_orders_both_finish always;
     "S6" all_that_fails_leaves_nothing always;
-    "S6" any_keeps_one_and_leaves_no_place always;
+    "S6" any_keeps_one_and_leaves_no_entry always;
     "S6" cancelled_waits_for_a_permit_leave_nothing always;
     "S1" a_semaphore_has_as_many_holders_as_permits always;
     "S2" terms_of_an_election_rise always;
@@ -94,7 +94,7 @@ async fn all_that_fails_leaves_nothing(setting: Setting) {
     }
 }
 
-async fn any_keeps_one_and_leaves_no_place(setting: Setting) {
+async fn any_keeps_one_and_leaves_no_entry(setting: Setting) {
     let (holder, client) = (setting.client().await, setting.client().await);
     let names = ["a", "b", "c", "d"].map(|part| setting.name(part));
     let locks = |client: &LockClient| {

@@ -101,7 +101,7 @@ async fn a_client_killed_at_the_door_keeps_nobody_from_a_free_slot(setting: Sett
     assert!(holder.remaining <= shorter, "the door must have its own short lease: {holder:?}");
     child.kill().await;
     permit.release().await.unwrap();
-    let wait = lease + promised.dead_place_delay + setting.patience();
+    let wait = lease + promised.dead_waiter_delay + setting.patience();
     let permit = pool(&client).wait(wait).acquire().await;
     let permit = permit.expect("a client killed at the door must not block the free slot");
     assert_eq!(permit.name().as_str(), format!("{name}/0"));

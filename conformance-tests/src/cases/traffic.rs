@@ -10,14 +10,14 @@ use super::{cases, fair, pushes};
 use crate::setting::{Setting, enqueued, granted, refused};
 
 cases! {
-    "L4" a_release_does_not_wake_the_whole_herd pushes;
-    "L4" who_stands_further_back_asks_more_seldom fair;
+    "L4" a_release_does_not_wake_every_waiter pushes;
+    "L4" a_waiter_further_back_polls_less_often fair;
 }
 
 const PLACES: usize = 12;
 
 /// Each waiter that is woken sends a request. So a release must wake few of them, also if all use one connection.
-async fn a_release_does_not_wake_the_whole_herd(setting: Setting) {
+async fn a_release_does_not_wake_every_waiter(setting: Setting) {
     let (one, other) = (setting.connect().await, setting.connect().await);
     let name = setting.name("job");
     let held = granted(&*one, &setting.request(&name)).await;
@@ -90,7 +90,7 @@ async fn serve(
 }
 
 /// A waiter polls at the rate that the store tells it. This is the traffic besides handoffs.
-async fn who_stands_further_back_asks_more_seldom(setting: Setting) {
+async fn a_waiter_further_back_polls_less_often(setting: Setting) {
     let (one, other) = (setting.connect().await, setting.connect().await);
     let name = setting.name("job");
     let held = granted(&*one, &setting.request(&name)).await;

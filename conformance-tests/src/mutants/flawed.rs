@@ -24,12 +24,12 @@ pub(super) struct Flawed {
     /// Owners that were granted something.
     served: Mutex<HashSet<OwnerId>>,
     /// Signals each release.
-    herd: watch::Sender<()>,
+    wake_all: watch::Sender<()>,
 }
 
 impl Flawed {
     pub(super) fn new(sound: Arc<dyn Backend>, flaw: Option<Flaw>) -> Self {
-        Self { sound, flaw, served: Mutex::default(), herd: watch::Sender::new(()) }
+        Self { sound, flaw, served: Mutex::default(), wake_all: watch::Sender::new(()) }
     }
 
     fn has(&self, flaw: Flaw) -> bool {
@@ -192,11 +192,11 @@ impl Backend for Flawed {
             Enqueued::Waiting(_, busy) if self.has(Flaw::WakesNobody) => {
                 Ok(Enqueued::Waiting(Box::new(NeverSignalled), never_polls(busy)))
             }
-            Enqueued::Waiting(waiter, busy) if self.has(Flaw::WakesTheHerd) => {
-                let herd = self.herd.subscribe();
-                Ok(Enqueued::Waiting(Box::new(WokenByAll { waiter, herd }), busy))
+            Enqueued::Waiting(waiter, busy) if self.has(Flaw::WakesEveryWaiter) => {
+                let wake_all = self.wake_all.subscribe();
+                Ok(Enqueued::Waiting(Box::new(WokenByAll { waiter, wake_all }), busy))
             }
-            Enqueued::Waiting(waiter, busy) if self.has(Flaw::KeepsDeadPlaces) => {
+            Enqueued::Waiting(waiter, busy) if self.has(Flaw::KeepsDeadEntries) => {
                 let (store, request) = (Arc::clone(&self.sound), self.sent_on(request));
                 let leaves = true;
                 let undead = Undead { waiter: Some(waiter), store, request, leaves };
@@ -269,7 +269,7 @@ impl Backend for Flawed {
 
     async fn release(&self, grant: &Grant, options: ReleaseOptions<'_>) -> Result<Released, Error> {
         let renamed = self.renamed(grant);
-        self.herd.send_replace(());
+        self.wake_all.send_replace(());
         match self.flaw {
             Some(Flaw::ReleasesNothing) => Ok(Released::plain(ReleaseOutcome::Released)),
             Some(Flaw::SaysReleasedToAll) => {

@@ -1,7 +1,7 @@
 //! Broken backends that test the suite: each must be caught by a case. A suite that lets a broken backend pass proves nothing.
 //!
 //! Each mutant is the backend in memory with one [`Flaw`]; [`ALL`] names the case that must catch it. For missing
-//! lines in a backend's scripts and statements see `broken`.
+//! lines in a backend's scripts and statements see `missing_guards`.
 
 mod flawed;
 mod waiters;
@@ -60,9 +60,9 @@ pub enum Flaw {
     /// There is no queue, although the store promises fairness.
     KeepsNoQueue,
     /// The queue entry of a dead process stays alive, and takes the lock.
-    KeepsDeadPlaces,
+    KeepsDeadEntries,
     /// A release wakes every waiter.
-    WakesTheHerd,
+    WakesEveryWaiter,
     /// Every waiter polls as often as the first in the queue.
     AsksAtOneRate,
     /// A release does nothing and answers `Released`.
@@ -164,10 +164,10 @@ pub const ALL: &[(Flaw, &str, &str)] = &[
     (Flaw::ShortensByARepeat, "S6", "a_repeat_by_the_owner_is_the_same_grant"),
     (Flaw::OutlivesTheLease, "L1", "an_unrenewed_lease_ends_and_not_before_its_time"),
     (Flaw::WakesNobody, "L2", "a_release_serves_a_waiter"),
-    (Flaw::KeepsNoQueue, "L3", "nobody_barges_past_a_place"),
-    (Flaw::KeepsDeadPlaces, "L3", "a_dead_place_is_passed_over_in_time"),
-    (Flaw::WakesTheHerd, "L4", "a_release_does_not_wake_the_whole_herd"),
-    (Flaw::AsksAtOneRate, "L4", "who_stands_further_back_asks_more_seldom"),
+    (Flaw::KeepsNoQueue, "L3", "no_attempt_barges_past_a_waiter"),
+    (Flaw::KeepsDeadEntries, "L3", "a_dead_entry_is_passed_over_in_time"),
+    (Flaw::WakesEveryWaiter, "L4", "a_release_does_not_wake_every_waiter"),
+    (Flaw::AsksAtOneRate, "L4", "a_waiter_further_back_polls_less_often"),
     (Flaw::RenewsForAnybody, "L5", "a_forced_release_is_learnt_by_the_holder"),
     (Flaw::ReleasesNothing, "L6", "close_releases_and_refuses"),
     (Flaw::IgnoresTheFloor, "S2", "a_floor_far_ahead_of_the_clock_is_refused"),
@@ -187,7 +187,7 @@ pub const ALL: &[(Flaw, &str, &str)] = &[
     (Flaw::ReleasesWithTheFirst, "S4", "only_the_last_guard_of_a_hold_releases_it"),
     (Flaw::TakesInAnyOrder, "S1", "all_of_two_in_opposite_orders_both_finish"),
     (Flaw::KeepsWhatItTook, "S6", "all_that_fails_leaves_nothing"),
-    (Flaw::KeepsLosers, "S6", "any_keeps_one_and_leaves_no_place"),
+    (Flaw::KeepsLosers, "S6", "any_keeps_one_and_leaves_no_entry"),
     (Flaw::ReadsAlone, "S1", "readers_share_and_exclude_writers"),
     (Flaw::WritesBesideReaders, "S1", "readers_share_and_exclude_writers"),
     (Flaw::LastLeaseCounts, "S1", "a_group_lasts_as_long_as_its_longest_lease"),

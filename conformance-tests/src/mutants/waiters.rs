@@ -25,7 +25,7 @@ impl Waiter for NeverSignalled {
 #[derive(Debug)]
 pub(super) struct WokenByAll {
     pub(super) waiter: Box<dyn Waiter>,
-    pub(super) herd: watch::Receiver<()>,
+    pub(super) wake_all: watch::Receiver<()>,
 }
 
 #[async_trait]
@@ -33,7 +33,7 @@ impl Waiter for WokenByAll {
     async fn next(&mut self) -> Signal {
         tokio::select! {
             signal = self.waiter.next() => signal,
-            Ok(()) = self.herd.changed() => Signal::Recheck,
+            Ok(()) = self.wake_all.changed() => Signal::Recheck,
         }
     }
 

@@ -3,11 +3,11 @@
 
 #[cfg(feature = "proof")]
 mod across_stores;
-#[cfg(feature = "redis")]
-mod broken;
 #[cfg(feature = "proof")]
 mod listing;
 #[cfg(feature = "proof")]
 mod migration_servers;
+#[cfg(feature = "redis")]
+mod missing_guards;
 mod mutants;
 mod simulation;

@@ -1,8 +1,8 @@
 //! Twelve processes move from one store to another and back while they contend, and some are killed.
 //!
 //! The test is its own child: see [`child`]. What the children saw is judged as one history. With
-//! `LEASEHOLD_SOAK=1` it goes between every two families of stores, both ways, and prints the rows of
-//! `docs/migration-soak.md`.
+//! `LEASEHOLD_SOAK=1` it goes between every two families of stores, both ways, and prints a row for each pair.
+//! `docs/migration-soak.md` has the totals.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 

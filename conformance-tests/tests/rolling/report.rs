@@ -1,4 +1,4 @@
-//! What came of a rolling migration, in words and as a row of `docs/migration-soak.md`.
+//! The result of a rolling migration, in words and as a row of a table. `docs/migration-soak.md` has the totals of all pairs.
 
 use std::{fmt, time::Duration};
 
@@ -33,7 +33,7 @@ impl fmt::Display for Rolled {
 }
 
 impl Rolled {
-    /// The row of this pair; the commit is to be added.
+    /// The row of this pair, with the same figures as in the totals of `docs/migration-soak.md`.
     pub(crate) fn row(&self, pair: &str) -> String {
         let Self { processes, killed, refused, grants, renewed, writes, stale, .. } = self;
         let (violations, seconds) = (self.violations.len(), self.took.as_secs());

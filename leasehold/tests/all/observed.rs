@@ -1,4 +1,4 @@
-//! Each event is told once, of the lock and the holder that it is of, and the metrics follow.
+//! Each event reaches the observer once, with its lock and its holder, and the metrics follow.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,30 +6,30 @@ use leasehold::{
     ErrorKind, Event, LockClient, LossReason, NotAcquired, all, any,
     testing::{Operation, TestStore},
 };
-use lock_core::test_util::{Heard, Told};
+use lock_core::test_util::{EventRecorder, RecordedEvent};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn heard_by(client: LockClient) -> (LockClient, Arc<Heard>) {
-    let heard = Arc::new(Heard::default());
-    (client.observed_by(heard.clone()).unwrap(), heard)
+fn recorded(client: LockClient) -> (LockClient, Arc<EventRecorder>) {
+    let recorder = Arc::new(EventRecorder::default());
+    (client.observed_by(recorder.clone()).unwrap(), recorder)
 }
 
-fn of<'a>(heard: &'a [Told], word: &str) -> Vec<&'a Told> {
-    heard.iter().filter(|told| told.word == word).collect()
+fn of<'a>(events: &'a [RecordedEvent], word: &str) -> Vec<&'a RecordedEvent> {
+    events.iter().filter(|event| event.word == word).collect()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lock_is_told_from_its_request_to_its_release() {
-    let (client, heard) = heard_by(TestStore::new().client());
+async fn a_lock_is_reported_from_its_request_to_its_release() {
+    let (client, recorder) = recorded(TestStore::new().client());
     let guard = client.lock("job").acquire().await.unwrap();
     let token = guard.token().get();
     tokio::time::sleep(5 * SECOND).await;
     guard.release().await.unwrap();
-    assert_eq!(heard.words("job"), ["requested", "acquired", "renewed", "released"]);
-    let all = heard.all();
+    assert_eq!(recorder.words("job"), ["requested", "acquired", "renewed", "released"]);
+    let all = recorder.all();
     assert_eq!(all[0].token, None);
-    assert!(all[1..].iter().all(|told| told.token == Some(token)), "{all:?}");
+    assert!(all[1..].iter().all(|event| event.token == Some(token)), "{all:?}");
     assert_eq!((all[1].span, &*all[1].about), (Duration::ZERO, ""));
     // Renewed after a quarter to a third of its lease.
     let slack = all[2].span.as_secs_f64() / all[2].lease.as_secs_f64();
@@ -38,31 +38,31 @@ async fn a_lock_is_told_from_its_request_to_its_release() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_tells_how_long_it_waited_and_that_the_lock_was_pushed() {
+async fn a_waiter_reports_how_long_it_waited_and_that_the_lock_was_pushed() {
     let store = TestStore::new();
     let holder = store.client().lock("job").acquire().await.unwrap();
-    let (client, heard) = heard_by(store.client());
+    let (client, recorder) = recorded(store.client());
     let waiting = client.lock("job").acquire();
     let (waiter, ()) = tokio::join!(waiting, async {
         tokio::time::sleep(3 * SECOND).await;
         holder.release().await.unwrap();
     });
-    let told = heard.until("acquired").await;
-    assert_eq!(&*told.about, "pushed");
-    assert!(told.span >= 3 * SECOND && told.span < 4 * SECOND, "{told:?}");
-    // In the background, with an answer that is told all the same.
+    let event = recorder.until("acquired").await;
+    assert_eq!(&*event.about, "pushed");
+    assert!(event.span >= 3 * SECOND && event.span < 4 * SECOND, "{event:?}");
+    // A release in the background is reported too.
     drop(waiter);
-    assert_eq!(heard.until("released").await.about, "released");
+    assert_eq!(recorder.until("released").await.about, "released");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_acquire_without_the_lock_tells_why() {
+async fn an_acquire_without_the_lock_reports_why() {
     let store = TestStore::new();
     let _holder = store.client().lock("job").acquire().await.unwrap();
-    let (client, heard) = heard_by(store.client());
+    let (client, recorder) = recorded(store.client());
     let why = || {
-        let (all, mut why) = (heard.all(), Vec::new());
-        why.extend(of(&all, "not acquired").iter().map(|told| (told.about.clone(), told.span)));
+        let (all, mut why) = (recorder.all(), Vec::new());
+        why.extend(of(&all, "not acquired").iter().map(|event| (event.about.clone(), event.span)));
         assert_eq!(of(&all, "requested").len(), why.len(), "{all:?}");
         why.pop().unwrap()
     };
@@ -81,20 +81,20 @@ async fn an_acquire_without_the_lock_tells_why() {
     client.lock("other").lease(Duration::ZERO).acquire().await.unwrap_err();
     assert_eq!(why().0, "failed");
     // No lock.
-    let before = heard.all();
+    let before = recorder.all();
     client.lock("a\nb").acquire().await.unwrap_err();
-    assert_eq!(heard.all(), before);
+    assert_eq!(recorder.all(), before);
     assert!(
         before
             .iter()
-            .all(|told| NotAcquired::WORDS.contains(&&*told.about) || told.about.is_empty())
+            .all(|event| NotAcquired::WORDS.contains(&&*event.about) || event.about.is_empty())
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn renewals_that_fail_are_told_before_the_loss_and_the_guard_warns() {
+async fn failed_renewals_are_reported_before_the_loss_and_the_guard_warns() {
     let store = TestStore::new();
-    let (client, heard) = heard_by(store.client());
+    let (client, recorder) = recorded(store.client());
     let guard = client.lock("job").acquire().await.unwrap();
     let lease = 10 * SECOND;
     store.set_available(false);
@@ -105,10 +105,10 @@ async fn renewals_that_fail_are_told_before_the_loss_and_the_guard_warns() {
     let health = guard.renewal_health();
     assert!(health.failures > 0 && health.confirmed > lease * 6 / 10, "{health:?}");
     assert_eq!(health.remaining, left);
-    let first = heard.until("renewal failed").await;
+    let first = recorder.until("renewal failed").await;
     assert!(first.span >= lease / 3 && first.lease == lease, "{first:?}");
     assert_eq!(guard.lost().await, LossReason::Unreachable);
-    let lost = heard.until("lock lost").await;
+    let lost = recorder.until("lock lost").await;
     assert_eq!((&*lost.about, lost.token), ("unreachable", Some(guard.token().get())));
     assert!(lost.span > lease * 9 / 10, "{lost:?}");
     assert_eq!(guard.renewal_failing().await, Duration::ZERO);
@@ -116,20 +116,20 @@ async fn renewals_that_fail_are_told_before_the_loss_and_the_guard_warns() {
     store.set_available(true);
     drop(guard);
     tokio::time::sleep(60 * SECOND).await;
-    assert_eq!(of(&heard.all(), "released"), Vec::<&Told>::new());
-    assert_eq!(of(&heard.all(), "lock lost").len(), 1);
+    assert_eq!(of(&recorder.all(), "released"), Vec::<&RecordedEvent>::new());
+    assert_eq!(of(&recorder.all(), "lock lost").len(), 1);
 }
 
-/// A store that hangs gives no answer to tell of.
+/// A store that hangs gives no answer that could be reported.
 #[tokio::test(start_paused = true)]
-async fn a_renewal_without_an_answer_is_told_once_and_in_time() {
+async fn a_renewal_without_an_answer_is_reported_once_and_in_time() {
     let store = TestStore::new();
-    let (client, heard) = heard_by(store.client());
+    let (client, recorder) = recorded(store.client());
     let lease = 10 * SECOND;
     let guard = client.lock("job").acquire().await.unwrap();
     store.delay(60 * SECOND);
     guard.lost().await;
-    let all = heard.all();
+    let all = recorder.all();
     let failed = of(&all, "renewal failed");
     assert!(failed[0].span >= lease / 3, "{failed:?}");
     // Sent after a third of the lease, and each sixth.
@@ -161,31 +161,31 @@ async fn a_renewal_that_is_confirmed_ends_the_warning() {
 
 #[tokio::test(start_paused = true)]
 async fn the_end_of_a_hold_limit_is_a_loss_without_a_warning() {
-    let (client, heard) = heard_by(TestStore::new().client());
+    let (client, recorder) = recorded(TestStore::new().client());
     let guard = client.lock("job").hold_at_most(5 * SECOND).acquire().await.unwrap();
     assert_eq!(guard.renewal_failing().await, Duration::ZERO);
-    assert_eq!(heard.until("lock lost").await.about, "hold-limit");
-    assert_eq!(of(&heard.all(), "renewal failed").len(), 0);
+    assert_eq!(recorder.until("lock lost").await.about, "hold-limit");
+    assert_eq!(of(&recorder.all(), "renewal failed").len(), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_close_and_a_release_that_fails_are_told() {
+async fn a_close_and_a_failed_release_are_reported() {
     let store = TestStore::new();
-    let (client, heard) = heard_by(store.client());
+    let (client, recorder) = recorded(store.client());
     let guard = client.lock("job").acquire().await.unwrap();
     store.fail_next(Operation::Release, ErrorKind::Auth);
     guard.release().await.unwrap_err();
-    assert_eq!(heard.until("released").await.about, ErrorKind::Auth.to_string());
+    assert_eq!(recorder.until("released").await.about, ErrorKind::Auth.to_string());
     let _guard = client.lock("other").acquire().await.unwrap();
     client.close().await;
-    assert_eq!(heard.words("other"), ["requested", "acquired", "lock lost"]);
-    assert_eq!(heard.until("lock lost").await.about, "closed");
+    assert_eq!(recorder.words("other"), ["requested", "acquired", "lock lost"]);
+    assert_eq!(recorder.until("lock lost").await.about, "closed");
 }
 
-/// Each primitive is made of plain locks: no event is missing, and none is told twice.
+/// Each primitive is made of plain locks: no event is missing, and none is reported twice.
 #[tokio::test(start_paused = true)]
-async fn every_lock_of_every_primitive_is_told_from_begin_to_end() {
-    let (client, heard) = heard_by(TestStore::new().client());
+async fn every_lock_of_every_primitive_is_reported_from_begin_to_end() {
+    let (client, recorder) = recorded(TestStore::new().client());
     let locks = || ["a", "b"].map(|name| client.lock(name));
     all(locks()).acquire().await.unwrap().release().await.unwrap();
     let guard = any(locks()).acquire().await.unwrap();
@@ -201,15 +201,15 @@ async fn every_lock_of_every_primitive_is_told_from_begin_to_end() {
     election.campaign().await.unwrap().release().await.unwrap();
     election.run(async |_| ()).await.unwrap().release.unwrap();
     tokio::time::sleep(60 * SECOND).await;
-    let told = heard.all();
+    let events = recorder.all();
     let count = |name: &str, word: &str| {
-        told.iter().filter(|told| told.name == name && told.word == word).count()
+        events.iter().filter(|event| event.name == name && event.word == word).count()
     };
     for name in ["a", "b", "permits", "permits/0", "permits/1", "leader"] {
         let ends = count(name, "acquired") + count(name, "not acquired");
-        assert!(count(name, "acquired") > 0, "{name}: {told:#?}");
-        assert_eq!(count(name, "requested"), ends, "{name}: {told:#?}");
-        assert_eq!(count(name, "acquired"), count(name, "released"), "{name}: {told:#?}");
+        assert!(count(name, "acquired") > 0, "{name}: {events:#?}");
+        assert_eq!(count(name, "requested"), ends, "{name}: {events:#?}");
+        assert_eq!(count(name, "acquired"), count(name, "released"), "{name}: {events:#?}");
     }
     assert_eq!(count("leader", "acquired"), 2);
 }
@@ -229,8 +229,8 @@ async fn an_observer_that_panics_changes_nothing() {
 #[tokio::test]
 async fn a_client_has_one_observer() {
     let store = TestStore::new();
-    let (client, _heard) = heard_by(store.client());
-    let error = client.clone().observed_by(Arc::new(Heard::default())).unwrap_err();
+    let (client, _recorder) = recorded(store.client());
+    let error = client.clone().observed_by(Arc::new(EventRecorder::default())).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Config);
     assert!(client.lock("job").acquire().await.is_ok());
 }

@@ -26,7 +26,7 @@ pub struct StoreCheck {
     /// The highest token that the store remembers, of all names; `None` if the store does not know.
     pub highest_token: Option<FencingToken>,
     /// The warnings of the store itself: what slows it down, or will soon stop it.
-    pub told: Vec<String>,
+    pub store_warnings: Vec<String>,
     /// What the store promises with its present settings.
     pub guarantees: Arc<Guarantees>,
 }
@@ -58,7 +58,7 @@ impl StoreCheck {
         if off > LARGE_CLOCK_DIFFERENCE {
             warnings.push(format!("the store's clock and this machine's differ by {}", show(off)));
         }
-        warnings.extend(self.told.iter().cloned());
+        warnings.extend(self.store_warnings.iter().cloned());
         warnings
     }
 
@@ -133,7 +133,7 @@ impl LockClient {
             let highest = backend.highest_token().await?;
             Ok((took[ROUND_TRIPS / 2], clock, highest, backend.warnings().await?))
         };
-        let (round_trip, clock_difference_micros, highest_token, told) =
+        let (round_trip, clock_difference_micros, highest_token, store_warnings) =
             self.within(checks).await?;
         let (backend, guarantees) = (backend.kind(), self.guarantees());
         Ok(StoreCheck {
@@ -141,7 +141,7 @@ impl LockClient {
             round_trip,
             clock_difference_micros,
             highest_token,
-            told,
+            store_warnings,
             guarantees,
         })
     }

@@ -55,7 +55,7 @@ impl Memory {
         promised.raise = true;
         promised.expiry_slack = EXPIRY_SLACK;
         promised.longest_poll = FAR_HEARTBEAT;
-        promised.dead_place_delay = CLAIM_WINDOW;
+        promised.dead_waiter_delay = CLAIM_WINDOW;
         promised.longest_stall = ENTRY_LIFE.saturating_sub(FAR_HEARTBEAT);
         promised.token_lead = promised.longest_lease;
         promised.connection = ConnectionSecurity::Local;

@@ -1,9 +1,9 @@
 //! What the tests of this project's crates share. Not part of the public API.
 
-mod heard;
+mod event_recorder;
 mod soup;
 
 pub use self::{
-    heard::{Heard, Told},
+    event_recorder::{EventRecorder, RecordedEvent},
     soup::soup,
 };

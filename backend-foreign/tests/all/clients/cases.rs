@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use conformance_tests::broken::cases::request;
+use conformance_tests::missing_guards::cases::request;
 use lock_core::{Enqueued, FencingToken, Holder, Init, LockClient, Signal, TryAcquire};
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},

@@ -1,14 +1,14 @@
 //! The guards that the statements of every database have. The cases are the same; only the changed text differs.
 
 use conformance_tests::{
-    broken::{
+    kit::Change,
+    missing_guards::{
         Broken, Clients,
         cases::{
             a_held_name, a_late_renewal, a_release_by_another, an_abandoned_owner,
             kept_of_an_abandoned,
         },
     },
-    kit::Change,
 };
 
 use super::readers;

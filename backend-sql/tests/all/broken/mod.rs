@@ -15,7 +15,7 @@ mod sqlite;
 
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
 use {
-    conformance_tests::broken::cases::{LONG, granted, request, words},
+    conformance_tests::missing_guards::cases::{LONG, granted, request, words},
     lock_core::{Backend, Env as _, FencingToken, Grant, Init, ReleaseOptions, SystemEnv},
     std::time::Duration,
 };

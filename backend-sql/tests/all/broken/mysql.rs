@@ -4,16 +4,16 @@ use std::{sync::Arc, time::Duration};
 
 use backend_sql::mysql::{MysqlFence, connect};
 use conformance_tests::{
-    broken::{
+    kit::{
+        Change::{self, LeaveOut, Replace},
+        Mariadb, MariadbOptions, Proxy, Server as _,
+    },
+    missing_guards::{
         Broken, Clients, Setup, Verdict,
         cases::{
             LONG, a_batch_with_a_locked_row, above, first_use, granted, not_granted, request, words,
         },
         every_marker_is_tried, try_all,
-    },
-    kit::{
-        Change::{self, LeaveOut, Replace},
-        Mariadb, MariadbOptions, Proxy, Server as _,
     },
 };
 use futures_util::future::try_join_all;

@@ -1,6 +1,6 @@
 //! Cases of queue entries, for the guards of each database.
 
-use conformance_tests::broken::{
+use conformance_tests::missing_guards::{
     Clients, Verdict,
     cases::{LONG, above, first_use, granted, name, not_granted, request, words},
 };

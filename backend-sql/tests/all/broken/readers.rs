@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use conformance_tests::broken::{
+use conformance_tests::missing_guards::{
     Clients, Verdict,
     cases::{LONG, above, first_use, granted, not_granted, request, words},
 };

@@ -4,7 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use backend_sql::sqlite::{SqliteFence, connect};
 use conformance_tests::{
-    broken::{
+    kit::Change::{self, LeaveOut, Replace},
+    missing_guards::{
         Broken, Clients, Setup, Verdict,
         cases::{
             LONG, a_renewal_above_the_longest_lease, above, first_use, granted, not_granted,
@@ -12,7 +13,6 @@ use conformance_tests::{
         },
         every_marker_is_tried, try_all_in_copies,
     },
-    kit::Change::{self, LeaveOut, Replace},
 };
 use lock_core::{Backend, ReleaseOptions};
 use sqlx::{Connection as _, SqliteConnection};

@@ -65,7 +65,7 @@ async fn a_release_grants_the_lock_to_the_first_entry() {
         assert_eq!(state.waiting, Some(1));
         let holder = state.holder.unwrap();
         assert_eq!((holder.owner, &holder.label), (first.owner, &first.label));
-        let turn = one.guarantees().dead_place_delay;
+        let turn = one.guarantees().dead_waiter_delay;
         assert!(holder.remaining <= turn && turn < LEASE);
         let grant = given(&other, &first, &mut first_turn).await;
         assert_eq!((grant.owner, &grant.name), (first.owner, &held.name));
@@ -175,7 +175,7 @@ async fn many_dead_entries_delay_the_next_by_the_stated_bound() {
     let waiter = tokio::spawn(client.lock("job").acquire());
     says(&server, WAITING, "47").await;
     holder.release(&held, ReleaseOptions::default()).await.unwrap();
-    let bound = promised.dead_place_delay + promised.longest_poll;
+    let bound = promised.dead_waiter_delay + promised.longest_poll;
     // One turn for each dead entry would take three times as long.
     let guard = timeout(bound + 8 * SECOND, waiter).await.unwrap().unwrap().unwrap();
     guard.release().await.unwrap();

@@ -184,7 +184,7 @@ async fn a_killed_waiter_delays_the_next_by_the_stated_bound() {
     assert_eq!(waiting(&store, &held.name).await, Some(1), "it had no place");
     assert_eq!(bells(folder.path()).len(), 1);
     let client = LockClient::new(open(&path, Strategy::PrimaryKey).await);
-    let limit = client.guarantees().dead_place_delay + Duration::from_secs(10);
+    let limit = client.guarantees().dead_waiter_delay + Duration::from_secs(10);
     let next = tokio::spawn(client.lock("job").lease(LEASE).wait(limit).acquire());
     while waiting(&store, &held.name).await != Some(2) {
         tokio::time::sleep(Duration::from_millis(5)).await;

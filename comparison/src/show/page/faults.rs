@@ -67,7 +67,7 @@ fn write_store(page: &mut String, store: &OfStore) -> Result<(), Failed> {
             result.seeds.len(),
             result.granted,
             result.lost,
-            result.told_after_ms,
+            result.reported_late_ms,
             result.stale_refused,
             escaped(&cells.join(", "))
         )?;

@@ -21,7 +21,7 @@ pub(crate) struct Figures {
     /// Acquisitions that certainly had a queue entry of their own.
     pub(crate) queued: u64,
     /// The longest time from the end of a validity until the guard reported it.
-    pub(crate) told_after: Duration,
+    pub(crate) reported_late: Duration,
 }
 
 /// Returns all violations, and the figures.
@@ -114,7 +114,7 @@ fn idle(data: &RunData) -> Vec<Finding> {
         return Vec::new();
     }
     let promised = &data.promised;
-    let bound = promised.longest_poll + promised.dead_place_delay + data.tolerance;
+    let bound = promised.longest_poll + promised.dead_waiter_delay + data.tolerance;
     let holds = Holds::of(&data.history);
     let released = |op: Op| {
         let back = |event: &&Event| {
@@ -168,13 +168,13 @@ fn losses_reported(data: &RunData, figures: &mut Figures) -> Vec<Finding> {
                     _ => until,
                 };
                 let late = event.at.since(due);
-                figures.told_after = figures.told_after.max(late);
+                figures.reported_late = figures.reported_late.max(late);
                 if late > data.tolerance {
                     let what = format!(
                         "the guard of {} reported its loss {late:?} after its validity ended",
                         event.op
                     );
-                    let finding = Finding::new(Guarantee::LossTold, what);
+                    let finding = Finding::new(Guarantee::LossReported, what);
                     findings.push(Finding { ops: vec![event.op], ..finding });
                 }
             }
@@ -257,17 +257,17 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_that_is_told_late_is_found_but_not_of_a_stopped_process() {
+    fn a_loss_that_is_reported_late_is_found_but_not_of_a_stopped_process() {
         let lost = |second| {
             let lost = event(second, 0, What::Lost { reason: LossReason::Expired });
             vec![asked(1, 0), acquired(2, 0, 3), lost]
         };
         assert!(found(Fault::ServerPaused, None, lost(4)).is_empty());
-        assert_eq!(found(Fault::ServerPaused, None, lost(9)), [Guarantee::LossTold]);
+        assert_eq!(found(Fault::ServerPaused, None, lost(9)), [Guarantee::LossReported]);
         assert!(found(Fault::ClientPaused, Some((2, 8)), lost(9)).is_empty());
         // The guard never reported its loss, and its holder released it long after.
         let kept = vec![asked(1, 0), acquired(2, 0, 3), event(9, 0, What::GivenUp)];
-        assert_eq!(found(Fault::HalfCut, None, kept), [Guarantee::LossTold]);
+        assert_eq!(found(Fault::HalfCut, None, kept), [Guarantee::LossReported]);
     }
 
     #[test]

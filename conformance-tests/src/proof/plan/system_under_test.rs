@@ -28,7 +28,7 @@ pub enum Guarantee {
     /// The same of a register behind the store's own fence, where it has one.
     OwnFence,
     /// L5: a guard reports its loss when its validity ends.
-    LossTold,
+    LossReported,
     /// L1, L2: the lock was free again in time, and every waiter was served.
     Served,
     /// L3: queue entries were served first come, first served, if the store promises fairness.
@@ -47,7 +47,7 @@ impl Guarantee {
         Self::NoResurrection,
         Self::Fence,
         Self::OwnFence,
-        Self::LossTold,
+        Self::LossReported,
         Self::Served,
         Self::Fair,
         Self::NothingLeft,
@@ -63,7 +63,7 @@ impl Guarantee {
             Self::NoResurrection => "lost stays lost",
             Self::Fence => "fenced data keeps every update",
             Self::OwnFence => "so by the store's own fence",
-            Self::LossTold => "a loss is told in time",
+            Self::LossReported => "a loss is reported in time",
             Self::Served => "waiters are served",
             Self::Fair => "served in order",
             Self::NothingLeft => "nothing is left behind",

@@ -31,7 +31,7 @@ pub fn page(subjects: &[SystemUnderTest], reports: &[Report]) -> String {
     let mut text = matrix(subjects, reports, "not run");
     let _ = writeln!(
         text,
-        "\n| store | commit | lasted | runs | grants | seen in a place | losses told | stale writes refused |\n\
+        "\n| store | commit | lasted | runs | grants | through the queue | losses reported | stale writes refused |\n\
          |---|---|---|---|---|---|---|---|"
     );
     for report in reports {
@@ -57,7 +57,7 @@ pub fn page(subjects: &[SystemUnderTest], reports: &[Report]) -> String {
 
 fn figures(report: &Report) -> String {
     let mut text = format!("\n### {}\n\n", report.store);
-    text += "| fault | runs | first seed | grants | losses told | told late by at most, ms | held again \
+    text += "| fault | runs | first seed | grants | losses reported | late by at most, ms | held again \
              after at most, ms | not as promised | how it is known to have happened |\n";
     text += "|---|---|---|---|---|---|---|---|---|\n";
     for fault in &report.faults {
@@ -76,7 +76,7 @@ fn figures(report: &Report) -> String {
             fault.seeds.len(),
             fault.granted,
             fault.lost,
-            fault.told_after_ms,
+            fault.reported_late_ms,
             odd.join("; "),
             fault.happened,
         );

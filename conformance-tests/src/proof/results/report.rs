@@ -68,8 +68,8 @@ impl Report {
         }
         text += &line("runs", &|fault| fault.seeds.len().to_string());
         text += &line("grants", &|fault| fault.granted.to_string());
-        text += &line("losses told", &|fault| fault.lost.to_string());
-        text += &line("  at most late by, ms", &|fault| fault.told_after_ms.to_string());
+        text += &line("losses reported", &|fault| fault.lost.to_string());
+        text += &line("  at most late by, ms", &|fault| fault.reported_late_ms.to_string());
         text += &line("stale writes refused", &|fault| fault.stale_refused.to_string());
         let freed = |fault: &FaultResult| fault.freed_after_ms.map(|ms| ms.to_string());
         text += &line("held again after, ms", &|fault| freed(fault).unwrap_or_default());

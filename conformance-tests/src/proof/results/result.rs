@@ -90,7 +90,7 @@ pub struct FaultResult {
     /// Writes that a fence refused.
     pub stale_refused: u64,
     /// The longest time from the end of a validity until the guard reported it, in milliseconds.
-    pub told_after_ms: u64,
+    pub reported_late_ms: u64,
     /// The longest time from the fault until the victim's lock was held again, if the victim lost it, in milliseconds.
     pub freed_after_ms: Option<u64>,
     /// The holders of the victim's lock around the fault, in the last run, or in one that broke something.
@@ -113,7 +113,7 @@ impl FaultResult {
             errors: 0,
             queued: 0,
             stale_refused: 0,
-            told_after_ms: 0,
+            reported_late_ms: 0,
             freed_after_ms: None,
             timeline: None,
         }
@@ -166,7 +166,7 @@ impl FaultResult {
         self.errors += figures.errors;
         self.queued += figures.queued;
         self.stale_refused += figures.stale_refused;
-        self.told_after_ms = self.told_after_ms.max(millis(figures.told_after));
+        self.reported_late_ms = self.reported_late_ms.max(millis(figures.reported_late));
         self.freed_after_ms = self.freed_after_ms.max(freed_after.map(millis));
     }
 

@@ -64,7 +64,7 @@ impl<'a> FaultRun<'a> {
     async fn loss(&mut self, victim: Op) {
         if self.record.until(PATIENCE, |seen| seen.loss(victim)).await.is_none() {
             let what = format!("the victim's guard did not report its loss within {PATIENCE:?}");
-            let finding = Finding::new(Guarantee::LossTold, what);
+            let finding = Finding::new(Guarantee::LossReported, what);
             self.findings.push(Finding { ops: vec![victim], ..finding });
         }
     }
@@ -85,7 +85,7 @@ impl<'a> FaultRun<'a> {
         let Some(at) = self.successor(above, since).await else { return };
         let promised = self.promised;
         let bound = self.lease + promised.lease_step + promised.expiry_slack;
-        let bound = bound + promised.longest_poll + promised.dead_place_delay + self.tolerance;
+        let bound = bound + promised.longest_poll + promised.dead_waiter_delay + self.tolerance;
         let took = at.since(since);
         self.freed_after = Some(took);
         if took > bound {

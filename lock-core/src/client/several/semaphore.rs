@@ -126,7 +126,7 @@ impl Semaphore {
     /// While most slots are free, a permit costs one or two calls to the store. A wait costs about four calls for each slot.
     /// The permit of a crashed client is free when its lease is over. A client that crashes at the door delays the others by
     /// 3 s, or by the store's shortest lease if that is longer. Like any crashed waiter, it also delays them by the store's
-    /// [`dead_place_delay`](crate::Guarantees). If the last attempt of the crashed client reaches the store late, the store may
+    /// [`dead_waiter_delay`](crate::Guarantees). If the last attempt of the crashed client reaches the store late, the store may
     /// still grant it a slot, for the lease of a permit.
     ///
     /// *Errors*: `InvalidInput` before anything is sent to the store; otherwise as [`Lock::acquire`].

@@ -2,11 +2,11 @@
 
 use backend_sql::postgres::connect;
 use conformance_tests::{
-    broken::{
+    kit::{Data, Server as _},
+    missing_guards::{
         Clients as _, Verdict,
         cases::{LONG, first_use, granted, not_granted, request, words},
     },
-    kit::{Data, Server as _},
 };
 use lock_core::{Attempt, Enqueued, Grant, ReleaseOptions};
 use sqlx::{Connection as _, PgConnection};

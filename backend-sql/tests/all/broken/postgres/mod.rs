@@ -9,17 +9,17 @@ use std::sync::Arc;
 
 use backend_sql::postgres::{PostgresFence, connect};
 use conformance_tests::{
-    broken::{
+    kit::{
+        Change::{self, LeaveOut, Replace},
+        Clock, Postgres, PostgresOptions, Proxy, Server as _,
+    },
+    missing_guards::{
         Broken, Clients, Setup, Verdict,
         cases::{
             LONG, a_batch_with_a_locked_row, a_renewal_above_the_longest_lease, above, first_use,
             granted, not_granted, request, words,
         },
         every_marker_is_tried, try_all,
-    },
-    kit::{
-        Change::{self, LeaveOut, Replace},
-        Clock, Postgres, PostgresOptions, Proxy, Server as _,
     },
 };
 use lock_core::{Backend, ReleaseOptions};

@@ -7,13 +7,13 @@ use std::{
 };
 
 use backend_redis::node::Script;
-pub(super) use conformance_tests::broken::redis::{LONGEST, SECOND, owner, text};
+pub(super) use conformance_tests::missing_guards::redis::{LONGEST, SECOND, owner, text};
 use conformance_tests::{
-    broken::{
+    kit::Change,
+    missing_guards::{
         Setup,
         redis::{Raw, evaluating, parts},
     },
-    kit::Change,
 };
 use redis::Value;
 

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use conformance_tests::{
-    broken::{
+    kit::Change::{LeaveOut, Replace},
+    missing_guards::{
         Broken, Verdict,
         cases::{LONG, first_use, granted, name, not_granted, request, words},
     },
-    kit::Change::{LeaveOut, Replace},
 };
 use lock_core::{
     Backend, Enqueued, Env as _, FencingToken, Mode, OwnerId, ReleaseOptions, Renewal, Request,

@@ -12,8 +12,8 @@ mod store;
 mod text;
 
 use conformance_tests::{
-    broken::{Broken, every_marker_is_tried, try_all},
     kit::Change::{LeaveOut, Replace},
+    missing_guards::{Broken, every_marker_is_tried, try_all},
 };
 
 const FOLDERS: &[&str] = &[concat!(env!("CARGO_MANIFEST_DIR"), "/src/scripts")];

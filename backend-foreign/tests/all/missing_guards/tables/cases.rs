@@ -3,11 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use conformance_tests::{
-    broken::{
+    kit::Postgres,
+    missing_guards::{
         Clients as _, Verdict,
         cases::{LONG, above, first_use, granted, name, not_granted, request, words},
     },
-    kit::Postgres,
 };
 use lock_core::{
     Attempt, Backend, Env as _, ErrorKind, FencingToken, Grant, OwnerId, ReleaseOptions,

@@ -4,7 +4,8 @@ mod cases;
 mod stage;
 
 use conformance_tests::{
-    broken::{
+    kit::Change::{LeaveOut, Replace},
+    missing_guards::{
         Broken,
         cases::{
             a_batch_with_a_locked_row, a_held_name, a_late_renewal, a_release_by_another,
@@ -12,7 +13,6 @@ use conformance_tests::{
         },
         every_marker_is_tried, try_all,
     },
-    kit::Change::{LeaveOut, Replace},
 };
 
 use self::{

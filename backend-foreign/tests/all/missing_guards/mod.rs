@@ -18,7 +18,8 @@ mod server;
 mod tables;
 
 use conformance_tests::{
-    broken::{
+    kit::Change::{LeaveOut, Replace},
+    missing_guards::{
         Broken,
         cases::{
             a_held_name, a_late_renewal, a_release_by_another, a_renewal_above_the_longest_lease,
@@ -26,7 +27,6 @@ use conformance_tests::{
         },
         every_marker_is_tried, try_all,
     },
-    kit::Change::{LeaveOut, Replace},
 };
 
 use self::{any::*, cases::*, server::Shared};

@@ -4,12 +4,12 @@
 use std::{fs, panic::AssertUnwindSafe};
 
 use conformance_tests::{
-    broken::{
+    kit::Change::{self, LeaveOut, Replace},
+    missing_guards::{
         Broken, Setup, Verdict,
         redis::{Raw, evaluating},
         try_all, try_all_in_copies,
     },
-    kit::Change::{self, LeaveOut, Replace},
 };
 use futures_util::FutureExt as _;
 
@@ -103,5 +103,6 @@ async fn a_copy_of_the_program_lacks_a_guard() {
         changes: &[LeaveOut("word in a copy")],
         case: |_| Box::pin(the_word_is_there()),
     }];
-    try_all_in_copies(&[folder], &list, "broken::a_copy_of_the_program_lacks_a_guard").await;
+    try_all_in_copies(&[folder], &list, "missing_guards::a_copy_of_the_program_lacks_a_guard")
+        .await;
 }

@@ -2,8 +2,8 @@
 //! once, and the comparison must find it.
 
 use conformance_tests::{
-    broken::Worlds,
     kit::Change::{self, LeaveOut, Replace},
+    missing_guards::Worlds,
 };
 
 use super::{

@@ -3,11 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use conformance_tests::{
-    broken::{
+    kit::Change::{LeaveOut, Replace},
+    missing_guards::{
         Broken, Verdict,
         cases::{LONG, first_use, granted, name, request, words},
     },
-    kit::Change::{LeaveOut, Replace},
 };
 use lock_core::{Attempt, Backend, Enqueued, ErrorKind, Grant, ReleaseOptions, Request, Waiter};
 

@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use conformance_tests::{
-    broken::{
+    kit::Mode,
+    missing_guards::{
         Clients as _, Verdict,
         cases::{LONG, above, first_use, granted, name, not_granted, request, words},
     },
-    kit::Mode,
 };
 use futures_util::StreamExt as _;
 use lock_core::{

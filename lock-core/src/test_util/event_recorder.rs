@@ -8,7 +8,7 @@ use crate::{Event, EventKind, Observer, ReleaseOutcome, sync::Mutex};
 
 /// A recorded event.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Told {
+pub struct RecordedEvent {
     /// [`Event::word`].
     pub word: &'static str,
     /// The name of the lock.
@@ -25,33 +25,33 @@ pub struct Told {
 
 /// An observer that records all events.
 #[derive(Debug, Default)]
-pub struct Heard {
-    told: Mutex<Vec<Told>>,
+pub struct EventRecorder {
+    events: Mutex<Vec<RecordedEvent>>,
     news: Notify,
 }
 
-impl Heard {
+impl EventRecorder {
     /// All events so far.
-    pub fn all(&self) -> Vec<Told> {
-        self.told.lock().clone()
+    pub fn all(&self) -> Vec<RecordedEvent> {
+        self.events.lock().clone()
     }
 
     /// The words of all events of a lock, in their order.
     pub fn words(&self, name: &str) -> Vec<&'static str> {
-        self.all().iter().filter(|told| told.name == name).map(|told| told.word).collect()
+        self.all().iter().filter(|event| event.name == name).map(|event| event.word).collect()
     }
 
     /// Waits for the first event with this word, and returns it.
     ///
     /// # Panics
     /// If there is none within a minute.
-    pub async fn until(&self, word: &str) -> Told {
+    pub async fn until(&self, word: &str) -> RecordedEvent {
         let found = async {
             loop {
                 let mut news = std::pin::pin!(self.news.notified());
                 news.as_mut().enable();
-                if let Some(told) = self.all().into_iter().find(|told| told.word == word) {
-                    return told;
+                if let Some(event) = self.all().into_iter().find(|event| event.word == word) {
+                    return event;
                 }
                 news.await;
             }
@@ -61,7 +61,7 @@ impl Heard {
     }
 }
 
-impl Observer for Heard {
+impl Observer for EventRecorder {
     fn event(&self, event: &Event<'_>) {
         let (mut lease, mut about) = (Duration::ZERO, String::new());
         let span = match event.kind {
@@ -102,7 +102,14 @@ impl Observer for Heard {
         };
         let token = event.holder.map(|(_, token)| token.get());
         let name = event.name.to_string();
-        self.told.lock().push(Told { word: event.word(), name, token, span, lease, about });
+        self.events.lock().push(RecordedEvent {
+            word: event.word(),
+            name,
+            token,
+            span,
+            lease,
+            about,
+        });
         self.news.notify_waiters();
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use conformance_tests::broken::{
+use conformance_tests::missing_guards::{
     Clients, Verdict,
     cases::{LONG, first_use, granted, name, not_granted, request, words},
 };

@@ -4,13 +4,13 @@ use std::{sync::Arc, time::Duration};
 
 use backend_redis::{Fence, FenceError};
 use conformance_tests::{
-    broken::{
-        Broken, Clients, Setup, Verdict,
-        cases::{LONG, a_renewal_by_another, first_use, granted, name, request},
-    },
     kit::{
         Change::{self, LeaveOut, Replace},
         Clock, Data, Proxy, Redis, RedisOptions, Server as _,
+    },
+    missing_guards::{
+        Broken, Clients, Setup, Verdict,
+        cases::{LONG, a_renewal_by_another, first_use, granted, name, request},
     },
 };
 use lock_core::{

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use conformance_tests::{
-    broken::{Clients, Setup},
     kit::{Change, Proxy, Redis, RedisOptions, Server as _},
+    missing_guards::{Clients, Setup},
 };
 use lock_core::{Backend, Init};
 

@@ -10,8 +10,8 @@ mod votes;
 mod waiting_readers;
 
 use conformance_tests::{
-    broken::{Broken, every_marker_is_tried, try_all},
     kit::Change::{LeaveOut, Replace},
+    missing_guards::{Broken, every_marker_is_tried, try_all},
 };
 
 const FOLDERS: &[&str] = &[concat!(env!("CARGO_MANIFEST_DIR"), "/src/scripts")];

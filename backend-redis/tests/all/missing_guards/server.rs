@@ -6,11 +6,11 @@ use std::{
 };
 
 use conformance_tests::{
-    broken::{
+    kit::Change,
+    missing_guards::{
         Setup, Verdict,
         redis::{LONGEST, Raw, SECOND, evaluating, owner, parts, text},
     },
-    kit::Change,
 };
 use redis::Value;
 

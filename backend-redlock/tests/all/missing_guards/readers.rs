@@ -1,8 +1,8 @@
 //! Guards of locks that readers share, on one node: who holds the lock.
 
 use conformance_tests::{
-    broken::{Broken, Verdict},
     kit::Change::{LeaveOut, Replace},
+    missing_guards::{Broken, Verdict},
 };
 use lock_core::Mode;
 

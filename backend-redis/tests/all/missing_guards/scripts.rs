@@ -2,8 +2,8 @@
 //! of the short ways and of batches are in `short_ways`.
 
 use conformance_tests::{
-    broken::Broken,
     kit::Change::{LeaveOut, Replace},
+    missing_guards::Broken,
 };
 
 use super::{

@@ -2,8 +2,8 @@
 //! compares those with the long ways that are tried here.
 
 use conformance_tests::{
-    broken::Broken,
     kit::Change::{LeaveOut, Replace},
+    missing_guards::Broken,
 };
 
 use super::{

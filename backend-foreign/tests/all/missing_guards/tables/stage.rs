@@ -9,8 +9,8 @@ use std::{
 };
 
 use conformance_tests::{
-    broken::{Clients, Setup},
     kit::{Change, Clock, Mariadb, MariadbOptions, Postgres, PostgresOptions, Proxy, Server as _},
+    missing_guards::{Clients, Setup},
 };
 use lock_core::{Backend, OwnerId};
 use sqlx::{AssertSqlSafe, Connection as _, MySqlConnection, PgConnection};
