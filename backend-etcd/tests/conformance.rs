@@ -40,7 +40,7 @@ impl Harness for OnEtcd {
     }
 
     fn skips(&self) -> &'static [&'static str] {
-        &["one_reader_above_the_most_is_busy"]
+        &["limited_readers"]
     }
 
     fn lease(&self) -> Duration {

@@ -45,15 +45,7 @@ impl Harness for OnNodes {
 
     fn skips(&self) -> &'static [&'static str] {
         // The queues are only advice: no entry has a right to be served.
-        &[
-            "waiters_are_served_in_order",
-            "no_attempt_barges_past_a_waiter",
-            "a_withdrawn_entry_is_passed_over",
-            "a_dead_entry_is_passed_over_in_time",
-            "a_request_that_a_release_carries_goes_to_the_end",
-            "a_withdrawal_gives_back_what_was_granted",
-            "a_waiter_further_back_polls_less_often",
-        ]
+        &["fair"]
     }
 }
 

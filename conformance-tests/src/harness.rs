@@ -43,9 +43,11 @@ pub trait Harness: Send + Sync + 'static {
         false
     }
 
-    /// Names of the cases that do not apply to this store (default: none). The run fails if a case that does not apply is not
-    /// listed, and if a listed case applies. The word `shared` lists all cases of readers and writers: a store without
-    /// [`Guarantees::shared`](lock_core::Guarantees) skips them.
+    /// The cases that do not apply to this store (default: none), by their names or by what they need. The run fails if a case
+    /// that does not apply is not listed, and if a listed case applies. The words are those of [`Guarantees`]: `fair` lists
+    /// all cases that need a fair queue, `pushes` those that need pushes, `raises` those that raise a token, `shared` those of
+    /// readers and writers, `limited_readers` those that need a limit for the number of readers. `processes` lists those that
+    /// need [`reaches_processes`](Harness::reaches_processes).
     fn skips(&self) -> &'static [&'static str] {
         &[]
     }
@@ -66,5 +68,11 @@ impl Store {
     }
 }
 
-/// Whether a case applies to a store. `Err` says why not.
-pub type Needs = fn(&Guarantees, &dyn Harness) -> Result<(), &'static str>;
+/// What a case needs of a store or a harness.
+#[derive(Clone, Copy)]
+pub struct Need {
+    /// A word, such as `fair`. [`Harness::skips`] may list it.
+    pub name: &'static str,
+    /// Whether it is there. `Err` says why not.
+    pub check: fn(&Guarantees, &dyn Harness) -> Result<(), &'static str>,
+}

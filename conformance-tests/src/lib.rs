@@ -57,7 +57,7 @@ pub mod versions;
 pub use server_kit as kit;
 
 pub use self::{
-    harness::{Harness, Needs, SetUpError, Store},
+    harness::{Harness, Need, SetUpError, Store},
     memory::MemoryHarness,
     runner::main,
     setting::Setting,

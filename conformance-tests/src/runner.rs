@@ -157,7 +157,7 @@ async fn run(harness: Arc<dyn Harness>, filter: &str, turns: &Semaphore) -> Ran 
 }
 
 fn skip(case: &Case, promised: &Guarantees, harness: &dyn Harness) -> Option<&'static str> {
-    (case.needs)(promised, harness).err()
+    case.needs.iter().find_map(|need| (need.check)(promised, harness).err())
 }
 
 /// Runs one case. A panic or a hang fails this case only.

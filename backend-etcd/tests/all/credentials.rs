@@ -1,13 +1,6 @@
 //! Passwords and authentication tokens that end while a client runs.
 
-use std::{
-    net::SocketAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use backend_etcd::{
     EtcdBuilder,
@@ -16,54 +9,11 @@ use backend_etcd::{
 use conformance_tests::kit::{Etcd, EtcdOptions};
 use futures_util::future::join_all;
 use lock_core::{
-    Backend, Credentials, CredentialsProvider, Env as _, Error, ErrorKind, LockClient, Mutex,
-    SystemEnv,
+    Backend, Credentials, Env as _, ErrorKind, LockClient, SystemEnv,
+    test_util::{Answer, Vault},
 };
 
 use crate::support::{LEASE, WAIT, hands_over, held_and_waited_for, renewed, request, single};
-
-/// A service that returns passwords, and counts its calls.
-#[derive(Clone)]
-struct Vault {
-    answer: Arc<Mutex<Answer>>,
-    asked: Arc<AtomicUsize>,
-}
-
-#[derive(Clone, Copy)]
-enum Answer {
-    Password(&'static str),
-    Fails(ErrorKind),
-    Hangs,
-}
-
-impl Vault {
-    fn new(password: &'static str) -> Self {
-        Self { answer: Arc::new(Mutex::new(Answer::Password(password))), asked: Arc::default() }
-    }
-
-    fn answers(&self, answer: Answer) {
-        *self.answer.lock() = answer;
-    }
-
-    fn asked(&self) -> usize {
-        self.asked.load(Ordering::SeqCst)
-    }
-
-    fn provider(&self, user: &'static str) -> CredentialsProvider {
-        let vault = self.clone();
-        CredentialsProvider::new(move || {
-            vault.asked.fetch_add(1, Ordering::SeqCst);
-            let answer = *vault.answer.lock();
-            async move {
-                match answer {
-                    Answer::Password(password) => Ok(Credentials::new(user, password)),
-                    Answer::Fails(kind) => Err(Error::new(kind, "the vault is sealed").into()),
-                    Answer::Hangs => std::future::pending().await,
-                }
-            }
-        })
-    }
-}
 
 const FIRST: &str = "sesame1";
 const SECOND: &str = "sesame2";

@@ -1,17 +1,12 @@
 //! Passwords that change while a client runs.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use backend_redis::RedisBuilder;
 use conformance_tests::kit::{Redis, RedisOptions, Sentinels, Server as _};
 use lock_core::{
-    Backend, Credentials, CredentialsProvider, Error, ErrorKind, LockClient, Mutex, ReleaseOutcome,
+    Backend, Error, ErrorKind, LockClient, ReleaseOutcome,
+    test_util::{Answer, Vault},
 };
 
 use crate::support::{direct, first_use, granted, request, server};
@@ -20,49 +15,6 @@ const LEASE: Duration = Duration::from_secs(20);
 const WAIT: Duration = Duration::from_secs(30);
 /// The time limit of a connection that a test makes hang; long enough for one that does not hang.
 const SHORT: Duration = Duration::from_secs(2);
-
-/// A service that gives out passwords, and counts how often it is asked.
-#[derive(Clone)]
-struct Vault {
-    answer: Arc<Mutex<Answer>>,
-    asked: Arc<AtomicUsize>,
-}
-
-#[derive(Clone, Copy)]
-enum Answer {
-    Password(&'static str),
-    Fails(ErrorKind),
-    Hangs,
-}
-
-impl Vault {
-    fn new(password: &'static str) -> Self {
-        Self { answer: Arc::new(Mutex::new(Answer::Password(password))), asked: Arc::default() }
-    }
-
-    fn answers(&self, answer: Answer) {
-        *self.answer.lock() = answer;
-    }
-
-    fn asked(&self) -> usize {
-        self.asked.load(Ordering::SeqCst)
-    }
-
-    fn provider(&self, user: &'static str) -> CredentialsProvider {
-        let vault = self.clone();
-        CredentialsProvider::new(move || {
-            vault.asked.fetch_add(1, Ordering::SeqCst);
-            let answer = *vault.answer.lock();
-            async move {
-                match answer {
-                    Answer::Password(password) => Ok(Credentials::new(user, password)),
-                    Answer::Fails(kind) => Err(Error::new(kind, "the vault is sealed").into()),
-                    Answer::Hangs => std::future::pending().await,
-                }
-            }
-        })
-    }
-}
 
 /// Sets the user's only password.
 async fn set_password(server: &Redis, password: &str) {

@@ -10,22 +10,22 @@ use std::{
 use lock_core::{LockClient, LockName, ReleaseOptions};
 use tokio::sync::oneshot;
 
-use super::{always, cases};
+use super::cases;
 use crate::setting::{Setting, granted, refused};
 
 cases! {
-    "S6" an_acquire_dropped_at_any_poll_leaves_nothing always;
-    "S6" a_waiting_acquire_dropped_at_any_poll_leaves_nothing always;
-    "S6" a_served_acquire_dropped_at_any_poll_leaves_nothing always;
-    "S6" a_connect_dropped_at_any_poll_changes_nothing always;
-    "S6" a_try_acquire_dropped_at_any_poll_leaves_nothing always;
-    "S6" a_release_dropped_at_any_poll_still_releases always;
-    "S6" a_with_dropped_at_any_poll_leaves_nothing always;
-    "S6" a_close_dropped_at_any_poll_leaves_nothing always;
-    "S6" a_wait_for_the_loss_dropped_at_any_poll_changes_nothing always;
-    "S6" a_dropped_guard_is_released always;
-    "S6" an_abandoned_owner_takes_nothing_any_more always;
-    "S6" abandoning_frees_what_was_taken always;
+    "S6" an_acquire_dropped_at_any_poll_leaves_nothing;
+    "S6" a_waiting_acquire_dropped_at_any_poll_leaves_nothing;
+    "S6" a_served_acquire_dropped_at_any_poll_leaves_nothing;
+    "S6" a_connect_dropped_at_any_poll_changes_nothing;
+    "S6" a_try_acquire_dropped_at_any_poll_leaves_nothing;
+    "S6" a_release_dropped_at_any_poll_still_releases;
+    "S6" a_with_dropped_at_any_poll_leaves_nothing;
+    "S6" a_close_dropped_at_any_poll_leaves_nothing;
+    "S6" a_wait_for_the_loss_dropped_at_any_poll_changes_nothing;
+    "S6" a_dropped_guard_is_released;
+    "S6" an_abandoned_owner_takes_nothing_any_more;
+    "S6" abandoning_frees_what_was_taken;
 }
 
 /// How many polls a future may need at most.

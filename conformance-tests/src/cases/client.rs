@@ -8,7 +8,7 @@ use std::{
 use futures_util::future::{join, join_all};
 use lock_core::{ErrorKind, Fence, LossReason};
 
-use super::{always, cases};
+use super::cases;
 use crate::{
     child::add_one,
     history::{ALL_RULES, Recorder, assert_clean},
@@ -16,13 +16,13 @@ use crate::{
 };
 
 cases! {
-    "S1" many_tasks_of_many_clients_never_overlap always;
-    "L6" close_releases_and_refuses always;
-    "L6" close_turns_waiters_away always;
-    "L6" close_waits_for_releases_under_way always;
-    "L4" tasks_that_ask_at_once_share_an_attempt always;
-    "L5" a_guard_that_is_taken_over_is_told always;
-    "S6" a_client_dropped_with_its_guard_leaves_nothing always;
+    "S1" many_tasks_of_many_clients_never_overlap;
+    "L6" close_releases_and_refuses;
+    "L6" close_turns_waiters_away;
+    "L6" close_waits_for_releases_under_way;
+    "L4" tasks_that_ask_at_once_share_an_attempt;
+    "L5" a_guard_that_is_taken_over_is_told;
+    "S6" a_client_dropped_with_its_guard_leaves_nothing;
 }
 
 async fn many_tasks_of_many_clients_never_overlap(setting: Setting) {

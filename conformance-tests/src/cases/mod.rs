@@ -22,7 +22,7 @@ mod waiting;
 use lock_core::{BoxFuture, Guarantees};
 
 use crate::{
-    harness::{Harness, Needs},
+    harness::{Harness, Need},
     setting::Setting,
 };
 
@@ -58,36 +58,27 @@ pub struct Case {
     pub name: &'static str,
     /// The requirement that it tries; see [`promise`].
     pub requirement: &'static str,
-    /// The group of the case. A harness may skip all cases of a group; see [`Harness::skips`].
-    pub group: Option<&'static str>,
-    /// Whether it applies to a store.
-    pub needs: Needs,
+    /// What it needs. It applies to a store that has all of these.
+    pub needs: &'static [Need],
     /// The case itself.
     pub run: fn(Setting) -> BoxFuture,
 }
 
 impl Case {
-    /// Whether `listed` is the name of this case or of its group.
+    /// Whether `listed` is the name of this case or of something that it needs.
     pub(crate) fn is_listed_as(&self, listed: &str) -> bool {
-        self.name == listed || self.group == Some(listed)
-    }
-
-    /// The same case in this group.
-    fn in_group(mut self, group: &'static str) -> Self {
-        self.group = Some(group);
-        self
+        self.name == listed || self.needs.iter().any(|need| need.name == listed)
     }
 }
 
-/// Makes a list of cases from functions with the same names.
+/// Makes a list of cases from functions with the same names. After the name stands what the case needs.
 macro_rules! cases {
-    ($($requirement:literal $name:ident $needs:expr;)*) => {
+    ($($requirement:literal $name:ident $($need:ident)*;)*) => {
         pub(super) fn all() -> Vec<$crate::cases::Case> {
             vec![$($crate::cases::Case {
                 name: stringify!($name),
                 requirement: $requirement,
-                group: None,
-                needs: $needs,
+                needs: &[$($crate::Need { name: stringify!($need), check: $need }),*],
                 run: |setting| Box::pin($name(setting)),
             }),*]
         }
@@ -117,10 +108,6 @@ pub fn all() -> Vec<Case> {
     all
 }
 
-fn always(_: &Guarantees, _: &dyn Harness) -> Result<(), &'static str> {
-    Ok(())
-}
-
 fn fair(promised: &Guarantees, _: &dyn Harness) -> Result<(), &'static str> {
     if promised.fair { Ok(()) } else { Err("the store does not promise fairness") }
 }
@@ -131,6 +118,14 @@ fn pushes(promised: &Guarantees, _: &dyn Harness) -> Result<(), &'static str> {
 
 fn raises(promised: &Guarantees, _: &dyn Harness) -> Result<(), &'static str> {
     if promised.raise { Ok(()) } else { Err("the store cannot raise a token") }
+}
+
+fn shared(promised: &Guarantees, _: &dyn Harness) -> Result<(), &'static str> {
+    if promised.shared.holds() { Ok(()) } else { Err("the store has no shared locks") }
+}
+
+fn limited_readers(promised: &Guarantees, _: &dyn Harness) -> Result<(), &'static str> {
+    promised.most_readers.map(drop).ok_or("the store has no limit for the number of readers")
 }
 
 fn processes(_: &Guarantees, harness: &dyn Harness) -> Result<(), &'static str> {

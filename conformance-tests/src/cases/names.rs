@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 
 use lock_core::{ErrorKind, LockName, ReleaseOptions};
 
-use super::{always, cases};
+use super::cases;
 use crate::setting::{Setting, granted};
 
 cases! {
-    "names" names_are_kept_apart always;
-    "names" the_longest_name_works always;
-    "names" a_bad_name_is_refused_before_the_store_is_touched always;
+    "names" names_are_kept_apart;
+    "names" the_longest_name_works;
+    "names" a_bad_name_is_refused_before_the_store_is_touched;
 }
 
 /// Names that have a meaning in some store, or that some store may take for the same name as another.

@@ -8,16 +8,16 @@ use lock_core::{
     ReleaseOutcome, Renewal, SystemEnv,
 };
 
-use super::{always, cases};
+use super::cases;
 use crate::setting::{Setting, granted};
 
 cases! {
-    "operation" inspect_tells_the_holder_and_then_no_holder always;
-    "operation" what_is_kept_for_a_minimum_hold_is_told_from_what_is_held always;
-    "operation" a_list_shows_every_held_name always;
-    "L5" a_forced_release_is_learnt_by_the_holder always;
-    "operation" init_of_a_store_in_use_changes_nothing always;
-    "S1" after_a_restore_init_holds_grants_back_or_refuses always;
+    "operation" inspect_tells_the_holder_and_then_no_holder;
+    "operation" what_is_kept_for_a_minimum_hold_is_told_from_what_is_held;
+    "operation" a_list_shows_every_held_name;
+    "L5" a_forced_release_is_learnt_by_the_holder;
+    "operation" init_of_a_store_in_use_changes_nothing;
+    "S1" after_a_restore_init_holds_grants_back_or_refuses;
 }
 
 async fn inspect_tells_the_holder_and_then_no_holder(setting: Setting) {

@@ -7,19 +7,19 @@ use lock_core::{
     Attempt, Env as _, LossReason, ReleaseOptions, ReleaseOutcome, Renewal, SystemEnv,
 };
 
-use super::{always, cases};
+use super::cases;
 use crate::setting::{Setting, granted, refused, renew};
 
 cases! {
-    "S1" one_of_many_attempts_wins always;
-    "S1" a_held_lock_is_refused_with_its_holder_and_token always;
-    "S4" only_the_owner_releases always;
-    "S4" only_the_owner_renews always;
-    "S4" a_release_twice_is_not_held_the_second_time always;
-    "S4" a_batch_of_renewals_is_answered_one_by_one always;
-    "S5" a_renewal_does_not_bring_a_released_grant_back always;
-    "S5" a_renewal_does_not_bring_a_forced_grant_back always;
-    "S6" a_repeat_by_the_owner_is_the_same_grant always;
+    "S1" one_of_many_attempts_wins;
+    "S1" a_held_lock_is_refused_with_its_holder_and_token;
+    "S4" only_the_owner_releases;
+    "S4" only_the_owner_renews;
+    "S4" a_release_twice_is_not_held_the_second_time;
+    "S4" a_batch_of_renewals_is_answered_one_by_one;
+    "S5" a_renewal_does_not_bring_a_released_grant_back;
+    "S5" a_renewal_does_not_bring_a_forced_grant_back;
+    "S6" a_repeat_by_the_owner_is_the_same_grant;
 }
 
 async fn one_of_many_attempts_wins(setting: Setting) {

@@ -11,17 +11,17 @@ use std::{
 use futures_util::future::join_all;
 use lock_core::{Blocked, Guard, Lock, LockClient, LockName};
 
-use super::{always, cases};
+use super::cases;
 use crate::setting::{Setting, eventually};
 
 cases! {
-    "S4" only_the_last_guard_of_a_hold_releases_it always;
-    "S1" all_of_two_in_opposite_orders_both_finish always;
-    "S6" all_that_fails_leaves_nothing always;
-    "S6" any_keeps_one_and_leaves_no_entry always;
-    "S6" cancelled_waits_for_a_permit_leave_nothing always;
-    "S1" a_semaphore_has_as_many_holders_as_permits always;
-    "S2" terms_of_an_election_rise always;
+    "S4" only_the_last_guard_of_a_hold_releases_it;
+    "S1" all_of_two_in_opposite_orders_both_finish;
+    "S6" all_that_fails_leaves_nothing;
+    "S6" any_keeps_one_and_leaves_no_entry;
+    "S6" cancelled_waits_for_a_permit_leave_nothing;
+    "S1" a_semaphore_has_as_many_holders_as_permits;
+    "S2" terms_of_an_election_rise;
 }
 
 /// Waits until the name has no holder and no queue entry.

@@ -7,19 +7,19 @@ use lock_core::{
     Renewal, SystemEnv, drift_margin,
 };
 
-use super::{always, cases};
+use super::cases;
 use crate::setting::{Setting, eventually, granted, renew};
 
 cases! {
-    "L1" an_unrenewed_lease_ends_and_not_before_its_time always;
-    "S5" a_renewal_does_not_bring_an_expired_grant_back always;
-    "S3" a_guard_is_valid_for_less_than_the_lease always;
-    "S3" a_renewal_sets_the_lease_anew always;
-    "S3" a_release_may_keep_the_lock_for_a_while always;
-    "S3" the_lease_is_at_least_the_one_that_was_asked_for always;
-    "S3" a_lease_out_of_range_is_refused_with_the_range always;
-    "S3" hold_at_most_ends_a_guard always;
-    "S1" a_lease_above_the_longest_is_refused_by_the_store always;
+    "L1" an_unrenewed_lease_ends_and_not_before_its_time;
+    "S5" a_renewal_does_not_bring_an_expired_grant_back;
+    "S3" a_guard_is_valid_for_less_than_the_lease;
+    "S3" a_renewal_sets_the_lease_anew;
+    "S3" a_release_may_keep_the_lock_for_a_while;
+    "S3" the_lease_is_at_least_the_one_that_was_asked_for;
+    "S3" a_lease_out_of_range_is_refused_with_the_range;
+    "S3" hold_at_most_ends_a_guard;
+    "S1" a_lease_above_the_longest_is_refused_by_the_store;
 }
 
 async fn an_unrenewed_lease_ends_and_not_before_its_time(setting: Setting) {

@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use lock_core::{Blocked, ErrorKind};
 
-use super::{always, cases};
+use super::cases;
 use crate::setting::Setting;
 
 cases! {
-    "L2" a_release_serves_a_waiter always;
-    "L2" a_waiter_of_the_same_client_is_served always;
-    "L2" an_expiry_serves_a_waiter always;
-    "L2" a_wait_that_is_over_names_the_holder always;
-    "L2" a_wait_of_zero_does_not_wait always;
-    "S1" a_second_acquire_of_the_same_process_waits always;
+    "L2" a_release_serves_a_waiter;
+    "L2" a_waiter_of_the_same_client_is_served;
+    "L2" an_expiry_serves_a_waiter;
+    "L2" a_wait_that_is_over_names_the_holder;
+    "L2" a_wait_of_zero_does_not_wait;
+    "S1" a_second_acquire_of_the_same_process_waits;
 }
 
 async fn a_release_serves_a_waiter(setting: Setting) {

@@ -8,7 +8,7 @@ use std::{
 
 use async_trait::async_trait;
 use conformance_tests::{
-    Harness, MemoryHarness, SetUpError, Store,
+    Harness, SetUpError, Store,
     stores::pairs::{self, Kind},
 };
 use leasehold::{
@@ -16,17 +16,6 @@ use leasehold::{
     memory::Memory,
     migration::{Migration, Phase},
 };
-
-/// Cases about order, which a migration does not promise in phase `Both`.
-const UNFAIR: [&str; 7] = [
-    "waiters_are_served_in_order",
-    "no_attempt_barges_past_a_waiter",
-    "a_withdrawn_entry_is_passed_over",
-    "a_dead_entry_is_passed_over_in_time",
-    "a_request_that_a_release_carries_goes_to_the_end",
-    "a_withdrawal_gives_back_what_was_granted",
-    "a_waiter_further_back_polls_less_often",
-];
 
 /// Two stores by their URLs.
 struct Pair {
@@ -63,9 +52,10 @@ impl Harness for Pair {
 
     fn skips(&self) -> &'static [&'static str] {
         match (self.phase, self.to) {
-            (Phase::Both, _) => &UNFAIR,
+            // Waiters have no order in this phase.
+            (Phase::Both, _) => &["fair"],
             // The skips of the store that grants in this phase; the stores here are fair.
-            (Phase::New, Kind::Etcd) => &["one_reader_above_the_most_is_busy"],
+            (Phase::New, Kind::Etcd) => &["limited_readers"],
             (Phase::Old | Phase::New, _) => &[],
         }
     }
@@ -103,9 +93,7 @@ impl Harness for InMemory {
     }
 
     fn skips(&self) -> &'static [&'static str] {
-        static ALONE_AND_UNFAIR: LazyLock<Vec<&str>> =
-            LazyLock::new(|| [&MemoryHarness::NEED_PROCESSES[..], &UNFAIR].concat());
-        if self.1 == Phase::Both { &ALONE_AND_UNFAIR } else { &MemoryHarness::NEED_PROCESSES }
+        if self.1 == Phase::Both { &["processes", "fair"] } else { &["processes"] }
     }
 }
 

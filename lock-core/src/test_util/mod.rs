@@ -2,8 +2,10 @@
 
 mod event_recorder;
 mod soup;
+mod vault;
 
 pub use self::{
     event_recorder::{EventRecorder, RecordedEvent},
     soup::soup,
+    vault::{Answer, Vault},
 };

@@ -4,36 +4,31 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use lock_core::{
-    Attempt, Enqueued, Env as _, Fence, Guarantees, LossReason, Mode, OwnerId, ReleaseOutcome,
-    Renewal, SystemEnv,
+    Attempt, Enqueued, Env as _, Fence, LossReason, Mode, OwnerId, ReleaseOutcome, Renewal,
+    SystemEnv,
 };
 
-use super::{NOW, always, cases, shares};
+use super::NOW;
 use crate::{
-    harness::Harness,
+    cases::{cases, limited_readers, shared},
     setting::{Setting, eventually, granted, refused, renew},
 };
 
 cases! {
-    "S1" readers_share_and_exclude_writers shares;
-    "S1" a_group_lasts_as_long_as_its_longest_lease shares;
-    "S1" one_reader_above_the_most_is_busy shares_with_so_many;
-    "S2" tokens_rise_between_readers_and_writers shares;
-    "S2" a_readers_token_admits_readers_and_refuses_a_writer_from_before shares;
-    "S4" a_reader_that_leaves_twice_counts_once shares;
-    "S4" a_new_group_forgets_the_old shares;
-    "S5" a_reader_that_left_renews_nothing shares;
-    "S6" a_repeat_by_a_reader_is_the_same_grant shares;
-    "S6" an_abandoned_reader_joins_nothing shares;
-    "S6" abandoning_a_reader_leaves_the_others shares;
-    "L5" a_forced_release_is_learnt_by_every_reader shares;
-    "operation" inspect_and_list_tell_how_many_readers_share shares;
-    "operation" a_store_without_shared_locks_is_refused_by_the_client always;
-}
-
-fn shares_with_so_many(promised: &Guarantees, harness: &dyn Harness) -> Result<(), &'static str> {
-    shares(promised, harness)?;
-    promised.most_readers.map(drop).ok_or("the store has no limit for the number of readers")
+    "S1" readers_share_and_exclude_writers shared;
+    "S1" a_group_lasts_as_long_as_its_longest_lease shared;
+    "S1" one_reader_above_the_most_is_busy shared limited_readers;
+    "S2" tokens_rise_between_readers_and_writers shared;
+    "S2" a_readers_token_admits_readers_and_refuses_a_writer_from_before shared;
+    "S4" a_reader_that_leaves_twice_counts_once shared;
+    "S4" a_new_group_forgets_the_old shared;
+    "S5" a_reader_that_left_renews_nothing shared;
+    "S6" a_repeat_by_a_reader_is_the_same_grant shared;
+    "S6" an_abandoned_reader_joins_nothing shared;
+    "S6" abandoning_a_reader_leaves_the_others shared;
+    "L5" a_forced_release_is_learnt_by_every_reader shared;
+    "operation" inspect_and_list_tell_how_many_readers_share shared;
+    "operation" a_store_without_shared_locks_is_refused_by_the_client;
 }
 
 async fn readers_share_and_exclude_writers(setting: Setting) {

@@ -5,26 +5,16 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use rustix::process::Signal;
 
-use super::{cases, shares};
 use crate::{
-    cases::processes,
+    cases::{cases, processes, shared},
     child::{Child, Job},
-    harness::Harness,
     setting::Setting,
 };
 
 cases! {
-    "S1" no_process_reads_while_another_writes shared_by_processes;
-    "L1" a_killed_readers_lock_is_free_for_writers_within_its_lease shared_by_processes;
-    "L5" a_paused_reader_learns_of_its_loss shared_by_processes;
-}
-
-fn shared_by_processes(
-    promised: &lock_core::Guarantees,
-    harness: &dyn Harness,
-) -> Result<(), &'static str> {
-    shares(promised, harness)?;
-    processes(promised, harness)
+    "S1" no_process_reads_while_another_writes shared processes;
+    "L1" a_killed_readers_lock_is_free_for_writers_within_its_lease shared processes;
+    "L5" a_paused_reader_learns_of_its_loss shared processes;
 }
 
 async fn no_process_reads_while_another_writes(setting: Setting) {

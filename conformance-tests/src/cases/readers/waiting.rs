@@ -11,17 +11,20 @@ use std::{
 use futures_util::future::join_all;
 use lock_core::{Blocked, Env as _, OwnerId, SystemEnv};
 
-use super::{NOW, cases, shares};
-use crate::setting::{Setting, enqueued, eventually, granted, refused, served};
+use super::NOW;
+use crate::{
+    cases::{cases, shared},
+    setting::{Setting, enqueued, eventually, granted, refused, served},
+};
 
 cases! {
-    "L1" a_crashed_reader_delays_a_writer_by_its_lease shares;
-    "L2" a_writer_waits_for_the_last_reader shares;
-    "L2" a_wait_that_is_over_names_the_readers shares;
-    "L2" a_release_serves_all_waiting_readers shares;
-    "L3" no_reader_passes_a_waiting_writer shares;
-    "L3" readers_in_a_loop_do_not_starve_a_writer shares;
-    "L3" a_writer_that_gives_up_lets_the_readers_behind_it_in shares;
+    "L1" a_crashed_reader_delays_a_writer_by_its_lease shared;
+    "L2" a_writer_waits_for_the_last_reader shared;
+    "L2" a_wait_that_is_over_names_the_readers shared;
+    "L2" a_release_serves_all_waiting_readers shared;
+    "L3" no_reader_passes_a_waiting_writer shared;
+    "L3" readers_in_a_loop_do_not_starve_a_writer shared;
+    "L3" a_writer_that_gives_up_lets_the_readers_behind_it_in shared;
 }
 
 async fn a_crashed_reader_delays_a_writer_by_its_lease(setting: Setting) {

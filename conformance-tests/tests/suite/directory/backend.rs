@@ -11,19 +11,6 @@ use lock_core::{
 
 use super::folder::{Folder, POLL};
 
-/// The store has no queue and no signals, and its longest lease is fixed.
-pub(crate) const SKIPS: &[&str] = &[
-    "waiters_are_served_in_order",
-    "no_attempt_barges_past_a_waiter",
-    "a_withdrawn_entry_is_passed_over",
-    "a_dead_entry_is_passed_over_in_time",
-    "a_request_that_a_release_carries_goes_to_the_end",
-    "a_withdrawal_gives_back_what_was_granted",
-    "a_waiter_further_back_polls_less_often",
-    "a_release_does_not_wake_every_waiter",
-    "shared",
-];
-
 /// Longer than any test: `flock` keeps no order, so a renewal may wait long behind the calls of other processes.
 const LONGEST_LEASE: Duration = Duration::from_secs(300);
 
