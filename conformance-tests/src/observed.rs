@@ -48,14 +48,14 @@ impl Waits {
 }
 
 /// Is called for each queue entry that the store has made.
-pub(crate) type OnPlace = Arc<dyn Fn(&Request) + Send + Sync>;
+pub(crate) type OnEnqueue = Arc<dyn Fn(&Request) + Send + Sync>;
 
 pub(crate) struct Observed {
     inner: Arc<dyn Backend>,
     begun: watch::Sender<u64>,
     left: watch::Sender<u64>,
     attempts: Arc<Attempts>,
-    on_place: Option<OnPlace>,
+    on_enqueue: Option<OnEnqueue>,
 }
 
 impl std::fmt::Debug for Observed {
@@ -73,21 +73,21 @@ impl Observed {
             left: left.subscribe(),
             attempts: Arc::clone(&attempts),
         };
-        (Arc::new(Self { inner, begun, left, attempts, on_place: None }), waits)
+        (Arc::new(Self { inner, begun, left, attempts, on_enqueue: None }), waits)
     }
 
-    /// Wraps `inner`; calls `on_place` for each queue entry.
+    /// Wraps `inner`; calls `on_enqueue` for each queue entry.
     #[cfg(feature = "servers")]
-    pub(crate) fn places(inner: Arc<dyn Backend>, on_place: OnPlace) -> Arc<dyn Backend> {
+    pub(crate) fn enqueues(inner: Arc<dyn Backend>, on_enqueue: OnEnqueue) -> Arc<dyn Backend> {
         let (begun, left) = (watch::Sender::new(0), watch::Sender::new(0));
         let attempts = Arc::default();
-        Arc::new(Self { inner, begun, left, attempts, on_place: Some(on_place) })
+        Arc::new(Self { inner, begun, left, attempts, on_enqueue: Some(on_enqueue) })
     }
 
     fn enqueued(&self, request: &Request, answer: Enqueued) -> Enqueued {
         match answer {
             Enqueued::Waiting(waiter, busy) => {
-                if let Some(tell) = &self.on_place {
+                if let Some(tell) = &self.on_enqueue {
                     tell(request);
                 }
                 let (begun, left) = (Some(self.begun.clone()), self.left.clone());

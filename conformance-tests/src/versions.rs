@@ -60,7 +60,7 @@ async fn all_refused(store: &dyn Backend, held: (&Request, &Grant), stored: u64,
     told("an attempt", store.try_acquire(&request("other")).await.err());
     told("an attempt on a held lock", store.try_acquire(&request("held")).await.err());
     told("a repeat", store.try_acquire(own).await.err());
-    told("a place", store.enqueue(&request("held")).await.err());
+    told("a queue entry", store.enqueue(&request("held")).await.err());
     let renewal = store.renew(&[grant], SystemEnv.now()).await.pop();
     let Some(Renewal::Unknown(error)) = renewal else { panic!("a renewal: {renewal:?}") };
     told("a renewal", Some(error));

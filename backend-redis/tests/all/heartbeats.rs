@@ -1,4 +1,4 @@
-//! How places are heard of, and what becomes of those that are not.
+//! The heartbeats of queue entries, and what happens to entries without them.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::support::{calls, connect, enqueued, granted, name, request, server, s
 /// Longer than the clock is stepped.
 const LEASE: Duration = Duration::from_secs(25);
 
-/// So many names that are held, and a place of the same client for each.
+/// Holds this many names, and makes a queue entry of the same client for each.
 async fn waiting(
     store: &dyn Backend,
     names: usize,
@@ -28,7 +28,7 @@ async fn granted_to(store: &dyn Backend, name: &str) -> Grant {
     granted(store, &request(name, LEASE)).await
 }
 
-/// Hears of all these places at a time.
+/// Sends the heartbeats of all these entries at the same time.
 async fn heartbeats(store: &dyn Backend, requests: &[Request]) -> Vec<Busy> {
     let asked = requests.iter().map(|request| async {
         match store.try_acquire(request).await.unwrap() {
@@ -49,7 +49,7 @@ async fn the_heartbeats_of_a_client_share_few_calls() {
     let before = calls(&server, "evalsha").await;
     let answers = heartbeats(&*store, &requests).await;
     let scripts = calls(&server, "evalsha").await - before;
-    assert!((1..=20).contains(&scripts), "{scripts} scripts for {NAMES} places");
+    assert!((1..=20).contains(&scripts), "{scripts} scripts for {NAMES} entries");
     for (busy, grant) in answers.iter().zip(&held) {
         let holder = busy.holder.as_ref().unwrap();
         assert_eq!((holder.owner, busy.token), (grant.owner, grant.token));
@@ -102,7 +102,7 @@ async fn a_stall_shorter_than_an_entrys_life_keeps_the_order_and_a_longer_one_ma
     server.cli(&["FLUSHALL"]).await.unwrap();
     crate::support::first_use(&*connect(&url(&server)).await).await;
     let lost = kept + poll + Duration::from_secs(1);
-    assert_eq!(served_after(&server, &clock, lost).await, None, "both places were alive");
+    assert_eq!(served_after(&server, &clock, lost).await, None, "both entries were alive");
 }
 
 /// Each call would send kilobytes.
@@ -112,7 +112,7 @@ async fn after_a_restart_the_text_of_a_script_is_sent_once_on_each_connection() 
     let mut server = server().await;
     let stores = [connect(&url(&server)).await, connect(&url(&server)).await];
     let ask = async |store: &dyn Backend| {
-        // Each goes by itself, since it wants a place.
+        // Each has a script of its own, since it makes an entry.
         let asked: Vec<_> = (0..CALLS).map(|at| request(&format!("job {at}"), LEASE)).collect();
         let mut done = 0;
         for answer in join_all(asked.iter().map(|request| store.enqueue(request))).await {

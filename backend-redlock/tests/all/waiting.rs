@@ -44,9 +44,9 @@ async fn a_release_calls_one_waiter_and_no_other() {
 }
 
 /// Whether this many wait for "a" on a node.
-async fn places(node: &Redis, count: &str) -> Option<()> {
-    let places = node.cli(&["ZCARD", "leasehold-redlock:{0}:queue:a"]).await.unwrap();
-    (places == count).then_some(())
+async fn entries(node: &Redis, count: &str) -> Option<()> {
+    let entries = node.cli(&["ZCARD", "leasehold-redlock:{0}:queue:a"]).await.unwrap();
+    (entries == count).then_some(())
 }
 
 /// A node that is down when the lock is won keeps the entry that was made before.
@@ -57,14 +57,14 @@ async fn an_entry_on_a_suspected_node_is_removed() {
     let held = granted(&*direct, &request("a", LEASE)).await;
     let wanted = request("a", LEASE);
     let (_turn, _) = enqueued(&*store, &wanted).await;
-    eventually("a place on the third node", || places(&nodes.servers[2], "1")).await;
+    eventually("an entry on the third node", || entries(&nodes.servers[2], "1")).await;
     nodes.proxies[2].set(Mode::Cut).await.unwrap();
     busy(&*store, &wanted).await;
     // On the nodes that the waiter still reaches. The third node cannot call it.
     direct.release(&held, ReleaseOptions::default()).await.unwrap();
     eventually("the lock", || async { store.try_acquire(&wanted).await.unwrap().granted() }).await;
     nodes.proxies[2].set(Mode::Pass).await.unwrap();
-    eventually("the place to be given up", || places(&nodes.servers[2], "0")).await;
+    eventually("the entry to be given up", || entries(&nodes.servers[2], "0")).await;
 }
 
 /// The node answers after the other two have given the lock.
@@ -75,7 +75,7 @@ async fn an_entry_on_a_late_node_is_removed() {
     granted(&*direct, &request("a", LEASE)).await;
     let wanted = request("a", LEASE);
     let (_turn, _) = enqueued(&*store, &wanted).await;
-    eventually("a place on the third node", || places(&nodes.servers[2], "1")).await;
+    eventually("an entry on the third node", || entries(&nodes.servers[2], "1")).await;
     let late = Duration::from_millis(500);
     let mode = Mode::Delay { to_server: late, to_client: Duration::ZERO };
     nodes.proxies[2].set(mode).await.unwrap();
@@ -83,7 +83,7 @@ async fn an_entry_on_a_late_node_is_removed() {
         server.cli(&["DEL", "leasehold-redlock:{0}:lock:a"]).await.unwrap();
     }
     granted(&*store, &wanted).await;
-    eventually("the place to be given up", || places(&nodes.servers[2], "0")).await;
+    eventually("the entry to be given up", || entries(&nodes.servers[2], "0")).await;
 }
 
 /// Only one of three nodes can make an entry, and the caller does not wait.
@@ -99,6 +99,6 @@ async fn an_entry_of_a_failed_attempt_is_removed() {
         let answer = store.enqueue(&request("a", LEASE)).await.unwrap();
         assert!(matches!(answer, Enqueued::Quarantined(_)), "{answer:?}");
     }
-    eventually("the places to be given up", || places(&nodes.servers[0], "0")).await;
+    eventually("the entries to be given up", || entries(&nodes.servers[0], "0")).await;
     assert!(SystemEnv.now() < held.from + LEASE, "the first node had nobody to wait for");
 }

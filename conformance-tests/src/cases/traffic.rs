@@ -14,7 +14,7 @@ cases! {
     "L4" a_waiter_further_back_polls_less_often fair;
 }
 
-const PLACES: usize = 12;
+const WAITERS: usize = 12;
 
 /// Each waiter that is woken sends a request. So a release must wake few of them, also if all use one connection.
 async fn a_release_does_not_wake_every_waiter(setting: Setting) {
@@ -24,7 +24,7 @@ async fn a_release_does_not_wake_every_waiter(setting: Setting) {
     let stop = CancellationToken::new();
     let (heard, mut signals) = mpsc::channel(1024);
     let (mut requests, mut waiters) = (Vec::new(), Vec::new());
-    for each in 0..PLACES {
+    for each in 0..WAITERS {
         let request = setting.request(&name);
         let (mut entry, _) = enqueued(&*other, &request).await;
         requests.push(request);
@@ -57,8 +57,8 @@ async fn a_release_does_not_wake_every_waiter(setting: Setting) {
         waiter.await.unwrap();
     }
     assert!(
-        woken.len() < PLACES / 2,
-        "one release woke {} of {PLACES} waiters besides the first",
+        woken.len() < WAITERS / 2,
+        "one release woke {} of {WAITERS} waiters besides the first",
         woken.len()
     );
 }
@@ -95,7 +95,7 @@ async fn a_waiter_further_back_polls_less_often(setting: Setting) {
     let name = setting.name("job");
     let held = granted(&*one, &setting.request(&name)).await;
     let (mut requests, mut entries) = (Vec::new(), Vec::new());
-    for _ in 0..PLACES {
+    for _ in 0..WAITERS {
         let request = setting.request(&name);
         entries.push(enqueued(&*other, &request).await.0);
         requests.push(request);
@@ -108,8 +108,8 @@ async fn a_waiter_further_back_polls_less_often(setting: Setting) {
     // A store may let the waiters of a client poll together, each a little earlier.
     let slower = pauses.windows(2).all(|pair| pair[1] >= pair[0] * 2 / 3);
     assert!(slower, "a waiter polls more often than the one before it: {pauses:?}");
-    let (first, last) = (pauses[0], pauses[PLACES - 1]);
-    assert!(last >= first * 5 / 4, "the last of {PLACES} polls as often as the first: {pauses:?}");
+    let (first, last) = (pauses[0], pauses[WAITERS - 1]);
+    assert!(last >= first * 5 / 4, "the last of {WAITERS} polls as often as the first: {pauses:?}");
     let longest = setting.promised().longest_poll;
     assert!(last <= longest, "polls are longer apart than `longest_poll`, {longest:?}: {pauses:?}");
     // A lease that is nearly over would make polls shorter and hide the rate.

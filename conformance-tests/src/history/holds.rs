@@ -20,7 +20,7 @@ pub struct Attempt {
     /// When the client called acquire.
     pub asked: Instant,
     /// Since when it may have a queue entry. It may inherit the entry of an older acquisition of its process that gave up.
-    pub place_since: Instant,
+    pub entry_since: Instant,
     /// Since when the store certainly had a queue entry for it.
     pub queued: Option<Instant>,
     /// When it was answered or cancelled; `None` if it never was.
@@ -114,8 +114,8 @@ fn inherit(attempts: &mut [Attempt]) {
                 && older.hold.is_none()
                 && older.ended.is_none_or(|ended| ended + PASSING_ON >= later.asked)
         };
-        if let Some(since) = older.iter().filter(left).map(|older| older.place_since).min() {
-            later.place_since = later.place_since.min(since);
+        if let Some(since) = older.iter().filter(left).map(|older| older.entry_since).min() {
+            later.entry_since = later.entry_since.min(since);
         }
     }
 }
@@ -123,10 +123,10 @@ fn inherit(attempts: &mut [Attempt]) {
 /// Ends the holds of names that an operator released by force. Nobody knows whether the store made the grant or the release
 /// first, so the checker does not blame the holder after it.
 fn excuse(attempts: &mut [Attempt], forced: &[(LockName, Instant, Instant)]) {
-    for Attempt { name, place_since, hold, .. } in attempts {
+    for Attempt { name, entry_since, hold, .. } in attempts {
         let Some(hold) = hold else { continue };
         for (_, began, _) in
-            forced.iter().filter(|(freed, _, ended)| freed == name && *place_since <= *ended)
+            forced.iter().filter(|(freed, _, ended)| freed == name && *entry_since <= *ended)
         {
             hold.until = hold.until.min(*began);
         }
@@ -152,7 +152,7 @@ impl Parts {
             name: name.clone(),
             semaphore: permits.map(|permits| (name.clone(), permits)),
             asked: event.at,
-            place_since: event.at,
+            entry_since: event.at,
             queued: None,
             ended: None,
             busy: None,

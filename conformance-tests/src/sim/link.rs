@@ -84,7 +84,7 @@ impl Link {
         grant
     }
 
-    fn place(&self, request: &Request, awaited: bool) -> Result<Enqueued, Error> {
+    fn enqueue_once(&self, request: &Request, awaited: bool) -> Result<Enqueued, Error> {
         Ok(match self.attempt(request, awaited)? {
             Attempt::Granted(grant) => Enqueued::Granted(grant),
             Attempt::Quarantined(held_back) => Enqueued::Quarantined(held_back),
@@ -171,7 +171,7 @@ impl Link {
         next: Option<&Request>,
         awaited: bool,
     ) -> Result<Released, Error> {
-        let placed = next.map(|next| self.place(next, awaited)).transpose()?;
+        let queued = next.map(|next| self.enqueue_once(next, awaited)).transpose()?;
         if self.net.is(Mutant::ReleasesOthers) {
             at_once(self.net.memory.force_release(&grant.name))?;
         }
@@ -184,7 +184,7 @@ impl Link {
             "{} releases {} keeping {keep:?} -> {outcome:?}",
             self.process, grant.owner
         ));
-        Ok(Released::new(outcome, placed))
+        Ok(Released::new(outcome, queued))
     }
 }
 
@@ -264,7 +264,7 @@ impl Backend for Link {
 
     async fn enqueue(&self, request: &Request) -> Result<Enqueued, Error> {
         let request = request.clone();
-        let step = move |link: &Self, awaited: bool| link.place(&request, awaited);
+        let step = move |link: &Self, awaited: bool| link.enqueue_once(&request, awaited);
         let answer = self.call("enqueue", step).await?;
         Ok(match answer {
             Enqueued::Granted(grant) => Enqueued::Granted(self.received(grant)),

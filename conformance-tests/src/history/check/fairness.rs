@@ -26,7 +26,7 @@ pub(super) fn check(holds: &Holds, found: &mut Vec<Violation>) {
 /// Whether `later` asked after `first` had a queue entry, inherited no older entry, and was granted while `first` waited.
 fn barged(first: &Attempt, later: &Attempt) -> bool {
     let Some(hold) = &later.hold else { return false };
-    if first.queued.is_none_or(|queued| later.place_since <= queued) {
+    if first.queued.is_none_or(|queued| later.entry_since <= queued) {
         return false;
     }
     match (&first.hold, first.ended) {
@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_served_before_an_older_place_is_found() {
+    fn a_waiter_served_before_an_older_entry_is_found() {
         let order = |first: u64, second: u64| {
             let waits = Sample::new().ask_in(1, 1).queued(5).acquired(first, first, first + 2);
             broken(&waits.ask_in(2, 6).acquired(second, second, second + 2).history())
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn without_evidence_of_a_place_nobody_is_blamed() {
+    fn without_evidence_of_an_entry_nobody_is_blamed() {
         let waits = Sample::new().ask_in(1, 1).acquired(20, 20, 22);
         assert_eq!(broken(&waits.ask_in(2, 6).acquired(10, 10, 12).history()), 0);
         let at_once = Sample::new().ask_in(1, 1).queued(5).acquired(20, 20, 22);
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn an_older_place_of_the_same_process_may_be_inherited() {
+    fn an_older_entry_of_the_same_process_may_be_inherited() {
         let left = Sample::new().ask_in(2, 0).ask_in(1, 1).queued(5).acquired(20, 20, 22);
         let heir = left.ask_in(2, 6).acquired(10, 10, 12);
         // Process 2 had asked at 0 and gave up at 7, while the heir waited.

@@ -35,11 +35,11 @@ fn by_answers(attempts: &[Attempt], found: &mut Vec<Violation>) {
     // readers.
     let mut highest: Option<(FencingToken, Op)> = None;
     let mut writers: Option<(FencingToken, Op)> = None;
-    let mut by_place: Vec<&Attempt> = attempts.iter().collect();
-    by_place.sort_by_key(|attempt| attempt.place_since);
-    for attempt in by_place {
+    let mut by_entry: Vec<&Attempt> = attempts.iter().collect();
+    by_entry.sort_by_key(|attempt| attempt.entry_since);
+    for attempt in by_entry {
         while let Some((_, token, op, writer)) =
-            answers.next_if(|(at, ..)| *at < attempt.place_since)
+            answers.next_if(|(at, ..)| *at < attempt.entry_since)
         {
             highest = highest.max(Some((token, op)));
             if writer {
@@ -132,7 +132,7 @@ mod tests {
         // But where both were asked for at once, the order is unknown.
         let unknown = Sample::new().acquired(30, 5, 20).ask(1).acquired(32, 4, 40);
         assert_eq!(broken(&unknown.history()), 0);
-        // Nor where the second may have got a place from one that had asked before.
+        // Nor where the second may have got an entry from one that had asked before.
         let heir = Sample::new().acquired(30, 5, 20).ask_in(1, 1).ask_in(1, 31);
         let heir = heir.acquired(33, 4, 40).earlier(1).cancelled(32);
         assert_eq!(broken(&heir.history()), 0);

@@ -76,7 +76,7 @@ async fn run(
     let waiting = Waiting::default();
     let of = waiting.clone();
     let store = connect(spec.url.clone()).await?;
-    let store = Observed::places(store, Arc::new(move |request| of.place(request)));
+    let store = Observed::enqueues(store, Arc::new(move |request| of.enqueued(request)));
     let client = LockClient::new(store);
     say(&Line::Ready);
     let recorder = Recorder::with_sink(spec.process, |event| say(&Line::Saw(event.clone())));
@@ -127,7 +127,7 @@ impl Waiting {
 
     /// Notes that the store has made a queue entry for this process. That counts only if one acquisition waits alone: of several,
     /// only the client knows which is the oldest. Readers have queue entries of their own and are not counted.
-    fn place(&self, request: &Request) {
+    fn enqueued(&self, request: &Request) {
         let mut all = self.all();
         if request.mode == Mode::Exclusive
             && let Some(ops) = all.get_mut(&request.name)
