@@ -9,6 +9,7 @@ use tokio::sync::OnceCell;
 use super::{
     connection::server::Server,
     guarantees::{Durability, guarantees},
+    removals::Removals,
     rows::text,
     statements::{
         Argument::{self, Bytes},
@@ -25,11 +26,12 @@ use crate::{
 
 #[derive(Debug)]
 pub(super) struct Mysql {
-    pub(super) server: Server,
-    pub(super) sql: Statements,
+    pub(super) server: Arc<Server>,
+    pub(super) sql: Arc<Statements>,
     pub(super) tables: Tables,
     pub(super) settings: Settings,
     pub(super) entries: QueueEntries,
+    pub(super) removals: Removals,
     pub(super) promised: RwLock<Arc<Guarantees>>,
     pub(super) agreed: OnceCell<()>,
 }
@@ -42,9 +44,10 @@ impl Mysql {
     ) -> Result<Self, Error> {
         let longest = settings.longest_lease_of_new();
         let promised = RwLock::new(Arc::new(guarantees(longest, &Durability::default())));
-        let (sql, agreed) = (Statements::new(&tables), OnceCell::new());
-        let entries = QueueEntries::default();
-        let this = Self { server, sql, tables, settings, entries, promised, agreed };
+        let (server, sql) = (Arc::new(server), Arc::new(Statements::new(&tables)));
+        let (entries, removals, agreed) =
+            (QueueEntries::default(), Removals::default(), OnceCell::new());
+        let this = Self { server, sql, tables, settings, entries, removals, promised, agreed };
         this.promise(longest).await?;
         // An older store is for `init` to upgrade; every other step makes sure that it is ready.
         if this.is_there("{settings}").await? && !is_older(this.version().await?) {

@@ -35,6 +35,8 @@ pub(crate) struct QueueEntry {
     name: LockName,
     /// Whether the entry may be in the queue.
     queued: AtomicBool,
+    /// Whether the waiter has just found the lock free.
+    free: AtomicBool,
     /// When the last heartbeat was sent.
     last_heartbeat: Mutex<Option<Instant>>,
     wake: Notify,
@@ -72,6 +74,11 @@ impl QueueEntry {
         self.queued.load(Ordering::Relaxed)
     }
 
+    /// The waiter has found the lock free: the next attempt need not read the row first.
+    pub(crate) fn note_free(&self) {
+        self.free.store(true, Ordering::Relaxed);
+    }
+
     /// Lets its waiter check.
     #[cfg(feature = "sqlite")]
     pub(crate) fn wake(&self) {
@@ -104,7 +111,10 @@ impl QueueEntries {
 
     /// Whether a request should read the row first.
     pub(crate) fn reads_first(&self, request: &Request) -> bool {
-        self.own.lock().contains_key(&request.owner) || self.crowded.lock().contains(&request.name)
+        match self.own.lock().get(&request.owner) {
+            Some(entry) => !entry.free.swap(false, Ordering::Relaxed),
+            None => self.crowded.lock().contains(&request.name),
+        }
     }
 
     /// The entries whose heartbeats are soon due, at most `most`. Their heartbeats count as sent: one statement sends all.
@@ -128,6 +138,7 @@ impl QueueEntries {
         let entry = Arc::new(QueueEntry {
             name: request.name.clone(),
             queued: AtomicBool::new(false),
+            free: AtomicBool::new(false),
             last_heartbeat: Mutex::new(None),
             wake: Notify::new(),
         });

@@ -154,7 +154,10 @@ impl<D: Queue> Waiter for QueueWaiter<D> {
                     }
                     return Signal::Granted(grant.pushed(D::CLAIM_WINDOW));
                 }
-                CheckResult::Free => return Signal::Recheck,
+                CheckResult::Free => {
+                    self.entry.note_free();
+                    return Signal::Recheck;
+                }
                 CheckResult::Wait(before) => self.pace.note(before, Instant::now()),
             }
         }

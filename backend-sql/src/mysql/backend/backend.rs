@@ -154,16 +154,18 @@ impl Dialect for Mysql {
     }
 
     async fn part(&self, grant: &Grant) -> Result<bool, Error> {
-        let left = self.change(&self.sql.part, grant, None).await?;
-        Ok(left == Some(1))
+        let part = self.change(&self.sql.part, grant, None);
+        let (left, ()) = tokio::join!(part, self.removals.done(grant.owner));
+        Ok(left? == Some(1))
     }
 
     async fn release(&self, grant: &Grant, keep: Option<Duration>) -> Result<Left, Error> {
-        let version = match keep {
-            Some(keep) => self.change(&self.sql.keep, grant, Some(micros(keep))).await?,
-            None => self.change(&self.sql.release, grant, None).await?,
+        let release = match keep {
+            Some(keep) => self.change(&self.sql.keep, grant, Some(micros(keep))),
+            None => self.change(&self.sql.release, grant, None),
         };
-        Ok(version.into())
+        let (version, ()) = tokio::join!(release, self.removals.done(grant.owner));
+        Ok(version?.into())
     }
 
     async fn hand_on(
@@ -171,6 +173,8 @@ impl Dialect for Mysql {
         grant: &Grant,
         next: &Request,
     ) -> Result<Option<Handed>, Error> {
+        // Its own entry would come first.
+        self.removals.done(grant.owner).await;
         Ok(self.pass(grant, next).await?.map(Handed::Granted))
     }
 
@@ -178,6 +182,8 @@ impl Dialect for Mysql {
         let server = self.ready().await?;
         let owner = request.owner.to_string();
         let whose = [Bytes(request.name.as_str().as_bytes()), Bytes(owner.as_bytes())];
+        // Otherwise it could remove the mark that the owner was abandoned.
+        self.removals.done(request.owner).await;
         server.execute_repeatable(&self.sql.abandon, &whose).await?;
         server.execute_repeatable(&self.sql.abandon_entry, &whose).await?;
         let left = Grant::new(request, FencingToken::ZERO);

@@ -8,6 +8,7 @@ use lock_core::{Error, FencingToken, Grant, Mode, Request};
 use crate::{
     dialect::Dialect as _,
     mysql::{
+        removals::remove,
         rows::batch,
         statements::Argument::{Bytes, Text},
         store::Mysql,
@@ -56,13 +57,6 @@ impl Mysql {
         sent.inspect_err(|_| entries.iter().for_each(|(_, entry)| entry.heartbeat_failed()))
             .map(drop)
     }
-
-    /// Removes the entry of a request.
-    pub(super) async fn remove_entry(&self, request: &Request) -> Result<(), Error> {
-        let owner = request.owner.to_string();
-        let whose = [Bytes(request.name.as_str().as_bytes()), Bytes(owner.as_bytes())];
-        self.ready().await?.execute_repeatable(&self.sql.leave, &whose).await.map(drop)
-    }
 }
 
 #[async_trait]
@@ -85,7 +79,8 @@ impl Queue for Mysql {
     }
 
     async fn leave(&self, request: &Request) -> Result<(), Error> {
-        self.remove_entry(request).await?;
+        self.ready().await?;
+        remove(&self.server, &self.sql, request).await?;
         let left = Grant::new(request, FencingToken::ZERO);
         if request.mode == Mode::Shared && self.part(&left).await? {
             return Ok(());

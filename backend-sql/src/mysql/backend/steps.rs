@@ -42,12 +42,8 @@ impl Mysql {
         arguments.extend(version.map(Number));
         let answer = self.ready().await?.execute_repeatable(statement, &arguments).await?;
         let Some(token) = insert_id(&answer).map(token_of).transpose()? else { return Ok(None) };
-        if let Some(entry) = self.entries.of(request.owner)
-            && entry.is_queued()
-            && let Err(error) = self.remove_entry(request).await
-        {
-            // Without heartbeats it counts as dead soon.
-            tracing::debug!(name = %request.name, %error, "a queue entry is left behind");
+        if self.entries.of(request.owner).is_some_and(|entry| entry.is_queued()) {
+            self.removals.begin(&self.server, &self.sql, request);
         }
         Ok(Some(token))
     }
