@@ -45,12 +45,14 @@ pub(crate) const REMEMBERED: Duration = Duration::from_secs(3600);
 /// A waiter that is not woken, and is the next to be served, checks after this part of the time that the turn before it has taken
 /// so far. So it is late by no more than that part.
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
-pub(crate) const CHECK_PART: u32 = 4;
-/// The shortest pause between such checks, and the longest. A waiter with N others before it waits N + 1 times as long.
+pub(crate) const CHECK_PART: u32 = 8;
+/// The shortest pause between such checks, and the longest: after 2 s a waiter sends four checks a second, not one every 50 ms,
+/// and a lock that was held for that long is handed over up to 0.25 s later. A waiter with N others before it waits N + 1 times as
+/// long.
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
 pub(crate) const SHORTEST_CHECK_PAUSE: Duration = Duration::from_millis(1);
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
-pub(crate) const LONGEST_CHECK_PAUSE: Duration = Duration::from_millis(50);
+pub(crate) const LONGEST_CHECK_PAUSE: Duration = Duration::from_millis(250);
 
 /// A client sweeps every so many releases and clean-ups, the first time somewhere among them.
 pub(crate) const SWEEP_EVERY: u64 = 1_000;

@@ -189,13 +189,13 @@ mod tests {
         };
         assert_eq!(check(8, 2), 9);
         // Nobody is served for long.
-        assert_eq!(check(8, 10_000), 450);
+        assert_eq!(check(8, 10_000), 500);
         // Then three are, in 120 ms at most.
-        assert_eq!(check(5, 120), 60);
-        assert_eq!(check(1, 40), 5);
-        assert_eq!(check(0, 10), 2);
-        assert_eq!(check(0, 80), 20);
-        assert_eq!(check(0, 10_000), 50);
+        assert_eq!(check(5, 120), 30);
+        assert_eq!(check(1, 40), 2);
+        assert_eq!(check(0, 10), 1);
+        assert_eq!(check(0, 80), 10);
+        assert_eq!(check(0, 10_000), 250);
         assert_eq!(check(u32::MAX, 1), 500);
     }
 }

@@ -71,7 +71,7 @@ impl Bells {
             *own = match self.make() {
                 Ok(bell) => Own::Made(bell),
                 Err(error) => {
-                    tracing::warn!(%error, path = ?self.database, "no pipe can be made here: waiters poll every 10 ms");
+                    tracing::warn!(%error, path = ?self.database, "no pipe can be made here: waiters poll");
                     Own::Unavailable
                 }
             };
