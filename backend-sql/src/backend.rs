@@ -309,7 +309,7 @@ impl<D: Dialect> Backend for SqlBackend<D> {
 
     async fn inspect(&self, name: &LockName) -> Result<Option<LockState>, Error> {
         let row =
-            self.explained(self.dialect.look(name, None).await).await.during::<D>("inspect")?;
+            self.explained(self.dialect.read_row(name, None).await).await.during::<D>("inspect")?;
         Ok(row.map(Row::into_state))
     }
 

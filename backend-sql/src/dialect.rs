@@ -34,7 +34,7 @@ pub struct Row {
     /// How many wait, where there is a queue.
     pub waiting: Option<u64>,
     /// Whether the request's owner has an entry in the queue. Only MySQL reads this.
-    pub placed: bool,
+    pub queued: bool,
     /// How many wait before the request's owner.
     pub before_us: u32,
     /// Whether the statement that read the row also granted the lock to its request, or renewed it.
@@ -112,7 +112,7 @@ impl Row {
             remaining: if owner.is_some() { remaining } else { Duration::ZERO },
             others_first: Duration::ZERO,
             waiting: None,
-            placed: false,
+            queued: false,
             before_us: 0,
             granted: false,
         })
@@ -242,20 +242,21 @@ pub trait Dialect: Debug + Send + Sync + 'static {
         }
     }
 
-    /// Whether the client should first [look](Dialect::look_to_take): others held the name or waited for it when the client last
-    /// read its row, or the request has an entry in the queue.
-    fn looks_first(&self, _request: &Request) -> bool {
+    /// Whether the client should first [read the row](Dialect::read_to_take): others held the name or waited for it when the
+    /// client last read its row, or the request has an entry in the queue.
+    fn reads_first(&self, _request: &Request) -> bool {
         false
     }
 
     /// Reads the row of a name, for an operator or for this owner. Changes nothing.
-    async fn look(&self, name: &LockName, owner: Option<OwnerId>) -> Result<Option<Row>, Error>;
+    async fn read_row(&self, name: &LockName, owner: Option<OwnerId>)
+    -> Result<Option<Row>, Error>;
 
     /// Reads the row of a name for a request that wants the lock. It may write: if the row belongs to another clock, its lease
     /// counts from now on, and dead queue entries may be removed. If the request has a [`waiter`](Dialect::waiter), the same step
     /// grants it a free lock or enters it in the queue.
-    async fn look_to_take(&self, request: &Request) -> Result<Option<Row>, Error> {
-        self.look(&request.name, Some(request.owner)).await
+    async fn read_to_take(&self, request: &Request) -> Result<Option<Row>, Error> {
+        self.read_row(&request.name, Some(request.owner)).await
     }
 
     /// The handle by which a request waits in the store's queue. From now on a refused attempt enters the request there.

@@ -20,13 +20,13 @@
 )]
 
 mod backend;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+mod check;
 mod dialect;
 mod error;
 #[cfg(test)]
 mod fuzz;
 mod gate;
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
-mod look;
 mod renewal;
 mod retry;
 #[cfg(any(feature = "mysql", feature = "postgres"))]

@@ -41,12 +41,13 @@ pub(crate) async fn answers<D: Dialect>(
 /// Finds out by `end` whether a grant that was not renewed is lost; `None` if another transaction has locked its row.
 async fn missing<D: Dialect>(dialect: &D, grant: &Grant, end: TokioInstant) -> Option<Renewal> {
     // A row of another holder is certain proof of the loss.
-    let look =
-        timeout_at(end, dialect.look(&grant.name, Some(grant.owner))).await.unwrap_or_else(|_| {
-            let message = "there was no time left to look at this lock";
+    let read = timeout_at(end, dialect.read_row(&grant.name, Some(grant.owner)))
+        .await
+        .unwrap_or_else(|_| {
+            let message = "there was no time left to read this lock";
             Err(Error::new(ErrorKind::Timeout, message).on(&grant.name))
         });
-    let row = match look {
+    let row = match read {
         Ok(row) => row.filter(Row::is_held),
         Err(error) => return Some(Renewal::Unknown(error.at(D::KIND, OPERATION))),
     };

@@ -78,7 +78,7 @@ impl Retry {
     /// The same for a statement that is safe to run twice. If a connection is broken, this tries up to `connections` more, because
     /// after a restart of the server all connections of a pool are broken.
     #[cfg(any(feature = "mysql", feature = "postgres"))]
-    pub(crate) async fn again<T, E, Fut>(
+    pub(crate) async fn run_repeatable<T, E, Fut>(
         &self,
         connections: u32,
         judge: impl Fn(E) -> Failure,
@@ -114,7 +114,7 @@ mod tests {
     async fn all_tries_together_take_no_longer_than_a_call_may() {
         let retry = Retry::new(Duration::from_secs(5), "the server".into());
         let began = Instant::now();
-        let answer = retry.again(4, std::convert::identity, || async {
+        let answer = retry.run_repeatable(4, std::convert::identity, || async {
             tokio::time::sleep(Duration::from_secs(3)).await;
             let broken = Error::new(ErrorKind::OutcomeUnknown, "the connection broke");
             Err::<(), _>(Failure::Error(broken))

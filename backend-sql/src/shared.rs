@@ -93,7 +93,7 @@ pub mod mysql {
         mysql::{
             connection::server::Server,
             guarantees::Durability,
-            rows::told,
+            rows::insert_id,
             statements::{Argument, Statement, refuse_view},
         },
         tunables::mysql::SHORTEST_LEASE,

@@ -65,8 +65,8 @@ pub(crate) async fn primary_key<D: Dialect>(
     versions: &Versions,
     request: &Request,
 ) -> Result<Taken, Error> {
-    let mut looks_first = dialect.looks_first(request);
-    if !looks_first
+    let mut reads_first = dialect.reads_first(request);
+    if !reads_first
         && request.mode == Mode::Exclusive
         && versions.recall(&request.name).is_some()
         && let Some(token) = dialect.retake(request, None).await?
@@ -75,12 +75,12 @@ pub(crate) async fn primary_key<D: Dialect>(
     }
     let mut last = None;
     for _ in 0..TRIES {
-        if !std::mem::take(&mut looks_first)
+        if !std::mem::take(&mut reads_first)
             && let Some(token) = dialect.insert(request).await?
         {
             return Ok(Taken::Yes(grant(request, token)));
         }
-        match dialect.look_to_take(request).await? {
+        match dialect.read_to_take(request).await? {
             Some(row) if row.granted || row.refuses(request) => {
                 return held(dialect, request, row).await;
             }
@@ -121,7 +121,7 @@ pub(crate) async fn optimistic<D: Dialect>(
     for _ in 0..TRIES {
         let taken = match versions.recall(&request.name) {
             Some(version) => dialect.retake(request, Some(version)).await?,
-            None => match dialect.look_to_take(request).await? {
+            None => match dialect.read_to_take(request).await? {
                 None => {
                     dialect.create_row(&request.name).await?;
                     dialect.take(request, 0).await?

@@ -13,55 +13,58 @@ pub(crate) const LONGEST_LEASE: Duration = Duration::from_secs(7 * 24 * 3600);
 /// The longest prefix of tables, and the longest schema: with what is appended, a name stays below PostgreSQL's 63 bytes.
 pub(crate) const LONGEST_NAME: usize = 40;
 
-/// A waiter polls this often besides its looks, which tells in a queue that it lives.
+/// A waiter polls this often besides its checks. In a queue, polls send the heartbeats.
 pub(crate) const LONGEST_POLL: Duration = Duration::from_millis(500);
 /// With each [`FAR`] others before it a waiter polls by that much more seldom: it is not the next to be served.
 pub(crate) const FAR: u32 = 8;
 /// The longest pause of that, where a database has no other.
 pub(crate) const FAR_POLL: Duration = Duration::from_secs(1);
-/// How often a waiting process looks that is not told, in PostgreSQL. A look takes no write lock.
+/// How often a waiter that gets no messages checks, in PostgreSQL. A check takes no write lock.
 #[cfg(feature = "postgres")]
-pub(crate) const LOOK: Duration = Duration::from_millis(10);
-/// The pause after a look that failed.
-pub(crate) const LOOK_AFTER_FAILURE: Duration = Duration::from_millis(200);
-/// What was given to a waiter is its own for so long, unless it renews it: it may have died. Twice the longest poll, since the
-/// waiter counts from its last answer.
+pub(crate) const CHECK_PAUSE: Duration = Duration::from_millis(10);
+/// The pause after a check that failed.
+pub(crate) const CHECK_AFTER_FAILURE: Duration = Duration::from_millis(200);
+/// A waiter has a lock that a release granted it for this long, unless it renews the lock: it may have died. Twice the longest
+/// poll, since the waiter counts from its last answer.
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
-pub(crate) const TURN: Duration = Duration::from_secs(2);
-/// A poll tells the store of a place that it has not been told of for this long: with every second poll of a far one. In MySQL
-/// of all places of its client, too, that it has not been told of for half as long.
+pub(crate) const CLAIM_WINDOW: Duration = Duration::from_secs(2);
+/// A poll sends a heartbeat if the last one is this old: an entry far back sends one with every second poll. In MySQL the same
+/// statement sends those of all entries of the client whose last ones are half as old.
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
-pub(crate) const HEARD_FOR: Duration = Duration::from_millis(1_500);
-/// So long nobody hears of a far place whose client does not stand still: until it is due, and its next poll.
+pub(crate) const HEARTBEAT: Duration = Duration::from_millis(1_500);
+/// The longest pause between two heartbeats of an entry far back, if its client does not stall: until one is due, and until the
+/// next poll.
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
-pub(crate) const UNHEARD: Duration = HEARD_FOR.saturating_add(FAR_POLL);
-/// A place that was not heard of for this long is dead. What is more than [`UNHEARD`] is for a stall.
+pub(crate) const FAR_HEARTBEAT: Duration = HEARTBEAT.saturating_add(FAR_POLL);
+/// An entry without a heartbeat for this long is dead. The part above [`FAR_HEARTBEAT`] is for a stall.
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
-pub(crate) const PLACE_LIFE: Duration = Duration::from_secs(4);
+pub(crate) const ENTRY_LIFE: Duration = Duration::from_secs(4);
 /// An abandoned owner is remembered for so long: far longer than a statement of its can be on its way.
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
 pub(crate) const REMEMBERED: Duration = Duration::from_secs(3600);
-/// A waiter that is not woken, and is the next to be served, looks after this part of the time that a turn has taken so far:
-/// it is late by no more than that part.
+/// A waiter that is not woken, and is the next to be served, checks after this part of the time that the turn before it has taken
+/// so far. So it is late by no more than that part.
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
-pub(crate) const LOOK_PART: u32 = 4;
-/// The shortest pause between such looks, and the longest. With each that goes before it, a waiter looks by as much more seldom.
+pub(crate) const CHECK_PART: u32 = 8;
+/// The shortest pause between such checks, and the longest: after 2 s a waiter sends four checks a second, not one every 50 ms,
+/// and a lock that was held for that long is handed over up to 0.25 s later. A waiter with N others before it waits N + 1 times as
+/// long.
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
-pub(crate) const SHORTEST_LOOK: Duration = Duration::from_millis(1);
+pub(crate) const SHORTEST_CHECK_PAUSE: Duration = Duration::from_millis(1);
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
-pub(crate) const LONGEST_LOOK: Duration = Duration::from_millis(50);
+pub(crate) const LONGEST_CHECK_PAUSE: Duration = Duration::from_millis(250);
 
 /// A client sweeps every so many releases and clean-ups, the first time somewhere among them.
 pub(crate) const SWEEP_EVERY: u64 = 1_000;
 /// A page of a listing has so many locks.
 pub(crate) const PAGE: u32 = 200;
-/// An attempt looks so often when the row changes under it.
+/// An attempt reads the row this often if it changes meanwhile.
 pub(crate) const TRIES: usize = 3;
 /// A client remembers so many names or owners, for each purpose; one that is forgotten costs a round trip or two.
 pub(crate) const REMEMBERED_NAMES: usize = 10_000;
 
-/// What follows a batch of renewals takes no longer than this part of a lease, as the core gives an answer, or than a look
-/// needs on a busy machine.
+/// What follows a batch of renewals takes no longer than this part of a lease, as the core gives an answer, or than it takes to
+/// read a row on a busy machine.
 pub(crate) const ANSWER_IN: u32 = 6;
 pub(crate) const SHORTEST_CHECK: Duration = Duration::from_millis(100);
 /// Of that, this part of a lease is for rows that other transactions have locked.
@@ -94,14 +97,14 @@ pub(crate) mod postgres {
     pub(crate) const FAR_POLL: Duration = Duration::from_secs(10);
     /// What is free waits so long for the first in the queue.
     pub(crate) const TURN: Duration = Duration::from_secs(1);
-    /// The longest pause between looks of a waiter with others before it, where it is told nothing: half a turn.
-    pub(crate) const LONGEST_LOOK: Duration = Duration::from_millis(500);
+    /// The longest pause between checks of a waiter that has others before it and gets no messages: half a turn.
+    pub(crate) const LONGEST_CHECK_PAUSE: Duration = Duration::from_millis(500);
     /// An entry of the queue is dead so long after its next poll is due, and one more pause between polls.
     pub(crate) const ENTRY_LIFE: Duration = Duration::from_secs(2);
 
-    /// A snapshot this old is told by `check`: grants of a hot name are noticeably slower then.
+    /// `check` warns of a snapshot this old: grants of a hot name are noticeably slower then.
     pub(crate) const OLD_SNAPSHOT: Duration = Duration::from_secs(10);
-    /// So few sessions that are left are told: one more busy client has no place.
+    /// `check` warns if this few sessions are left: there is no room for one more busy client.
     pub(crate) const FEW_SESSIONS: i64 = 10;
 
     /// A client listens only while so many of the server's sessions are free (the first of the second): where they are few,
@@ -111,7 +114,7 @@ pub(crate) mod postgres {
     pub(crate) const FREE_TO_GO_ON: (i64, i64) = (1, 4);
 
     /// What can wait begins another session only after this long without an idle connection, for which it looks this often. A
-    /// look is late by this and [`LONGEST_LOOK`], which together are less than a turn.
+    /// check is late by this and [`LONGEST_CHECK_PAUSE`], which together are less than a turn.
     pub(crate) const PATIENCE: Duration = Duration::from_millis(250);
     pub(crate) const IDLE_AGAIN: Duration = Duration::from_millis(10);
 
@@ -139,8 +142,8 @@ pub(crate) mod mysql {
     pub const SHORTEST_LEASE: Duration = Duration::from_millis(100);
     /// A waiter counts so many others before it, to see how soon its turn comes.
     pub(crate) const SEEN_AHEAD: u32 = 64;
-    /// One statement says of so many places, and one more, that they are alive.
-    pub(crate) const HEARD_AT_ONCE: usize = 1_000;
+    /// One statement sends the heartbeats of this many entries, and one more.
+    pub(crate) const HEARTBEAT_BATCH: usize = 1_000;
     /// One statement sweeps so many names, and one sweep is so many statements.
     pub(crate) const SWEPT: usize = 1_000;
     pub(crate) const SWEEPS: usize = 10;

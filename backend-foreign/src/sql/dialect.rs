@@ -127,7 +127,11 @@ impl<S: Server> Dialect for ShedLock<S> {
         self.insert(request).await
     }
 
-    async fn look(&self, name: &LockName, _owner: Option<OwnerId>) -> Result<Option<Row>, Error> {
+    async fn read_row(
+        &self,
+        name: &LockName,
+        _owner: Option<OwnerId>,
+    ) -> Result<Option<Row>, Error> {
         let server = self.ready().await?;
         let mut seen = server.states(&self.sql.read, &[Text(name.as_str())]).await?;
         let Some(mut seen) = seen.pop() else { return Ok(None) };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use backend_sql::shared::{
     Described, Gate, general, micros,
-    mysql::{self, Argument, Durability, Statement, refuse_view, told},
+    mysql::{self, Argument, Durability, Statement, insert_id, refuse_view},
     span,
 };
 use lock_core::{Error, ErrorKind, Grant};
@@ -63,7 +63,7 @@ fn bound<'a>(args: &[Arg<'a>]) -> Vec<Argument<'a>> {
 
 /// The number that a write reports, or 1 if it only changed a row.
 fn reported(answer: &MySqlQueryResult) -> Option<i64> {
-    told(answer).or((answer.rows_affected() > 0).then_some(1))
+    insert_id(answer).or((answer.rows_affected() > 0).then_some(1))
 }
 
 /// A text column. The server may send it as bytes.
@@ -130,7 +130,7 @@ impl Server for Mysql {
     }
 
     async fn again(&self, sql: &Statement, args: &[Arg<'_>]) -> Result<Option<i64>, Error> {
-        Ok(reported(&self.server.execute_again(sql, &bound(args)).await?))
+        Ok(reported(&self.server.execute_repeatable(sql, &bound(args)).await?))
     }
 
     async fn number(&self, sql: &Statement) -> Result<Option<i64>, Error> {

@@ -92,25 +92,25 @@ impl Server for Postgres {
     }
 
     async fn once(&self, sql: &SqlStr, args: &[Arg<'_>]) -> Result<Option<i64>, Error> {
-        first(&self.sessions.once(sql, &bound(args)).await?)
+        first(&self.sessions.run_once(sql, &bound(args)).await?)
     }
 
     async fn again(&self, sql: &SqlStr, args: &[Arg<'_>]) -> Result<Option<i64>, Error> {
-        first(&self.sessions.again(sql, &bound(args)).await?)
+        first(&self.sessions.run_repeatable(sql, &bound(args)).await?)
     }
 
     async fn number(&self, sql: &SqlStr) -> Result<Option<i64>, Error> {
-        let rows = self.sessions.again(sql, &[]).await?;
+        let rows = self.sessions.run_repeatable(sql, &[]).await?;
         Ok(first::<Option<i64>>(&rows)?.flatten())
     }
 
     async fn states(&self, sql: &SqlStr, args: &[Arg<'_>]) -> Result<Vec<NameState>, Error> {
-        let rows = self.sessions.again(sql, &bound(args)).await?;
+        let rows = self.sessions.run_repeatable(sql, &bound(args)).await?;
         rows.iter().map(state).collect::<Result<_, _>>().map_err(general)
     }
 
     async fn settings(&self, sql: &SqlStr) -> Result<Option<StoredSettings>, Error> {
-        let rows = self.sessions.again(sql, &[]).await?;
+        let rows = self.sessions.run_repeatable(sql, &[]).await?;
         let read = |row: &PgRow| {
             let [version, longest_lease] = [row.try_get(0)?, row.try_get(1)?];
             Ok(StoredSettings {
@@ -123,7 +123,7 @@ impl Server for Postgres {
     }
 
     async fn pairs(&self, sql: &SqlStr) -> Result<Vec<(String, String)>, Error> {
-        let rows = self.sessions.again(sql, &[]).await?;
+        let rows = self.sessions.run_repeatable(sql, &[]).await?;
         let read = |row: &PgRow| Ok((row.try_get(0)?, row.try_get(1)?));
         rows.iter().map(read).collect::<Result<_, _>>().map_err(general)
     }
@@ -138,7 +138,7 @@ impl Server for Postgres {
             postgres::Arg::Texts(&asked),
             postgres::Arg::Spans(&leases),
         ];
-        let rows = self.sessions.again(sql, &args).await?;
+        let rows = self.sessions.run_repeatable(sql, &args).await?;
         let renewed: Result<HashSet<String>, _> = rows.iter().map(|row| row.try_get(0)).collect();
         let renewed = renewed.map_err(general)?;
         Ok(owners.iter().map(|owner| renewed.contains(owner)).collect())
@@ -146,7 +146,8 @@ impl Server for Postgres {
 
     async fn existing_tables(&self, names: &Names) -> Result<[bool; 3], Error> {
         let tables = [&*names.lock, &*names.companion, &*names.settings];
-        let rows = self.sessions.again(&exists(&self.described.tables, &tables), &[]).await?;
+        let rows =
+            self.sessions.run_repeatable(&exists(&self.described.tables, &tables), &[]).await?;
         Ok(found(&rows)?.try_into().unwrap_or_default())
     }
 

@@ -6,7 +6,7 @@ use lock_core::{Assumption, Guarantees, Promise, QuarantineUse};
 
 use crate::{
     settings::RECORD_VERSION,
-    tunables::{FAR_POLL, LONGEST_POLL, PLACE_LIFE, UNHEARD, mysql::SHORTEST_LEASE},
+    tunables::{ENTRY_LIFE, FAR_HEARTBEAT, FAR_POLL, LONGEST_POLL, mysql::SHORTEST_LEASE},
 };
 
 /// What decides on whether a crash may lose what was committed.
@@ -103,8 +103,8 @@ pub(super) fn guarantees(longest_lease: Duration, durability: &Durability) -> Gu
     promised.raise = true;
     promised.longest_poll = FAR_POLL;
     promised.expiry_slack = LONGEST_POLL;
-    promised.dead_waiter_delay = PLACE_LIFE + LONGEST_POLL;
-    promised.longest_stall = PLACE_LIFE.saturating_sub(UNHEARD);
+    promised.dead_waiter_delay = ENTRY_LIFE + LONGEST_POLL;
+    promised.longest_stall = ENTRY_LIFE.saturating_sub(FAR_HEARTBEAT);
     promised.token_lead = longest_lease;
     promised
 }
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_crash_may_lose_is_told() {
+    fn what_a_crash_may_lose_is_stated() {
         let flush = "innodb_flush_log_at_trx_commit";
         for good in [
             &[(flush, "1"), ("log_bin", "OFF"), ("sync_binlog", "0"), ("wsrep_on", "OFF")][..],

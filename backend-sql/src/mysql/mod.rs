@@ -58,6 +58,7 @@ pub(crate) mod config;
 pub(crate) mod connection;
 mod fence;
 pub(crate) mod guarantees;
+mod removals;
 pub(crate) mod rows;
 pub(crate) mod statements;
 mod store;

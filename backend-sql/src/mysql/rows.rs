@@ -14,9 +14,9 @@ use crate::{
     servers::connection::{micros, span},
 };
 
-/// What a statement has told by its insert id: a token, a version or its clock; none where it did nothing.
-pub fn told(answer: &MySqlQueryResult) -> Option<i64> {
-    Some(answer.last_insert_id().cast_signed()).filter(|told| *told != 0)
+/// The insert id of an answer: the statement sets it to a token, a version or its clock. `None` if it did nothing.
+pub fn insert_id(answer: &MySqlQueryResult) -> Option<i64> {
+    Some(answer.last_insert_id().cast_signed()).filter(|id| *id != 0)
 }
 
 /// A column of text, which may come as bytes.
@@ -63,9 +63,9 @@ pub(super) fn read(row: &MySqlRow) -> Result<Result<Row, Error>, sqlx::Error> {
     let readers: Option<i64> = row.try_get("readers")?;
     let waiting: Option<i64> = row.try_get("waiting")?;
     let ahead: i64 = row.try_get("ahead")?;
-    let placed = row.try_get::<i64, _>("placed")? != 0;
+    let queued = row.try_get::<i64, _>("queued")? != 0;
     Ok(read.map(|mut read| {
-        (read.kept, read.placed) = (kept, placed);
+        (read.kept, read.queued) = (kept, queued);
         read.waiting = waiting.map(i64::unsigned_abs);
         read.set_readers(readers);
         read.set_before(u32::try_from(ahead).unwrap_or(u32::MAX));

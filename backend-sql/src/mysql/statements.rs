@@ -10,7 +10,7 @@ use sqlx::{
 use crate::{
     dialect::READER,
     tables::{Tables, is_sent},
-    tunables::{PLACE_LIFE, REMEMBERED, mysql::SEEN_AHEAD},
+    tunables::{ENTRY_LIFE, REMEMBERED, mysql::SEEN_AHEAD},
 };
 
 /// The server's clock when it began with the statement, whatever the session's time zone. It is the
@@ -40,17 +40,17 @@ const NOT_ABANDONED: &str = include_str!("sql/not_abandoned.sql");
 const NO_TOMBSTONES: &str =
     "({locks}.buried_at IS NULL OR {locks}.buried_at < {now} - {remembered})";
 
-/// Whether live places go before the owner ?2.
+/// Whether live entries come before the owner ?2. `read_row.sql` counts them by the same rule.
 const BEHIND: &str = include_str!("sql/behind.sql");
 
-/// Whether the place `q` is alive.
+/// Whether the entry `q` is alive.
 const ALIVE: &str = include_str!("sql/alive.sql");
 
 /// A batch of locks in one argument.
 const BATCH: &str = "JSON_TABLE(?1, '$[*]' COLUMNS (name VARCHAR(510) PATH '$[0]', \
     owner VARCHAR(32) PATH '$[1]', lease BIGINT PATH '$[2]')) AS g";
 
-/// What is put in the place of `?1` and so on.
+/// What replaces `?1` and so on.
 #[derive(Clone, Copy, Debug)]
 pub enum Argument<'a> {
     /// Bytes.
@@ -88,7 +88,7 @@ impl Statement {
     }
 }
 
-/// Turns `?1` and so on into `?`; and the places from 0 of what was there.
+/// Replaces `?1` and so on by `?`. Also returns the numbers in their order, counted from 0.
 fn unnumbered(text: &str) -> (String, Vec<usize>) {
     let (mut plain, mut order) = (String::with_capacity(text.len()), Vec::new());
     let mut rest = text;
@@ -125,15 +125,15 @@ macro_rules! statements {
 }
 
 statements! {
-    insert join part create_row take look renew renewed renew_one release hand_on keep raise force list abandon dead
-    enter hear abandon_place leave dead_places forget_places sweep_watermark sweep settings set_longest_lease durability clock exists identity highest_token version
+    insert join part create_row take read_row renew renewed renew_one release hand_on keep raise force list abandon free_names
+    enter heartbeat abandon_entry leave dead_entries forget_entries sweep_watermark sweep settings set_longest_lease durability clock exists identity highest_token version
 }
 
 /// Without comments, which would be sent each time and hold marks of arguments.
 fn filled(tables: &Tables, text: &str) -> String {
     let lines = text.lines().filter(|line| is_sent(line));
     let text = lines.collect::<Vec<_>>().join("\n");
-    let (life, far) = (PLACE_LIFE.as_micros().to_string(), SEEN_AHEAD.to_string());
+    let (life, far) = (ENTRY_LIFE.as_micros().to_string(), SEEN_AHEAD.to_string());
     let (reader, most) = (READER.to_string(), (Mode::MOST_READERS * READER).to_string());
     let shared = format!("'{}'", OwnerId::READERS);
     let remembered = REMEMBERED.as_micros().to_string();

@@ -9,6 +9,7 @@ use tokio::sync::OnceCell;
 use super::{
     connection::server::Server,
     guarantees::{Durability, guarantees},
+    removals::Removals,
     rows::text,
     statements::{
         Argument::{self, Bytes},
@@ -20,16 +21,17 @@ use crate::{
     servers::connection::span,
     settings::{Settings, agree, check_version, is_older},
     tables::Tables,
-    waiting::Places,
+    waiting::QueueEntries,
 };
 
 #[derive(Debug)]
 pub(super) struct Mysql {
-    pub(super) server: Server,
-    pub(super) sql: Statements,
+    pub(super) server: Arc<Server>,
+    pub(super) sql: Arc<Statements>,
     pub(super) tables: Tables,
     pub(super) settings: Settings,
-    pub(super) places: Places,
+    pub(super) entries: QueueEntries,
+    pub(super) removals: Removals,
     pub(super) promised: RwLock<Arc<Guarantees>>,
     pub(super) agreed: OnceCell<()>,
 }
@@ -42,9 +44,10 @@ impl Mysql {
     ) -> Result<Self, Error> {
         let longest = settings.longest_lease_of_new();
         let promised = RwLock::new(Arc::new(guarantees(longest, &Durability::default())));
-        let (sql, agreed) = (Statements::new(&tables), OnceCell::new());
-        let places = Places::default();
-        let this = Self { server, sql, tables, settings, places, promised, agreed };
+        let (server, sql) = (Arc::new(server), Arc::new(Statements::new(&tables)));
+        let (entries, removals, agreed) =
+            (QueueEntries::default(), Removals::default(), OnceCell::new());
+        let this = Self { server, sql, tables, settings, entries, removals, promised, agreed };
         this.promise(longest).await?;
         // An older store is for `init` to upgrade; every other step makes sure that it is ready.
         if this.is_there("{settings}").await? && !is_older(this.version().await?) {
@@ -61,8 +64,7 @@ impl Mysql {
         refuse_view(name, found)
     }
 
-    /// Takes the store's longest lease over, once, or refuses the store if it is not what we were
-    /// told.
+    /// Reads the store's longest lease, once. Refuses the store if it differs from this client's option.
     pub(super) async fn ready(&self) -> Result<&Server, Error> {
         self.agreed.get_or_try_init(|| self.agree()).await?;
         Ok(&self.server)
@@ -107,7 +109,7 @@ impl Mysql {
         Ok(())
     }
 
-    /// A statement that only reads, and tells one number.
+    /// Runs a statement that reads one number.
     pub(super) async fn number(
         &self,
         statement: &Statement,

@@ -36,7 +36,7 @@ pub(super) struct Postgres {
     pub(super) entries: Arc<QueueEntries>,
     /// Owners of grants for whose names others waited at the time of the grant.
     pub(super) waited: BoundedSet<OwnerId>,
-    /// Names that others held or waited for when this client last looked. For these names the client first looks, and enters
+    /// Names that others held or waited for when this client last read their rows. For these names the client first reads the row, and enters
     /// the queue, before it tries to take the lock.
     pub(super) crowded: BoundedSet<LockName>,
     pub(super) listening: OnceCell<Listening>,
@@ -121,28 +121,28 @@ impl Postgres {
     }
 
     /// Runs a statement of a store that is ready.
-    pub(super) async fn once(
+    pub(super) async fn run_once(
         &self,
         statement: &SqlStr,
         args: &[Arg<'_>],
     ) -> Result<Vec<PgRow>, Error> {
         self.ready().await?;
-        self.server.once(statement, args).await
+        self.server.run_once(statement, args).await
     }
 
     /// The same for a statement that is safe to run twice.
-    pub(super) async fn again(
+    pub(super) async fn run_repeatable(
         &self,
         statement: &SqlStr,
         args: &[Arg<'_>],
     ) -> Result<Vec<PgRow>, Error> {
         self.ready().await?;
-        self.server.again(statement, args).await
+        self.server.run_repeatable(statement, args).await
     }
 
     /// Which tables exist. This comes before any statement that names one.
     pub(super) async fn existing_tables(&self) -> Result<ExistingTables, Error> {
-        let rows = self.server.again(&self.server.exists, &[]).await?;
+        let rows = self.server.run_repeatable(&self.server.exists, &[]).await?;
         let found = found(&rows)?;
         let settings = found.first() == Some(&true);
         Ok(ExistingTables { settings, all: found.iter().all(|is_there| *is_there) })
@@ -158,7 +158,7 @@ impl Postgres {
 
     /// Reads the settings that all clients share: the longest lease, and whether there is a quarantine.
     pub(super) async fn learn(&self) -> Result<(Duration, bool), Error> {
-        let rows = self.server.again(&self.server.sql.settings, &[]).await?;
+        let rows = self.server.run_repeatable(&self.server.sql.settings, &[]).await?;
         let Some(row) = rows.first() else {
             return Err(Error::new(ErrorKind::Config, "the row of settings is gone"));
         };

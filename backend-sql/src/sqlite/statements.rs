@@ -6,7 +6,7 @@ use sqlx::{AssertSqlSafe, SqlSafeStr as _, SqlStr};
 use crate::{
     dialect::READER,
     tables::Tables,
-    tunables::{FAR, PLACE_LIFE, TURN},
+    tunables::{CLAIM_WINDOW, ENTRY_LIFE, FAR},
 };
 
 /// The statements of one store. Their text is ours but for the tables' names, which were checked.
@@ -28,24 +28,25 @@ macro_rules! statements {
 }
 
 statements! {
-    insert join part create_row take look note_sighting renew renew_readers release keep raise force list abandon withdraw enter leave first
-    sweep_watermark sweep forget forget_seen forget_places longest_lease set_longest_lease identity highest_token
+    insert join part create_row take read_row note_sighting renew renew_readers release keep raise force list abandon withdraw enter leave first
+    sweep_watermark sweep forget forget_seen forget_entries longest_lease set_longest_lease identity highest_token
     version
 }
 
 /// Whether the note `s` is about the row `l` in its present state, by the clock of this epoch.
 const SIGHTING: &str = include_str!("sql/sighting.sql");
 
-/// Whether the lease of the row `l` is over: by its own clock, or by ours if the note on the row says so.
+/// Whether the lease of the row `l` is over: by its own clock, or by ours if the note on the row says so. `rows.rs` has the same
+/// rule in Rust.
 const OVER: &str = include_str!("sql/over.sql");
 
 /// Whether readers share the row `l`.
-const READ: &str = include_str!("sql/read.sql");
+const IS_SHARED: &str = include_str!("sql/is_shared.sql");
 
 /// Whether the queue entry `q` is alive.
 const ALIVE: &str = include_str!("sql/alive.sql");
 
-/// Whether live entries come before the owner ?2.
+/// Whether live entries come before the owner ?2. `read_row.sql` counts them by the same rule.
 const BEHIND: &str = include_str!("sql/behind.sql");
 
 /// Replaces the parts in braces. A part names the arguments that hold the clock and its epoch, as in `{over ?5 ?6}`.
@@ -59,8 +60,8 @@ fn with_clock(text: &str) -> String {
         text = text.replace(&format!("{{behind {now} {epoch} {wall}}}"), &behind);
         text = text.replace(&format!("{{alive {now} {epoch} {wall}}}"), &alive);
         text = text.replace(
-            &format!("{{read {now} {epoch}}}"),
-            &READ.replace("{over}", &format!("{{over {now} {epoch}}}")),
+            &format!("{{is_shared {now} {epoch}}}"),
+            &IS_SHARED.replace("{over}", &format!("{{over {now} {epoch}}}")),
         );
         let over = OVER.replace("{sighting}", SIGHTING).replace("{now}", &now);
         text = text.replace(&format!("{{over {now} {epoch}}}"), &over.replace("{epoch}", &epoch));
@@ -69,7 +70,7 @@ fn with_clock(text: &str) -> String {
     }
     let owner = format!("'{}'", OwnerId::READERS);
     text = text.replace("{shared}", &owner);
-    let nanos = [("{life}", PLACE_LIFE.as_nanos()), ("{turn}", TURN.as_nanos())];
+    let nanos = [("{life}", ENTRY_LIFE.as_nanos()), ("{claim_window}", CLAIM_WINDOW.as_nanos())];
     let numbers = nanos
         .into_iter()
         .chain([("{far}", FAR.into()), ("{most}", (Mode::MOST_READERS * READER) as u128)]);
@@ -152,7 +153,7 @@ mod tests {
         }
     }
 
-    /// A holder in another time namespace may renew between a look at its row and the adoption: the
+    /// A holder in another time namespace may renew between a read of its row and the note: the
     /// clock read before must not cut that lease short.
     #[tokio::test]
     async fn a_row_that_has_changed_since_it_was_seen_is_not_adopted() {
@@ -173,7 +174,7 @@ mod tests {
 
     /// Two clients with different clocks wait for a holder that has died: neither makes the other wait longer.
     #[tokio::test]
-    async fn clocks_that_look_in_turn_see_the_end_of_a_dead_holder() {
+    async fn clocks_that_read_in_turn_see_the_end_of_a_dead_holder() {
         let mut file = File::new().await;
         for turn in 0..10 {
             // The one clock is 9,000 ahead of the other.
@@ -214,7 +215,7 @@ mod tests {
             &sql.join,
             &sql.renew_readers,
             &sql.take,
-            &sql.look,
+            &sql.read_row,
             &sql.list,
             &sql.release,
             &sql.force,

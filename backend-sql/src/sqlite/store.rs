@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     settings::{agree, check_version, is_older},
-    waiting::Places,
+    waiting::QueueEntries,
 };
 
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(super) struct Sqlite {
     pub(super) file: File,
     pub(super) sql: Statements,
     pub(super) epoch: String,
-    pub(super) places: Arc<Places>,
+    pub(super) entries: Arc<QueueEntries>,
     pub(super) bells: Arc<Bells>,
     pub(super) promised: RwLock<Arc<Guarantees>>,
     pub(super) agreed: OnceCell<()>,
@@ -32,13 +32,13 @@ pub(super) struct Sqlite {
 impl Sqlite {
     pub(super) async fn new(file: File) -> Result<Self, Error> {
         let longest = file.settings.longest_lease_of_new();
-        let places = Arc::new(Places::default());
-        let bells = Arc::new(Bells::new(file.path.clone(), Arc::clone(&places)));
+        let entries = Arc::new(QueueEntries::default());
+        let bells = Arc::new(Bells::new(file.path.clone(), Arc::clone(&entries)));
         let sqlite = Self {
             sql: Statements::new(&file.tables),
             epoch: epoch::current()?,
             promised: RwLock::new(Arc::new(guarantees(longest, &file.path, bells.works()))),
-            places,
+            entries,
             bells,
             agreed: OnceCell::new(),
             file,

@@ -1,9 +1,9 @@
-//! Waiters of SQLite and MySQL, whose queue is a table of places.
+//! Waiters of SQLite and MySQL, whose queue is a table of entries.
 
-mod places;
+mod entries;
 mod waiter;
 
 pub(crate) use self::{
-    places::{Place, Places},
-    waiter::{Queue, QueueWaiter, Turn},
+    entries::{QueueEntries, QueueEntry},
+    waiter::{CheckResult, Queue, QueueWaiter},
 };

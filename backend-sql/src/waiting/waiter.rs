@@ -1,4 +1,4 @@
-//! A waiter with a place in a table of places.
+//! A waiter with an entry in a table of queue entries.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,41 +6,46 @@ use async_trait::async_trait;
 use lock_core::{Error, FencingToken, Grant, Mode, Request, Signal, SystemEnv, Waiter, jittered};
 use tokio::time::Instant;
 
-use super::{Place, Places};
+use super::{QueueEntries, QueueEntry};
 use crate::{
+    check::Check,
     dialect::Dialect,
     gate,
-    look::Look,
-    tunables::{LONGEST_LOOK, LONGEST_POLL, LOOK_AFTER_FAILURE, LOOK_PART, SHORTEST_LOOK},
+    tunables::{
+        CHECK_AFTER_FAILURE, CHECK_PART, LONGEST_CHECK_PAUSE, LONGEST_POLL, SHORTEST_CHECK_PAUSE,
+    },
 };
 
-/// What a waiter finds when it looks.
+/// What a waiter finds when it checks.
 #[derive(Debug)]
-pub(crate) enum Turn {
-    /// The lock was given to it, with this token.
-    #[cfg_attr(not(feature = "sqlite"), expect(dead_code, reason = "only it gives a lock away"))]
+pub(crate) enum CheckResult {
+    /// A release granted it the lock, with this token.
+    #[cfg_attr(
+        not(feature = "sqlite"),
+        expect(dead_code, reason = "in MySQL a release grants nothing to another client")
+    )]
     Granted(FencingToken),
-    /// The lock is free, and nobody goes before it.
+    /// The lock is free, and nobody comes first.
     Free,
-    /// It has to wait, with so many others before it, or more.
+    /// It must wait: at least this many others come first.
     Wait(u32),
 }
 
-/// A database with a table of places.
+/// A database with a table of queue entries.
 #[async_trait]
 pub(crate) trait Queue: Dialect {
-    /// What was given to a waiter is its own for so long, unless it renews it.
-    const TURN: Duration;
+    /// How long a waiter has a lock that a release granted it, unless it renews the lock.
+    const CLAIM_WINDOW: Duration;
 
-    fn places(&self) -> &Places;
+    fn entries(&self) -> &QueueEntries;
 
-    /// Whether this client is woken when a lock is given to it; where not, its waiters look.
+    /// Whether this client is woken when a release grants it a lock. If not, its waiters check at intervals.
     fn is_woken(&self) -> bool;
 
-    /// Looks, and changes nothing.
-    async fn turn(&self, request: &Request) -> Result<Turn, Error>;
+    /// Reads the state of a request, and changes nothing.
+    async fn check(&self, request: &Request) -> Result<CheckResult, Error>;
 
-    /// Gives up a place, and what it was granted.
+    /// Removes an entry, and releases what it was granted.
     async fn leave(&self, request: &Request) -> Result<(), Error>;
 }
 
@@ -48,20 +53,20 @@ pub(crate) trait Queue: Dialect {
 pub(crate) struct QueueWaiter<D: Queue> {
     store: Arc<D>,
     request: Request,
-    place: Arc<Place>,
-    /// Whether there is a reason to look.
+    entry: Arc<QueueEntry>,
+    /// Whether there is a reason to check.
     is_due: bool,
-    look: Look<Turn>,
+    check: Check<CheckResult>,
     pace: Pace,
 }
 
-/// How soon turns come, as a waiter that is not woken has seen by its looks.
+/// How fast the queue moves, as a waiter that is not woken has seen by its checks.
 #[derive(Debug)]
 struct Pace {
-    /// How many others went before it, at the last look.
+    /// How many others came first at the last check.
     before: Option<u32>,
-    looked: Instant,
-    /// How long a turn takes.
+    checked: Instant,
+    /// How long it took to serve one waiter.
     turn: Duration,
     /// For how long nobody was served.
     still: Duration,
@@ -69,38 +74,39 @@ struct Pace {
 
 impl Pace {
     fn new(now: Instant) -> Self {
-        Self { before: None, looked: now, turn: Duration::ZERO, still: Duration::ZERO }
+        Self { before: None, checked: now, turn: Duration::ZERO, still: Duration::ZERO }
     }
 
-    /// What a look has found.
-    fn see(&mut self, before: u32, now: Instant) {
-        let since = now - self.looked;
+    /// Notes the result of a check.
+    fn note(&mut self, before: u32, now: Instant) {
+        let since = now - self.checked;
         match self.before.map_or(0, |last| last.saturating_sub(before)) {
             0 => self.still += since,
             served => (self.turn, self.still) = (since / served, Duration::ZERO),
         }
-        (self.before, self.looked) = (Some(before), now);
+        (self.before, self.checked) = (Some(before), now);
     }
 
-    /// The pause before the next look: a part of the time until the waiter's turn.
+    /// The pause before the next check: a part of the time until the waiter's turn.
     fn pause(&self) -> Duration {
-        let first = (self.turn.max(self.still) / LOOK_PART).clamp(SHORTEST_LOOK, LONGEST_LOOK);
+        let first = (self.turn.max(self.still) / CHECK_PART)
+            .clamp(SHORTEST_CHECK_PAUSE, LONGEST_CHECK_PAUSE);
         let turns = self.before.unwrap_or(0).saturating_add(1);
         first.saturating_mul(turns).min(LONGEST_POLL)
     }
 }
 
 impl<D: Queue> QueueWaiter<D> {
-    /// Makes the place known here, before the store hears of it.
+    /// Adds the entry to those of this client, before the store has it.
     pub(crate) fn new(store: Arc<D>, request: &Request) -> Self {
-        let place = store.places().add(request);
+        let entry = store.entries().add(request);
         let (request, pace) = (request.clone(), Pace::new(Instant::now()));
-        Self { store, request, place, is_due: false, look: Look::default(), pace }
+        Self { store, request, entry, is_due: false, check: Check::default(), pace }
     }
 
     async fn wait(&self) {
         if self.store.is_woken() {
-            return self.place.woken().await;
+            return self.entry.woken().await;
         }
         tokio::time::sleep(jittered(&SystemEnv, self.pace.pause())).await;
     }
@@ -108,7 +114,7 @@ impl<D: Queue> QueueWaiter<D> {
 
 impl<D: Queue> Drop for QueueWaiter<D> {
     fn drop(&mut self) {
-        self.store.places().remove(self.request.owner, &self.place);
+        self.store.entries().remove(self.request.owner, &self.entry);
     }
 }
 
@@ -120,43 +126,46 @@ impl<D: Queue> Waiter for QueueWaiter<D> {
                 self.wait().await;
                 self.is_due = true;
             }
-            let Self { store, request, look, .. } = self;
+            let Self { store, request, check, .. } = self;
             let begin = || {
                 let (store, request) = (Arc::clone(store), request.clone());
                 async move {
                     let _pass = gate::attempt(store.gate()).await?;
-                    store.turn(&request).await
+                    store.check(&request).await
                 }
             };
-            let turn = match look.answer(begin).await {
-                Ok(turn) => turn,
-                // The core's own poll is behind this, and reports what it meets.
+            let result = match check.answer(begin).await {
+                Ok(result) => result,
+                // The core polls as well, and reports its errors.
                 Err(error) => {
-                    tracing::debug!(name = %self.request.name, %error, "look failed");
-                    tokio::time::sleep(LOOK_AFTER_FAILURE).await;
+                    tracing::debug!(name = %self.request.name, %error, "check failed");
+                    tokio::time::sleep(CHECK_AFTER_FAILURE).await;
                     continue;
                 }
             };
             self.is_due = false;
-            match turn {
-                Turn::Granted(token) => {
-                    // It has left the queue. Where it asks once more, it was too late to take it.
-                    self.place.doubt();
+            match result {
+                CheckResult::Granted(token) => {
+                    // The grant has removed the entry from the queue. If the waiter asks again, it was too late to confirm the grant.
+                    self.entry.heartbeat_failed();
                     let grant = Grant::new(&self.request, token).with_mode(self.request.mode);
                     if grant.mode == Mode::Shared {
                         self.store.tell_next_reader(&self.request).await;
                     }
-                    return Signal::Granted(grant.pushed(D::TURN));
+                    return Signal::Granted(grant.pushed(D::CLAIM_WINDOW));
                 }
-                Turn::Free => return Signal::Recheck,
-                Turn::Wait(before) => self.pace.see(before, Instant::now()),
+                CheckResult::Free => {
+                    self.entry.note_free();
+                    return Signal::Recheck;
+                }
+                CheckResult::Wait(before) => self.pace.note(before, Instant::now()),
             }
         }
     }
 
     async fn leave(self: Box<Self>) -> Result<(), Error> {
-        // Every attempt of it was answered: one that never got as far as the queue has left nothing.
-        if !self.place.is_entered() {
+        // All its attempts were answered. If none entered the queue, there is nothing to remove.
+        if !self.entry.is_queued() {
             return Ok(());
         }
         let _pass = gate::attempt(self.store.gate()).await?;
@@ -170,23 +179,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_waiter_looks_the_more_often_the_sooner_its_turn_comes() {
+    fn a_waiter_checks_the_more_often_the_sooner_its_turn_comes() {
         let mut now = Instant::now();
         let mut pace = Pace::new(now);
-        let mut look = |before, after| {
+        let mut check = |before, after| {
             now += Duration::from_millis(after);
-            pace.see(before, now);
+            pace.note(before, now);
             pace.pause().as_millis()
         };
-        assert_eq!(look(8, 2), 9);
+        assert_eq!(check(8, 2), 9);
         // Nobody is served for long.
-        assert_eq!(look(8, 10_000), 450);
+        assert_eq!(check(8, 10_000), 500);
         // Then three are, in 120 ms at most.
-        assert_eq!(look(5, 120), 60);
-        assert_eq!(look(1, 40), 5);
-        assert_eq!(look(0, 10), 2);
-        assert_eq!(look(0, 80), 20);
-        assert_eq!(look(0, 10_000), 50);
-        assert_eq!(look(u32::MAX, 1), 500);
+        assert_eq!(check(5, 120), 30);
+        assert_eq!(check(1, 40), 2);
+        assert_eq!(check(0, 10), 1);
+        assert_eq!(check(0, 80), 10);
+        assert_eq!(check(0, 10_000), 250);
+        assert_eq!(check(u32::MAX, 1), 500);
     }
 }

@@ -14,7 +14,7 @@ use crate::{
     error::general,
     gate::Gate,
     mysql::{
-        rows::{batch, row, text, told},
+        rows::{batch, insert_id, row, text},
         statements::{
             self,
             Argument::{Bytes, Number, Text},
@@ -76,7 +76,7 @@ impl Dialect for Mysql {
 
     async fn create_row(&self, name: &LockName) -> Result<(), Error> {
         let name = Bytes(name.as_str().as_bytes());
-        self.ready().await?.execute_again(&self.sql.create_row, &[name]).await.map(drop)
+        self.ready().await?.execute_repeatable(&self.sql.create_row, &[name]).await.map(drop)
     }
 
     async fn take(&self, request: &Request, version: i64) -> Result<Option<FencingToken>, Error> {
@@ -91,28 +91,32 @@ impl Dialect for Mysql {
         self.grant(&self.sql.take, request, version).await
     }
 
-    async fn look(&self, name: &LockName, owner: Option<OwnerId>) -> Result<Option<Row>, Error> {
+    async fn read_row(
+        &self,
+        name: &LockName,
+        owner: Option<OwnerId>,
+    ) -> Result<Option<Row>, Error> {
         self.fetch(name, owner).await
     }
 
-    fn looks_first(&self, request: &Request) -> bool {
-        self.places.looks_first(request)
+    fn reads_first(&self, request: &Request) -> bool {
+        self.entries.reads_first(request)
     }
 
-    async fn look_to_take(&self, request: &Request) -> Result<Option<Row>, Error> {
+    async fn read_to_take(&self, request: &Request) -> Result<Option<Row>, Error> {
         let mut row = self.fetch(&request.name, Some(request.owner)).await?;
         if let Some(row) = &mut row {
-            // Far is far: a place is heard of often enough to live.
+            // Beyond `FAR` the number makes no difference: then all poll at the same pace, often enough for the heartbeats.
             row.before_us = row.before_us.min(FAR);
         }
-        self.places.note(request, row.as_ref());
+        self.entries.note(request, row.as_ref());
         let is_ours =
             row.as_ref().is_some_and(|row| row.is_held() && row.owner == Some(request.owner));
-        // A holder that asks once more would be served after its release.
-        if let Some(place) = self.places.of(request.owner)
+        // An entry of the holder itself would be served after its release.
+        if let Some(entry) = self.entries.of(request.owner)
             && !is_ours
         {
-            self.enter(request, &place, row.as_ref().map(|row| row.placed)).await?;
+            self.enter(request, &entry, row.as_ref().map(|row| row.queued)).await?;
         }
         Ok(row)
     }
@@ -130,12 +134,12 @@ impl Dialect for Mysql {
         let asked = sorted.iter().map(|grant| (*grant, grant.lease.min(longest)));
         let batch = batch(asked.map(|(grant, lease)| (&grant.name, Some((grant.owner, lease)))));
         let batch = Text(&batch);
-        let answer = server.execute_again(&self.sql.renew, &[batch]).await?;
+        let answer = server.execute_repeatable(&self.sql.renew, &[batch]).await?;
         let set = |grant: &&Grant| Some(grant.lease.min(longest));
         if answer.rows_affected() == 2 * grants.len() as u64 {
             return Ok(grants.iter().map(set).collect());
         }
-        let Some(clock) = told(&answer) else { return Ok(vec![None; grants.len()]) };
+        let Some(clock) = insert_id(&answer) else { return Ok(vec![None; grants.len()]) };
         let rows = server.rows(&self.sql.renewed, &[batch, Number(clock)]).await?;
         let owners: Result<HashSet<_>, _> = rows.iter().map(|row| text(row, 0)).collect();
         let owners = owners.map_err(general)?;
@@ -150,16 +154,18 @@ impl Dialect for Mysql {
     }
 
     async fn part(&self, grant: &Grant) -> Result<bool, Error> {
-        let left = self.change(&self.sql.part, grant, None).await?;
-        Ok(left == Some(1))
+        let part = self.change(&self.sql.part, grant, None);
+        let (left, ()) = tokio::join!(part, self.removals.done(grant.owner));
+        Ok(left? == Some(1))
     }
 
     async fn release(&self, grant: &Grant, keep: Option<Duration>) -> Result<Left, Error> {
-        let version = match keep {
-            Some(keep) => self.change(&self.sql.keep, grant, Some(micros(keep))).await?,
-            None => self.change(&self.sql.release, grant, None).await?,
+        let release = match keep {
+            Some(keep) => self.change(&self.sql.keep, grant, Some(micros(keep))),
+            None => self.change(&self.sql.release, grant, None),
         };
-        Ok(version.into())
+        let (version, ()) = tokio::join!(release, self.removals.done(grant.owner));
+        Ok(version?.into())
     }
 
     async fn hand_on(
@@ -167,6 +173,8 @@ impl Dialect for Mysql {
         grant: &Grant,
         next: &Request,
     ) -> Result<Option<Handed>, Error> {
+        // Its own entry would come first.
+        self.removals.done(grant.owner).await;
         Ok(self.pass(grant, next).await?.map(Handed::Granted))
     }
 
@@ -174,8 +182,10 @@ impl Dialect for Mysql {
         let server = self.ready().await?;
         let owner = request.owner.to_string();
         let whose = [Bytes(request.name.as_str().as_bytes()), Bytes(owner.as_bytes())];
-        server.execute_again(&self.sql.abandon, &whose).await?;
-        server.execute_again(&self.sql.abandon_place, &whose).await?;
+        // Otherwise it could remove the mark that the owner was abandoned.
+        self.removals.done(request.owner).await;
+        server.execute_repeatable(&self.sql.abandon, &whose).await?;
+        server.execute_repeatable(&self.sql.abandon_entry, &whose).await?;
         let left = Grant::new(request, FencingToken::ZERO);
         if request.mode == Mode::Shared && !self.part(&left).await? {
             self.change(&self.sql.release, &left, None).await?;
@@ -191,15 +201,15 @@ impl Dialect for Mysql {
     async fn force(&self, name: &LockName) -> Result<bool, Error> {
         let name = Bytes(name.as_str().as_bytes());
         let answer = self.ready().await?.execute(&self.sql.force, &[name]).await?;
-        Ok(told(&answer).is_some())
+        Ok(insert_id(&answer).is_some())
     }
 
     async fn list(&self, after: &str, limit: u32) -> Result<Vec<Listed>, Error> {
-        // No name is before this; MariaDB can be told to take what is empty for null.
+        // No name sorts before this. MariaDB can be set to take an empty string for null.
         let after = if after.is_empty() { "00" } else { after };
         let arguments = [Text(after), Number(limit.into())];
         let rows = self.ready().await?.rows(&self.sql.list, &arguments).await?;
-        let listed = |found: &MySqlRow| Ok((found.try_get("place")?, row(found)));
+        let listed = |found: &MySqlRow| Ok((found.try_get("position")?, row(found)));
         rows.iter().map(listed).collect::<Result<_, _>>().map_err(general)
     }
 
@@ -208,25 +218,25 @@ impl Dialect for Mysql {
         // Read anew now and then: an operator may have changed them.
         self.promise(self.guarantees().longest_lease).await?;
         for _ in 0..if rows { SWEEPS } else { 0 } {
-            let dead = server.rows(&self.sql.dead, &[Number(SWEPT as i64)]).await?;
+            let free = server.rows(&self.sql.free_names, &[Number(SWEPT as i64)]).await?;
             let read = |row: &MySqlRow| Ok((row.try_get(0)?, row.try_get(1)?));
-            let dead: Result<Vec<(String, i64)>, sqlx::Error> = dead.iter().map(read).collect();
-            let dead = dead.map_err(general)?;
-            let Some(highest) = dead.iter().map(|(_, token)| *token).max() else { break };
+            let free: Result<Vec<(String, i64)>, sqlx::Error> = free.iter().map(read).collect();
+            let free = free.map_err(general)?;
+            let Some(highest) = free.iter().map(|(_, token)| *token).max() else { break };
             let highest = Number(highest);
-            server.execute_again(&self.sql.sweep_watermark, &[highest]).await?;
-            let names: Vec<_> = dead.iter().map(|(name, _)| format!("[\"{name}\"]")).collect();
+            server.execute_repeatable(&self.sql.sweep_watermark, &[highest]).await?;
+            let names: Vec<_> = free.iter().map(|(name, _)| format!("[\"{name}\"]")).collect();
             let names = format!("[{}]", names.join(","));
-            server.execute_again(&self.sql.sweep, &[Text(&names), highest]).await?;
-            if dead.len() < SWEPT {
+            server.execute_repeatable(&self.sql.sweep, &[Text(&names), highest]).await?;
+            if free.len() < SWEPT {
                 break;
             }
         }
-        let dead = server.rows(&self.sql.dead_places, &[Number(SWEPT as i64)]).await?;
+        let dead = server.rows(&self.sql.dead_entries, &[Number(SWEPT as i64)]).await?;
         if !dead.is_empty() {
             let dead: Result<Vec<i64>, _> = dead.iter().map(|row| row.try_get(0)).collect();
             let dead = format!("{:?}", dead.map_err(general)?);
-            server.execute_again(&self.sql.forget_places, &[Text(&dead)]).await?;
+            server.execute_repeatable(&self.sql.forget_entries, &[Text(&dead)]).await?;
         }
         Ok(())
     }
@@ -262,7 +272,7 @@ impl Dialect for Mysql {
             let schema: Arc<str> = (schema + &statements::upgrade(&self.tables)).into();
             let schema = AssertSqlSafe(schema).into_sql_str();
             match self.server.script(&schema).await {
-                // Another `init` has renamed a column since this one looked for it.
+                // Another `init` has renamed a column since this one checked for it.
                 Err(error) if error.kind() == ErrorKind::Config => {
                     self.server.script(&schema).await?;
                 }
@@ -271,7 +281,7 @@ impl Dialect for Mysql {
         }
         if let Some(longest) = init.longest_lease.filter(|_| known) {
             let longest = Number(micros(longest));
-            self.server.execute_again(&self.sql.set_longest_lease, &[longest]).await?;
+            self.server.execute_repeatable(&self.sql.set_longest_lease, &[longest]).await?;
         }
         let longest = self.longest_lease().await?;
         self.promise(longest).await?;

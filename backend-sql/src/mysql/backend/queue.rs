@@ -1,4 +1,4 @@
-//! The queue of a name: its table of places.
+//! The queue of a name: a table of entries.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,77 +8,79 @@ use lock_core::{Error, FencingToken, Grant, Mode, Request};
 use crate::{
     dialect::Dialect as _,
     mysql::{
+        removals::remove,
         rows::batch,
         statements::Argument::{Bytes, Text},
         store::Mysql,
     },
-    tunables::{TURN, mysql::HEARD_AT_ONCE},
-    waiting::{Place, Places, Queue, Turn},
+    tunables::{CLAIM_WINDOW, mysql::HEARTBEAT_BATCH},
+    waiting::{CheckResult, Queue, QueueEntries, QueueEntry},
 };
 
 impl Mysql {
-    /// Enters the place of a request, or says that it is alive. The store has it already, or not, if that is known.
+    /// Adds the entry of a request to the queue, or sends its heartbeat if one is due. `is_there`: whether the queue has the entry
+    /// already, if that is known.
     pub(super) async fn enter(
         &self,
         request: &Request,
-        place: &Arc<Place>,
+        entry: &Arc<QueueEntry>,
         is_there: Option<bool>,
     ) -> Result<(), Error> {
         if is_there == Some(false) {
-            // It is new, or was forgotten while this process stood still.
-            place.doubt();
+            // It is new, or was swept away while this process stood still.
+            entry.heartbeat_failed();
         }
-        if !place.enter() {
+        if !entry.begin_heartbeat() {
             return Ok(());
         }
         if is_there == Some(true) {
-            return self.hear(request, place).await;
+            return self.heartbeat(request, entry).await;
         }
         let owner = request.owner.to_string();
         let whose = [Bytes(request.name.as_str().as_bytes()), Bytes(owner.as_bytes())];
-        let entered = self.ready().await?.execute_again(&self.sql.enter, &whose).await;
-        entered.inspect_err(|_| place.doubt()).map(drop)
+        let entered = self.ready().await?.execute_repeatable(&self.sql.enter, &whose).await;
+        entered.inspect_err(|_| entry.heartbeat_failed()).map(drop)
     }
 
-    /// Says that a place is alive, and all others of this client that will have to say so soon.
-    async fn hear(&self, request: &Request, place: &Arc<Place>) -> Result<(), Error> {
-        let mut told = self.places.soon_due(HEARD_AT_ONCE);
-        told.push((request.owner, Arc::clone(place)));
+    /// Sends the heartbeat of an entry, and of all others of this client that are soon due.
+    async fn heartbeat(&self, request: &Request, entry: &Arc<QueueEntry>) -> Result<(), Error> {
+        let mut entries = self.entries.soon_due(HEARTBEAT_BATCH);
+        entries.push((request.owner, Arc::clone(entry)));
         // No lease is read.
-        let each = told.iter().map(|(owner, place)| (place.name(), Some((*owner, Duration::ZERO))));
-        let heard = self.ready().await?.execute_again(&self.sql.hear, &[Text(&batch(each))]).await;
-        heard.inspect_err(|_| told.iter().for_each(|(_, place)| place.doubt())).map(drop)
-    }
-
-    /// Takes the place of a request away.
-    pub(super) async fn give_up(&self, request: &Request) -> Result<(), Error> {
-        let owner = request.owner.to_string();
-        let whose = [Bytes(request.name.as_str().as_bytes()), Bytes(owner.as_bytes())];
-        self.ready().await?.execute_again(&self.sql.leave, &whose).await.map(drop)
+        let each =
+            entries.iter().map(|(owner, entry)| (entry.name(), Some((*owner, Duration::ZERO))));
+        let sent = self
+            .ready()
+            .await?
+            .execute_repeatable(&self.sql.heartbeat, &[Text(&batch(each))])
+            .await;
+        sent.inspect_err(|_| entries.iter().for_each(|(_, entry)| entry.heartbeat_failed()))
+            .map(drop)
     }
 }
 
 #[async_trait]
 impl Queue for Mysql {
-    const TURN: Duration = TURN;
+    const CLAIM_WINDOW: Duration = CLAIM_WINDOW;
 
-    fn places(&self) -> &Places {
-        &self.places
+    fn entries(&self) -> &QueueEntries {
+        &self.entries
     }
 
     fn is_woken(&self) -> bool {
         false
     }
 
-    async fn turn(&self, request: &Request) -> Result<Turn, Error> {
+    async fn check(&self, request: &Request) -> Result<CheckResult, Error> {
         let row = self.fetch(&request.name, Some(request.owner)).await?;
         // Nobody gives it the lock: it has to ask.
         let waits = row.filter(|row| row.refuses(request));
-        Ok(waits.map_or(Turn::Free, |row| Turn::Wait(row.before_us)))
+        Ok(waits.map_or(CheckResult::Free, |row| CheckResult::Wait(row.before_us)))
     }
 
     async fn leave(&self, request: &Request) -> Result<(), Error> {
-        self.give_up(request).await?;
+        self.ready().await?;
+        remove(&self.server, &self.sql, request).await?;
         let left = Grant::new(request, FencingToken::ZERO);
         if request.mode == Mode::Shared && self.part(&left).await? {
             return Ok(());

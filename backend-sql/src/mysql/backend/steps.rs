@@ -5,7 +5,7 @@ use lock_core::{Error, FencingToken, Grant, LockName, OwnerId, Request};
 use crate::{
     dialect::{Row, token_of},
     mysql::{
-        rows::{row, told},
+        rows::{insert_id, row},
         statements::{
             Argument::{self, Bytes, Number},
             Statement,
@@ -16,7 +16,7 @@ use crate::{
 };
 
 impl Mysql {
-    /// A statement that changes one owner's live grant and tells its new version.
+    /// Runs a statement that changes one owner's live grant. Returns the row's new version.
     pub(super) async fn change(
         &self,
         statement: &Statement,
@@ -27,10 +27,10 @@ impl Mysql {
         let mut arguments = vec![Bytes(grant.name.as_str().as_bytes()), Bytes(owner.as_bytes())];
         arguments.extend(last.map(Number));
         let answer = self.ready().await?.execute(statement, &arguments).await?;
-        Ok(told(&answer))
+        Ok(insert_id(&answer))
     }
 
-    /// A statement that takes a lock and tells the token.
+    /// Runs a statement that takes a lock. Returns the token.
     pub(super) async fn grant(
         &self,
         statement: &Statement,
@@ -40,14 +40,10 @@ impl Mysql {
         let owner = request.owner.to_string();
         let mut arguments = asked(request, &owner);
         arguments.extend(version.map(Number));
-        let answer = self.ready().await?.execute_again(statement, &arguments).await?;
-        let Some(token) = told(&answer).map(token_of).transpose()? else { return Ok(None) };
-        if let Some(place) = self.places.of(request.owner)
-            && place.is_entered()
-            && let Err(error) = self.give_up(request).await
-        {
-            // It dies by itself.
-            tracing::debug!(name = %request.name, %error, "a queue entry is left behind");
+        let answer = self.ready().await?.execute_repeatable(statement, &arguments).await?;
+        let Some(token) = insert_id(&answer).map(token_of).transpose()? else { return Ok(None) };
+        if self.entries.of(request.owner).is_some_and(|entry| entry.is_queued()) {
+            self.removals.begin(&self.server, &self.sql, request);
         }
         Ok(Some(token))
     }
@@ -62,10 +58,10 @@ impl Mysql {
         let mut arguments = asked(next, &owner);
         arguments.push(Bytes(before.as_bytes()));
         let answer = self.ready().await?.execute(&self.sql.hand_on, &arguments).await?;
-        told(&answer).map(token_of).transpose()
+        insert_id(&answer).map(token_of).transpose()
     }
 
-    /// What is known of a name, by an owner that may have a place, or by nobody.
+    /// Reads the row of a name, for an owner that may have a queue entry, or for an operator.
     pub(super) async fn fetch(
         &self,
         name: &LockName,
@@ -74,12 +70,12 @@ impl Mysql {
         let owner = owner.map(|owner| owner.to_string());
         let mut arguments = vec![Bytes(name.as_str().as_bytes())];
         arguments.extend(owner.as_ref().map(|owner| Bytes(owner.as_bytes())));
-        let rows = self.ready().await?.rows(&self.sql.look, &arguments).await?;
+        let rows = self.ready().await?.rows(&self.sql.read_row, &arguments).await?;
         rows.first().map(row).transpose()
     }
 }
 
-/// What a statement that takes a lock is told of a request, by an owner as it is written.
+/// The first arguments of every statement that grants. `owner` is the owner as text.
 fn asked<'a>(request: &'a Request, owner: &'a str) -> Vec<Argument<'a>> {
     vec![
         Bytes(request.name.as_str().as_bytes()),

@@ -43,7 +43,7 @@ impl Server {
         }
     }
 
-    /// A statement that must not be carried out twice without the caller's knowing.
+    /// Runs a statement that must not be carried out twice unnoticed.
     ///
     /// # Errors
     /// As of a call.
@@ -55,16 +55,16 @@ impl Server {
         self.retry.run(identity, || self.write(statement, arguments)).await
     }
 
-    /// The same for one that may be.
+    /// Runs a statement that is safe to run twice. Repeats it if its connection breaks.
     ///
     /// # Errors
     /// As of a call.
-    pub async fn execute_again(
+    pub async fn execute_repeatable(
         &self,
         statement: &Statement,
         arguments: &[Argument<'_>],
     ) -> Result<MySqlQueryResult, Error> {
-        self.again(|| self.write(statement, arguments)).await
+        self.run_repeatable(|| self.write(statement, arguments)).await
     }
 
     /// A statement that only reads.
@@ -76,7 +76,7 @@ impl Server {
         statement: &Statement,
         arguments: &[Argument<'_>],
     ) -> Result<Vec<MySqlRow>, Error> {
-        self.again(|| self.read(statement, arguments)).await
+        self.run_repeatable(|| self.read(statement, arguments)).await
     }
 
     /// Several statements without arguments, such as those that make the tables.
@@ -84,7 +84,7 @@ impl Server {
     /// # Errors
     /// As of a call.
     pub async fn script(&self, sql: &sqlx::SqlStr) -> Result<(), Error> {
-        self.again(|| async {
+        self.run_repeatable(|| async {
             let mut lent = Lent::of(&self.pool, failure).await?;
             let connection = lent.connection()?;
             let answer = sqlx::raw_sql(sql.clone()).execute(connection).await;
@@ -97,12 +97,12 @@ impl Server {
         .await
     }
 
-    async fn again<T, Fut>(&self, run: impl Fn() -> Fut) -> Result<T, Error>
+    async fn run_repeatable<T, Fut>(&self, run: impl Fn() -> Fut) -> Result<T, Error>
     where
         Fut: Future<Output = Result<T, Failure>>,
     {
         let connections = self.pool.options().get_max_connections();
-        self.retry.again(connections, identity, run).await
+        self.retry.run_repeatable(connections, identity, run).await
     }
 
     async fn write(

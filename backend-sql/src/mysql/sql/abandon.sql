@@ -1,7 +1,7 @@
 -- No attempt of ?2 at ?1 may succeed any more, and what it has is taken away. An attempt that was read
 -- before this statement has the row's lock, and this one waits behind it; a later one finds the
--- tombstone in the row itself. The version changes in any case, so that no attempt that has looked
--- before takes the row. A lock that was released, and is kept, stays. Tombstones are forgotten when
+-- tombstone in the row itself. The version changes in any case, so that no attempt that has read
+-- the row before takes it. A lock that was released, and is kept, stays. Tombstones are forgotten when
 -- there was no new one for an hour: no statement of theirs is under way; and there are no more than a
 -- thousand.
 INSERT INTO {locks} (name, owner, label, token, version, expires_2, kept, buried, buried_at)

@@ -1,3 +1,3 @@
 q.heard > 0
--- guard: place-heard
+-- guard: entry-alive
 AND q.heard > {now} - {life}

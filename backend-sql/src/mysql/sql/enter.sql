@@ -1,5 +1,5 @@
--- The place of ?2 for ?1: at the end of the queue, or where it is already; it is heard of. That of an abandoned owner stays
--- dead.
+-- Adds the entry of the owner ?2 to the end of the queue of ?1. If it is already there, this is its heartbeat. The entry of an
+-- abandoned owner stays dead.
 INSERT INTO {queue} (name, owner, heard) VALUES (?1, ?2, {now})
 ON DUPLICATE KEY UPDATE
     -- guard: enter-abandoned

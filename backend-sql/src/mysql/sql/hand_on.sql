@@ -1,4 +1,4 @@
--- Gives ?1, which is ?6's, to ?2, if no live place waits for it. The answer is that of insert.sql, and ?1 to ?5 are its
+-- Gives ?1, which is ?6's, to ?2, if no live entry waits for it. The answer is that of insert.sql, and ?1 to ?5 are its
 -- arguments.
 UPDATE {locks} SET
     token = LAST_INSERT_ID(GREATEST({now}, token + 1, ?5)),

@@ -1,4 +1,4 @@
--- Gives up the place of ?2 for ?1.
+-- Deletes the entry of ?2 in the queue of ?1.
 DELETE FROM {queue} WHERE name = ?1
     -- guard: leave-owner
     AND owner = ?2

@@ -31,8 +31,8 @@ CREATE TABLE IF NOT EXISTS {locks} (
 CREATE TABLE IF NOT EXISTS {queue} (
     name     VARBINARY(255) NOT NULL,
     position BIGINT         NOT NULL AUTO_INCREMENT,
-    owner    VARBINARY(32)  NOT NULL, -- fresh for each place
-    heard    BIGINT         NOT NULL, -- when the place was heard of last; of an abandoned owner, when, below 0
+    owner    VARBINARY(32)  NOT NULL, -- fresh for each entry
+    heard    BIGINT         NOT NULL, -- the last heartbeat; if below 0, when the owner was abandoned
     PRIMARY KEY (name, position),
     UNIQUE KEY (name, owner),
     KEY (position)

@@ -1,5 +1,5 @@
--- Takes a row that is as it was when we looked, or when this client left it behind: at version ?6, or at
--- any if that is null. The other arguments, and the answer, are those of insert.sql, which costs three
+-- Takes a row that has not changed since this client read or released it: at version ?6, or at any if that
+-- is null. The other arguments, and the answer, are those of insert.sql, which costs three
 -- times as much. It must be free besides: a client of the other strategy may have swept the row away and
 -- made another, which counts its versions anew.
 UPDATE {locks} SET

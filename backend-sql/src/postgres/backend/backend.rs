@@ -44,7 +44,7 @@ impl Postgres {
         let [name, owner, label, lease, floor] = wanted(request, &owner);
         let args = [name, owner, label, lease, floor, last.unwrap_or(Number(0))];
         let args = if last.is_some() { &args[..] } else { &args[..5] };
-        first(&self.again(statement, args).await?)?.map(token_of).transpose()
+        first(&self.run_repeatable(statement, args).await?)?.map(token_of).transpose()
     }
 
     /// Renews grants of one mode. Returns the owners that were renewed, and for how long.
@@ -57,7 +57,9 @@ impl Postgres {
         let owners: Vec<_> = grants.iter().map(|grant| grant.owner.to_string()).collect();
         let owners: Vec<_> = owners.iter().map(String::as_str).collect();
         let leases: Vec<_> = grants.iter().map(|grant| grant.lease).collect();
-        let rows = self.again(statement, &[Texts(&names), Texts(&owners), Spans(&leases)]).await?;
+        let rows = self
+            .run_repeatable(statement, &[Texts(&names), Texts(&owners), Spans(&leases)])
+            .await?;
         let set = |row: &PgRow| Ok((row.try_get(0)?, span(row.try_get(1)?)));
         let set: Result<_, sqlx::Error> = rows.iter().map(set).collect();
         set.map_err(general)
@@ -65,11 +67,11 @@ impl Postgres {
 
     /// Reads the row of a name. A request with an entry attempts to take the lock, unless its entry has only to wait. A request
     /// without an entry does so if the lock is free but others come first, since these may be gone.
-    async fn look_or_attempt(&self, request: &Request) -> Result<Option<Row>, Error> {
+    async fn read_or_attempt(&self, request: &Request) -> Result<Option<Row>, Error> {
         let entry = self.entries.of(request.owner);
         match &entry {
             None => {
-                let row = self.look(&request.name, Some(request.owner)).await?;
+                let row = self.read_row(&request.name, Some(request.owner)).await?;
                 if row.as_ref().is_none_or(|row| row.is_held() || !row.is_taken()) {
                     return Ok(row);
                 }
@@ -83,7 +85,7 @@ impl Postgres {
         if let Some(row) = self.attempt_or_enqueue(request, entry.as_deref()).await? {
             return Ok(Some(row));
         }
-        let seen = self.look(&request.name, Some(request.owner)).await?;
+        let seen = self.read_row(&request.name, Some(request.owner)).await?;
         if entry.is_none() || seen.as_ref().is_none_or(|row| !row.refuses(request)) {
             return Ok(seen);
         }
@@ -108,7 +110,7 @@ impl Dialect for Postgres {
     }
 
     async fn identity(&self) -> Result<String, Error> {
-        let rows = self.again(&self.server.sql.identity, &[]).await?;
+        let rows = self.run_repeatable(&self.server.sql.identity, &[]).await?;
         let missing = || Error::new(ErrorKind::Config, "the server shows no system identifier");
         first(&rows)?.ok_or_else(missing)
     }
@@ -144,7 +146,7 @@ impl Dialect for Postgres {
     }
 
     async fn create_row(&self, name: &LockName) -> Result<(), Error> {
-        self.once(&self.server.sql.create_row, &[Text(name.as_str())]).await.map(drop)
+        self.run_once(&self.server.sql.create_row, &[Text(name.as_str())]).await.map(drop)
     }
 
     async fn take(&self, request: &Request, version: i64) -> Result<Option<FencingToken>, Error> {
@@ -159,10 +161,14 @@ impl Dialect for Postgres {
         self.grant(&self.server.sql.retake, request, Some(MaybeNumber(version))).await
     }
 
-    async fn look(&self, name: &LockName, owner: Option<OwnerId>) -> Result<Option<Row>, Error> {
+    async fn read_row(
+        &self,
+        name: &LockName,
+        owner: Option<OwnerId>,
+    ) -> Result<Option<Row>, Error> {
         let reader = owner.map(|owner| owner.to_string());
         let args = [Text(name.as_str()), MaybeText(reader.as_deref())];
-        let rows = self.again(&self.server.sql.look, &args).await?;
+        let rows = self.run_repeatable(&self.server.sql.read_row, &args).await?;
         let Some(found) = rows.first() else { return Ok(None) };
         let mut row = Self::shown(found)?;
         if found.try_get("mine").map_err(general)? {
@@ -171,12 +177,12 @@ impl Dialect for Postgres {
         Ok(Some(row))
     }
 
-    fn looks_first(&self, request: &Request) -> bool {
+    fn reads_first(&self, request: &Request) -> bool {
         self.crowded.contains(&request.name) || self.entries.of(request.owner).is_some()
     }
 
-    async fn look_to_take(&self, request: &Request) -> Result<Option<Row>, Error> {
-        let row = self.look_or_attempt(request).await?;
+    async fn read_to_take(&self, request: &Request) -> Result<Option<Row>, Error> {
+        let row = self.read_or_attempt(request).await?;
         let others =
             |row: &Row| if row.granted { row.waiting > Some(0) } else { row.refuses(request) };
         if row.as_ref().is_some_and(others) {
@@ -197,7 +203,7 @@ impl Dialect for Postgres {
         let remaining = match server.number(&sql.quarantine).await? {
             Some(remaining) => remaining,
             None => {
-                server.once(&sql.make_marker, &[Span(self.longest_ever())]).await?;
+                server.run_once(&sql.make_marker, &[Span(self.longest_ever())]).await?;
                 server.number(&sql.quarantine).await?.unwrap_or(1)
             }
         };
@@ -222,13 +228,13 @@ impl Dialect for Postgres {
     async fn part(&self, grant: &Grant) -> Result<bool, Error> {
         let owner = grant.owner.to_string();
         let whose = [Text(grant.name.as_str()), Text(&owner)];
-        Ok(first(&self.once(&self.server.sql.part, &whose).await?)? == Some(true))
+        Ok(first(&self.run_once(&self.server.sql.part, &whose).await?)? == Some(true))
     }
 
     async fn renew_one(&self, grant: &Grant) -> Result<Option<Duration>, Error> {
         let owner = grant.owner.to_string();
         let args = [Text(grant.name.as_str()), Text(&owner), Span(grant.lease)];
-        Ok(first(&self.again(&self.server.sql.renew_one, &args).await?)?.map(span))
+        Ok(first(&self.run_repeatable(&self.server.sql.renew_one, &args).await?)?.map(span))
     }
 
     async fn release(&self, grant: &Grant, keep: Option<Duration>) -> Result<Left, Error> {
@@ -237,18 +243,18 @@ impl Dialect for Postgres {
         let sql = &self.server.sql;
         if let Some(keep) = keep {
             let args = [whose[0], whose[1], Span(keep)];
-            return Ok(first(&self.once(&sql.keep, &args).await?)?.into());
+            return Ok(first(&self.run_once(&sql.keep, &args).await?)?.into());
         }
         // If somebody waited when the lock was granted, somebody may wait now.
         if !self.waited.remove(&grant.owner)
-            && let Some(version) = first(&self.once(&sql.release, &whose).await?)?
+            && let Some(version) = first(&self.run_once(&sql.release, &whose).await?)?
         {
             return Ok(Left::Free(version));
         }
         if self.release_to_waiter(grant, None).await?.is_some() {
             return Ok(Left::Taken);
         }
-        let rows = self.once(&sql.release_and_notify, &whose).await?;
+        let rows = self.run_once(&sql.release_and_notify, &whose).await?;
         self.refill_if(&grant.name, &rows, 1).await;
         Ok(first(&rows)?.into())
     }
@@ -269,7 +275,7 @@ impl Dialect for Postgres {
                 Span(next.lease),
                 Number(next.floor.get().cast_signed() + 1),
             ];
-            let rows = self.once(&self.server.sql.hand_on, &args).await?;
+            let rows = self.run_once(&self.server.sql.hand_on, &args).await?;
             if let Some(token) = first(&rows)? {
                 return Ok(Some(Handed::Granted(token_of(token)?)));
             }
@@ -290,7 +296,7 @@ impl Dialect for Postgres {
     async fn abandon(&self, request: &Request) -> Result<(), Error> {
         let owner = request.owner.to_string();
         let args = [Text(request.name.as_str()), Text(&owner)];
-        let rows = self.again(&self.server.sql.abandon, &args).await?;
+        let rows = self.run_repeatable(&self.server.sql.abandon, &args).await?;
         self.refill_if(&request.name, &rows, 0).await;
         self.leave_readers(request).await
     }
@@ -299,15 +305,17 @@ impl Dialect for Postgres {
         let owner = grant.owner.to_string();
         let token = Number(token.get().cast_signed());
         let args = [Text(grant.name.as_str()), Text(&owner), token];
-        Ok(!self.once(&self.server.sql.raise, &args).await?.is_empty())
+        Ok(!self.run_once(&self.server.sql.raise, &args).await?.is_empty())
     }
 
     async fn force(&self, name: &LockName) -> Result<bool, Error> {
-        Ok(!self.once(&self.server.sql.force, &[Text(name.as_str())]).await?.is_empty())
+        Ok(!self.run_once(&self.server.sql.force, &[Text(name.as_str())]).await?.is_empty())
     }
 
     async fn list(&self, after: &str, limit: u32) -> Result<Vec<Listed>, Error> {
-        let rows = self.again(&self.server.sql.list, &[Text(after), Number(limit.into())]).await?;
+        let rows = self
+            .run_repeatable(&self.server.sql.list, &[Text(after), Number(limit.into())])
+            .await?;
         let listed = |row: &PgRow| Ok((row.try_get("name")?, Self::shown(row)));
         rows.iter().map(listed).collect::<Result<_, _>>().map_err(general)
     }
@@ -315,9 +323,9 @@ impl Dialect for Postgres {
     async fn sweep(&self, rows: bool) -> Result<(), Error> {
         if rows {
             // In this order, so that rows are deleted by the watermark before this raise.
-            self.once(&self.server.sql.sweep, &[]).await?;
-            self.once(&self.server.sql.sweep_watermark, &[]).await?;
-            self.once(&self.server.sql.sweep_places, &[]).await?;
+            self.run_once(&self.server.sql.sweep, &[]).await?;
+            self.run_once(&self.server.sql.sweep_watermark, &[]).await?;
+            self.run_once(&self.server.sql.sweep_entries, &[]).await?;
         }
         Ok(())
     }

@@ -26,7 +26,7 @@ impl Postgres {
     /// Repeats a statement that skips rows that others have locked, until it skips none.
     async fn until_none_skipped(&self, statement: &SqlStr, args: &[Arg<'_>]) -> Result<(), Error> {
         self.in_time(async {
-            while first(&self.server.once(statement, args).await?)? == Some(true) {
+            while first(&self.server.run_once(statement, args).await?)? == Some(true) {
                 sleep(ROWS_AGAIN).await;
             }
             Ok(())
@@ -51,7 +51,7 @@ impl Postgres {
     }
 
     async fn writers(&self) -> Result<HashSet<String>, Error> {
-        let rows = self.server.again(&self.server.sql.writers, &[]).await?;
+        let rows = self.server.run_repeatable(&self.server.sql.writers, &[]).await?;
         rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>().map_err(general)
     }
 
@@ -87,10 +87,10 @@ impl Postgres {
             server.script(text).await?;
         }
         if let Some(longest) = init.longest_lease.filter(|_| found.settings) {
-            server.once(&sql.set_longest_lease, &[Span(longest)]).await?;
+            server.run_once(&sql.set_longest_lease, &[Span(longest)]).await?;
         }
         if let Some(quarantined) = init.quarantine {
-            server.once(&sql.set_quarantine, &[Truth(quarantined)]).await?;
+            server.run_once(&sql.set_quarantine, &[Truth(quarantined)]).await?;
             if quarantined {
                 self.wait_for_writers().await?;
             }
@@ -100,14 +100,14 @@ impl Postgres {
         if init.reset_tokens {
             let longest = self.longest_ever().max(longest);
             // First make sure that nothing is granted any more, not by the proof in a row either. Then set the tokens back.
-            server.once(&sql.reset_watermark, &[Span(longest)]).await?;
+            server.run_once(&sql.reset_watermark, &[Span(longest)]).await?;
             self.wait_for_writers().await?;
             self.until_none_skipped(&sql.distrust_rows, &[]).await?;
             self.until_none_skipped(&sql.reset_tokens, &[Number(micros(longest))]).await?;
-            server.once(&sql.reset_watermark, &[Span(longest)]).await?;
+            server.run_once(&sql.reset_watermark, &[Span(longest)]).await?;
         }
         if init.first_use {
-            server.once(&sql.open_at_once, &[]).await?;
+            server.run_once(&sql.open_at_once, &[]).await?;
         }
         let mut settings = StoreSettings::new(longest, Some(quarantined));
         settings.grants_in =

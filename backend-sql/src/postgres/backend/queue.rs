@@ -53,7 +53,7 @@ impl Postgres {
             MaybeText(entry.map(|entry| entry.id.as_str())),
             Span(life(0)),
         ];
-        let rows = self.once(&self.server.sql.release_to_waiter, &args).await?;
+        let rows = self.run_once(&self.server.sql.release_to_waiter, &args).await?;
         let Some(row) = rows.first() else { return Ok(None) };
         let (token, queued) = (row.try_get(0).map_err(general)?, row.try_get(1).map_err(general)?);
         self.crowded.insert(&grant.name);
@@ -72,7 +72,7 @@ impl Postgres {
     }
 
     async fn refill(&self, name: &LockName) -> Result<(), Error> {
-        self.again(&self.server.sql.refill, &[Text(name.as_str())]).await.map(drop)
+        self.run_repeatable(&self.server.sql.refill, &[Text(name.as_str())]).await.map(drop)
     }
 
     /// One attempt: the request gets the lock if the lock is free for it; otherwise its entry, if it has one, is in the queue
@@ -89,7 +89,7 @@ impl Postgres {
         let args = [name, owner, label, lease, floor, waits, turn, near, far];
         let statement = &self.server.sql.attempts[usize::from(request.mode == Mode::Shared)];
         for again in [true, false] {
-            let rows = self.again(statement, &args).await?;
+            let rows = self.run_repeatable(statement, &args).await?;
             let Some(row) = rows.first() else {
                 entry.inspect(|entry| entry.queued.store(false, Ordering::Relaxed));
                 return Ok(None);
@@ -166,7 +166,7 @@ impl Postgres {
         match notice {
             Some(Notice::Granted) => {
                 let args = [name, Text(&owner), Span(request.lease)];
-                let rows = self.again(&self.server.sql.confirm, &args).await?;
+                let rows = self.run_repeatable(&self.server.sql.confirm, &args).await?;
                 let Some(row) = rows.first() else { return Ok(None) };
                 token_of(row.try_get("token").map_err(general)?)?;
                 let confirmed = Row { granted: true, ..Self::row(row, Some(&entry.id))? };
@@ -180,7 +180,7 @@ impl Postgres {
             None => {
                 let alive = Span(life(entry.others.load(Ordering::Relaxed)));
                 let args = [name, Text(&owner), Text(&entry.id), alive];
-                let rows = self.again(&self.server.sql.heartbeat, &args).await?;
+                let rows = self.run_repeatable(&self.server.sql.heartbeat, &args).await?;
                 let Some(row) = rows.first() else { return Ok(None) };
                 let read = self.read_entry(row, request, Some(entry))?;
                 self.refill_if(&request.name, &rows, row.column("short").ordinal()).await;
@@ -194,14 +194,14 @@ impl Postgres {
     /// Whether it is the turn of the entry with this id.
     pub(super) async fn is_turn(&self, name: &LockName, id: &str) -> Result<bool, Error> {
         let args = [Text(name.as_str()), Text(id)];
-        Ok(first(&self.again(&self.server.sql.is_turn, &args).await?)? == Some(true))
+        Ok(first(&self.run_repeatable(&self.server.sql.is_turn, &args).await?)? == Some(true))
     }
 
     /// Removes the entry with this id, and releases what it was granted.
     pub(super) async fn leave(&self, request: &Request, id: &str) -> Result<(), Error> {
         let owner = request.owner.to_string();
         let args = [Text(request.name.as_str()), Text(&owner), Text(id)];
-        let left = self.again(&self.server.sql.leave, &args).await;
+        let left = self.run_repeatable(&self.server.sql.leave, &args).await;
         let rows = left.map_err(|error| error.at(Self::KIND, "leave"))?;
         self.refill_if(&request.name, &rows, 0).await;
         self.leave_readers(request).await

@@ -7,8 +7,8 @@ use lock_core::{Error, Request, Signal, SystemEnv, Waiter, jittered};
 use tokio::sync::watch;
 
 use crate::{
+    check::Check,
     gate,
-    look::Look,
     postgres::{
         store::Postgres,
         waiting::{
@@ -16,7 +16,7 @@ use crate::{
             listen::Delivery,
         },
     },
-    tunables::{LOOK, LOOK_AFTER_FAILURE, postgres::LONGEST_LOOK},
+    tunables::{CHECK_AFTER_FAILURE, CHECK_PAUSE, postgres::LONGEST_CHECK_PAUSE},
 };
 
 #[derive(Debug)]
@@ -24,30 +24,31 @@ pub(super) struct QueueWaiter {
     store: Arc<Postgres>,
     request: Request,
     entry: Arc<QueueEntry>,
-    /// Whether messages arrive at this client. If not, the waiter looks at short intervals.
+    /// Whether messages arrive at this client. If not, the waiter checks at short intervals.
     delivery: watch::Receiver<Delivery>,
-    look: Look<bool>,
+    check: Check<bool>,
 }
 
 impl QueueWaiter {
     pub(super) fn new(store: Arc<Postgres>, request: &Request) -> Self {
         let entry = store.entries().add(request);
         let delivery = store.delivery();
-        Self { store, request: request.clone(), entry, delivery, look: Look::default() }
+        Self { store, request: request.clone(), entry, delivery, check: Check::default() }
     }
 
     pub(super) fn entry(&self) -> Arc<QueueEntry> {
         Arc::clone(&self.entry)
     }
 
-    /// Looks again and again, and returns when it is this entry's turn.
-    async fn look(&mut self) {
-        let Self { store, request, entry, look, .. } = self;
+    /// Checks at intervals, and returns when it is this entry's turn.
+    async fn check(&mut self) {
+        let Self { store, request, entry, check, .. } = self;
         loop {
-            if !look.is_on_its_way() {
-                // The others before this entry must look first.
+            if !check.is_running() {
+                // The others before this entry must check first.
                 let others = entry.others.load(Ordering::Relaxed);
-                let pause = LOOK.saturating_mul(others.saturating_add(1)).min(LONGEST_LOOK);
+                let pause =
+                    CHECK_PAUSE.saturating_mul(others.saturating_add(1)).min(LONGEST_CHECK_PAUSE);
                 tokio::time::sleep(jittered(&SystemEnv, pause)).await;
             }
             let begin = || {
@@ -60,13 +61,13 @@ impl QueueWaiter {
                     store.is_turn(&name, &entry.id).await
                 }
             };
-            match look.answer(begin).await {
+            match check.answer(begin).await {
                 Ok(true) => return,
                 Ok(false) => {}
                 // The core polls as well, and reports its errors.
                 Err(error) => {
-                    tracing::debug!(name = request.name.as_str(), %error, "look failed");
-                    tokio::time::sleep(LOOK_AFTER_FAILURE).await;
+                    tracing::debug!(name = request.name.as_str(), %error, "check failed");
+                    tokio::time::sleep(CHECK_AFTER_FAILURE).await;
                 }
             }
         }
@@ -87,7 +88,7 @@ impl Waiter for QueueWaiter {
             let (mut changes, entry) = (self.delivery.clone(), self.entry());
             tokio::select! {
                 () = entry.wake.notified() => return Signal::Recheck,
-                () = self.look(), if !listening => {
+                () = self.check(), if !listening => {
                     entry.notify(Notice::Ask);
                     return Signal::Recheck;
                 }

@@ -42,7 +42,7 @@ impl SessionCount {
 
 /// The numbers in the only row of an answer.
 async fn numbers<const N: usize>(server: &Server, statement: &SqlStr) -> Result<[i64; N], Error> {
-    let rows = server.again(statement, &[]).await?;
+    let rows = server.run_repeatable(statement, &[]).await?;
     let Some(row) = rows.first() else { return Err(general(sqlx::Error::RowNotFound)) };
     let mut numbers = [0; N];
     for (at, number) in numbers.iter_mut().enumerate() {

@@ -94,7 +94,11 @@ impl Sessions {
     ///
     /// # Errors
     /// As of a call.
-    pub async fn once(&self, statement: &SqlStr, args: &[Arg<'_>]) -> Result<Vec<PgRow>, Error> {
+    pub async fn run_once(
+        &self,
+        statement: &SqlStr,
+        args: &[Arg<'_>],
+    ) -> Result<Vec<PgRow>, Error> {
         self.retry.run(identity, || self.send(statement, args)).await
     }
 
@@ -102,9 +106,13 @@ impl Sessions {
     ///
     /// # Errors
     /// As of a call.
-    pub async fn again(&self, statement: &SqlStr, args: &[Arg<'_>]) -> Result<Vec<PgRow>, Error> {
+    pub async fn run_repeatable(
+        &self,
+        statement: &SqlStr,
+        args: &[Arg<'_>],
+    ) -> Result<Vec<PgRow>, Error> {
         let connections = self.pool.options().get_max_connections();
-        self.retry.again(connections, identity, || self.send(statement, args)).await
+        self.retry.run_repeatable(connections, identity, || self.send(statement, args)).await
     }
 
     async fn send(&self, statement: &SqlStr, args: &[Arg<'_>]) -> Result<Vec<PgRow>, Failure> {
@@ -175,7 +183,7 @@ impl Sessions {
     /// # Errors
     /// As of a call.
     pub async fn number(&self, statement: &SqlStr) -> Result<Option<i64>, Error> {
-        first(&self.again(statement, &[]).await?)
+        first(&self.run_repeatable(statement, &[]).await?)
     }
 
     /// Closes the pool, if it is our own.

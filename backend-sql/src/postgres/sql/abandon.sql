@@ -30,7 +30,7 @@ WITH gone AS (
         )
     RETURNING {short} AS short, CASE
         WHEN (owner IS NULL OR expires_2 <= {now} OR {reader_next}) AND waiters[1] IS NOT NULL THEN {notify_first}
-    END AS told, 1 / {young} AS young
+    END AS notified, 1 / {young} AS young
 ),
 forgotten AS (
     DELETE FROM {places} WHERE name = $1 AND owner = $2

@@ -103,7 +103,7 @@ WITH asked AS (
         {is_behind} AS was_behind,
         CASE
             WHEN (owner IS NULL OR expires_2 <= {now} {attempt_tells}) AND waiters[1] <> coalesce($6, '') THEN {notify_first}
-        END AS told
+        END AS notified
 ),
 enters AS (
     INSERT INTO {places} (name, owner, entered, place, alive)

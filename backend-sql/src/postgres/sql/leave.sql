@@ -9,7 +9,7 @@ WITH gone AS (
     WHERE name = $1 AND (l.owner = $2 OR $3 = ANY (l.waiters) OR l.far IS NOT NULL)
     RETURNING {short} AS short, CASE
         WHEN (owner IS NULL OR expires_2 <= {now} OR {reader_next}) AND waiters[1] IS NOT NULL THEN {notify_first}
-    END AS told
+    END AS notified
 ),
 forgotten AS (
     DELETE FROM {places} WHERE name = $1

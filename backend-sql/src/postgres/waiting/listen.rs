@@ -223,7 +223,7 @@ impl Listener {
     /// Sends a message to ourselves over a connection of the pool, and waits until it arrives.
     async fn echo(&self, listener: &mut PgListener) -> Result<(), Error> {
         self.server.wait_for_idle().await;
-        self.server.once(&self.server.sql.notify, &[Text(&self.channel)]).await?;
+        self.server.run_once(&self.server.sql.notify, &[Text(&self.channel)]).await?;
         let received = async {
             loop {
                 match listener.try_recv().await.map_err(general)? {

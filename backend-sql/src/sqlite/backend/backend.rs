@@ -80,25 +80,29 @@ impl Dialect for Sqlite {
         self.grant(&self.sql.take, request, Some(version)).await
     }
 
-    fn looks_first(&self, request: &Request) -> bool {
-        self.places.looks_first(request)
+    fn reads_first(&self, request: &Request) -> bool {
+        self.entries.reads_first(request)
     }
 
-    async fn look(&self, name: &LockName, owner: Option<OwnerId>) -> Result<Option<Row>, Error> {
+    async fn read_row(
+        &self,
+        name: &LockName,
+        owner: Option<OwnerId>,
+    ) -> Result<Option<Row>, Error> {
         let row = self.fetch(name, owner).await?;
         row.map(|row| rows::read(&row, &self.epoch)).transpose()
     }
 
-    async fn look_to_take(&self, request: &Request) -> Result<Option<Row>, Error> {
-        // Enter the queue before the look. A release after the look then finds the entry.
-        if let Some(place) = self.places.of(request.owner)
-            && place.enter()
+    async fn read_to_take(&self, request: &Request) -> Result<Option<Row>, Error> {
+        // Enter the queue before reading. A release after that then finds the entry.
+        if let Some(entry) = self.entries.of(request.owner)
+            && entry.begin_heartbeat()
         {
-            self.enter(request, &place).await?;
+            self.enter(request, &entry).await?;
         }
         let found = self.fetch(&request.name, Some(request.owner)).await?;
         let read = found.as_ref().map(|row| rows::read(row, &self.epoch)).transpose()?;
-        self.places.note(request, read.as_ref());
+        self.entries.note(request, read.as_ref());
         let (Some(found), Some(row)) = (found, read) else { return Ok(None) };
         let unseen = rows::end(&found, &self.epoch).map_err(general)?.is_none();
         if unseen && row.is_held() {
@@ -146,7 +150,7 @@ impl Dialect for Sqlite {
     }
 
     async fn tell_next_reader(&self, joined: &Request) {
-        if self.places.of(joined.owner).is_some_and(|place| place.is_entered())
+        if self.entries.of(joined.owner).is_some_and(|entry| entry.is_queued())
             && let Err(error) = self.wake_first(&joined.name).await
         {
             tracing::debug!(name = %joined.name, %error, "the next reader was not woken; its next poll finds the lock");
@@ -176,14 +180,14 @@ impl Dialect for Sqlite {
             return Ok(Some(Handed::Granted(outcome.token)));
         }
         let waiter = QueueWaiter::new(Arc::clone(&self), next);
-        if let Some(place) = self.places.of(next.owner) {
-            place.enter();
-            if let Err(error) = self.enter(next, &place).await {
+        if let Some(entry) = self.entries.of(next.owner) {
+            entry.begin_heartbeat();
+            if let Err(error) = self.enter(next, &entry).await {
                 // Its first poll tries again.
                 tracing::debug!(name = %next.name, %error, "no queue entry yet");
             }
             // The lock may have been released before the entry was in the queue.
-            place.wake();
+            entry.wake();
         }
         Ok(Some(Handed::Queued(outcome.token, Box::new(waiter))))
     }
@@ -228,7 +232,7 @@ impl Dialect for Sqlite {
             async { query.fetch_all(pool).await }
         };
         let rows = self.file.while_busy(read).await?;
-        let listed = |row: &SqliteRow| Ok((row.try_get("place")?, rows::read(row, &self.epoch)));
+        let listed = |row: &SqliteRow| Ok((row.try_get("position")?, rows::read(row, &self.epoch)));
         rows.iter().map(listed).collect::<Result<_, _>>().map_err(general)
     }
 
@@ -240,7 +244,7 @@ impl Dialect for Sqlite {
         }
         self.write(|| sqlx::query(self.sql.forget_seen.clone())).await?;
         self.write(|| {
-            let query = sqlx::query(self.sql.forget_places.clone()).bind(now());
+            let query = sqlx::query(self.sql.forget_entries.clone()).bind(now());
             query.bind(&self.epoch).bind(wall_micros())
         })
         .await?;

@@ -13,8 +13,8 @@ use crate::{
         rows,
         store::Sqlite,
     },
-    tunables::TURN,
-    waiting::{Place, Places, Queue, Turn},
+    tunables::CLAIM_WINDOW,
+    waiting::{CheckResult, Queue, QueueEntries, QueueEntry},
 };
 
 /// The state after a release.
@@ -27,7 +27,7 @@ pub(super) struct Outcome {
 
 impl Sqlite {
     /// Adds the entry of a request to the queue, or sends its heartbeat.
-    pub(super) async fn enter(&self, request: &Request, place: &Place) -> Result<(), Error> {
+    pub(super) async fn enter(&self, request: &Request, entry: &QueueEntry) -> Result<(), Error> {
         self.ready().await?;
         let (owner, bell) = (request.owner.to_string(), self.bells.own());
         let build = || {
@@ -42,7 +42,7 @@ impl Sqlite {
                 .bind(wall_micros())
                 .bind(request.mode == Mode::Shared)
         };
-        self.file.write(build).await.inspect_err(|_| place.doubt())
+        self.file.write(build).await.inspect_err(|_| entry.heartbeat_failed())
     }
 
     /// Releases a grant. The first entry gets the lock, and its client is woken. If nobody waits, `next` gets the lock. `None`:
@@ -112,24 +112,24 @@ impl Sqlite {
 
 #[async_trait]
 impl Queue for Sqlite {
-    const TURN: Duration = TURN;
+    const CLAIM_WINDOW: Duration = CLAIM_WINDOW;
 
-    fn places(&self) -> &Places {
-        &self.places
+    fn entries(&self) -> &QueueEntries {
+        &self.entries
     }
 
     fn is_woken(&self) -> bool {
         self.bells.works()
     }
 
-    async fn turn(&self, request: &Request) -> Result<Turn, Error> {
+    async fn check(&self, request: &Request) -> Result<CheckResult, Error> {
         let row = self.fetch(&request.name, Some(request.owner)).await?;
         Ok(match row.map(|row| rows::read(&row, &self.epoch)).transpose()? {
             Some(row) if row.is_held() && row.owner == Some(request.owner) => {
-                Turn::Granted(row.token)
+                CheckResult::Granted(row.token)
             }
-            Some(row) if row.refuses(request) => Turn::Wait(row.before_us),
-            _ => Turn::Free,
+            Some(row) if row.refuses(request) => CheckResult::Wait(row.before_us),
+            _ => CheckResult::Free,
         })
     }
 

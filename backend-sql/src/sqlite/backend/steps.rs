@@ -23,7 +23,7 @@ impl Sqlite {
         let Some(pool) = self.reader().await? else { return Ok(None) };
         let owner = owner.map(|owner| owner.to_string());
         let read = || {
-            let query = sqlx::query(self.sql.look.clone()).bind(name.as_str()).bind(&owner);
+            let query = sqlx::query(self.sql.read_row.clone()).bind(name.as_str()).bind(&owner);
             let query = query.bind(now()).bind(&self.epoch).bind(wall_micros());
             async { query.fetch_optional(pool).await }
         };

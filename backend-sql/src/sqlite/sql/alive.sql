@@ -1,4 +1,4 @@
 CASE WHEN q.epoch = {epoch} THEN
--- guard: place-heard
+-- guard: entry-alive
 q.heard > {now} - {life}
 ELSE abs(q.wall - {wall}) < {life} / 1000 END

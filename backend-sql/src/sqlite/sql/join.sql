@@ -11,22 +11,22 @@ WHERE true
     -- guard: join-barging
     AND NOT {behind ?5 ?6 ?7}
 ON CONFLICT (name) DO UPDATE SET
-    token = CASE WHEN {read ?5 ?6} THEN max(l.token, ?8)
+    token = CASE WHEN {is_shared ?5 ?6} THEN max(l.token, ?8)
         -- guard: join-above
         ELSE max(?7, l.token + 1, ?8)
     END,
     expires_2 = CASE
         -- guard: join-expires
-        WHEN {read ?5 ?6} THEN max(CASE WHEN l.epoch = ?6 THEN l.expires_2 ELSE ?5 + l.lease END, ?5 + ?4)
+        WHEN {is_shared ?5 ?6} THEN max(CASE WHEN l.epoch = ?6 THEN l.expires_2 ELSE ?5 + l.lease END, ?5 + ?4)
         ELSE ?5 + ?4
     END,
     lease = CASE
-        WHEN {read ?5 ?6} THEN max(CASE WHEN l.epoch = ?6 THEN l.expires_2 - ?5 ELSE l.lease END, ?4)
+        WHEN {is_shared ?5 ?6} THEN max(CASE WHEN l.epoch = ?6 THEN l.expires_2 - ?5 ELSE l.lease END, ?4)
         ELSE ?4
     END,
     readers =
         -- guard: join-others
-        CASE WHEN {read ?5 ?6} THEN l.readers ELSE '' END ||
+        CASE WHEN {is_shared ?5 ?6} THEN l.readers ELSE '' END ||
         ?2 || ',',
     owner = {shared}, label = ?3, version = l.version + 1, epoch = ?6, kept = 0
 WHERE l.owner IS NULL OR {over ?5 ?6} OR (

@@ -15,7 +15,7 @@ UPDATE {locks} AS l SET
 FROM (
     SELECT * FROM (
         SELECT q.position, CASE WHEN q.shared THEN {shared} ELSE q.owner END AS owner,
-            CASE WHEN q.shared THEN q.owner || ',' END AS readers, q.label, q.floor, q.bell, {turn} AS lease
+            CASE WHEN q.shared THEN q.owner || ',' END AS readers, q.label, q.floor, q.bell, {claim_window} AS lease
         FROM {queue} AS q WHERE q.name = ?1 AND {alive ?3 ?4 ?5}
         ORDER BY
         -- guard: pass-first

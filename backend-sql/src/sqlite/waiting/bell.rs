@@ -16,7 +16,7 @@ use std::{
 
 use lock_core::{Env as _, Mutex, OwnerId, SystemEnv};
 
-use crate::{tunables::sqlite::OLD_BELL, waiting::Places};
+use crate::{tunables::sqlite::OLD_BELL, waiting::QueueEntries};
 
 /// A message is the 32 digits of the owner and a newline. It is short enough that a pipe takes it in one piece.
 const MESSAGE: usize = 33;
@@ -27,7 +27,7 @@ const END: [u8; MESSAGE] = [b'\n'; MESSAGE];
 #[derive(Debug)]
 pub(crate) struct Bells {
     database: PathBuf,
-    places: Arc<Places>,
+    entries: Arc<QueueEntries>,
     own: Mutex<Own>,
 }
 
@@ -55,8 +55,8 @@ impl Drop for Bell {
 }
 
 impl Bells {
-    pub(crate) fn new(database: PathBuf, places: Arc<Places>) -> Self {
-        Self { database, places, own: Mutex::new(Own::NotMade) }
+    pub(crate) fn new(database: PathBuf, entries: Arc<QueueEntries>) -> Self {
+        Self { database, entries, own: Mutex::new(Own::NotMade) }
     }
 
     /// Whether others can wake this client, as far as is known.
@@ -71,7 +71,7 @@ impl Bells {
             *own = match self.make() {
                 Ok(bell) => Own::Made(bell),
                 Err(error) => {
-                    tracing::warn!(%error, path = ?self.database, "no pipe can be made here: waiters poll every 10 ms");
+                    tracing::warn!(%error, path = ?self.database, "no pipe can be made here: waiters poll");
                     Own::Unavailable
                 }
             };
@@ -91,10 +91,11 @@ impl Bells {
         fs::set_permissions(&path, fs::metadata(&database)?.permissions())?;
         // For reading and writing, so that reading does not end when all writers have closed it.
         let pipe = File::options().read(true).write(true).open(&path)?;
-        let (bell, places) = (Bell { id, path, pipe: pipe.try_clone()? }, Arc::clone(&self.places));
+        let (bell, entries) =
+            (Bell { id, path, pipe: pipe.try_clone()? }, Arc::clone(&self.entries));
         thread::Builder::new()
             .name("leasehold-bell".into())
-            .spawn(move || listen(pipe, &places))?;
+            .spawn(move || listen(pipe, &entries))?;
         Ok(bell)
     }
 
@@ -142,12 +143,12 @@ impl Bells {
 }
 
 /// Wakes the waiters that the messages name, until the message to end.
-fn listen(mut pipe: File, places: &Places) {
+fn listen(mut pipe: File, entries: &QueueEntries) {
     let mut message = [0; MESSAGE];
     while pipe.read_exact(&mut message).is_ok() && message != END {
         let owner = str::from_utf8(&message[..MESSAGE - 1]).ok().and_then(|text| text.parse().ok());
         if let Some(owner) = owner {
-            places.wake(owner);
+            entries.wake(owner);
         }
     }
 }

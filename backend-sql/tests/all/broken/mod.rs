@@ -2,10 +2,10 @@
 
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod common;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+mod entries;
 #[cfg(feature = "mysql")]
 mod mysql;
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
-mod places;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]

@@ -23,7 +23,7 @@ use sqlx::{Connection as _, MySqlConnection};
 use super::{
     ahead, below_the_watermark,
     common::{Common, variants},
-    places::{self, place, release},
+    entries::{self, enqueue, release},
     readers, stale_write,
 };
 
@@ -116,7 +116,7 @@ const VARIANTS: &[Broken<OneMariadb>] = &[
         case: |stage| Box::pin(a_late_handover(stage)),
     },
     Broken {
-        what: "S5: a renewal of many is told by the clock that it was made by",
+        what: "S5: a batch of renewals is answered by the clock that it was made by",
         changes: &[Replace("renewed-clock", "AND l.expires_2 >= 0 * ?")],
         case: |stage| Box::pin(a_late_renewal_among_others(stage)),
     },
@@ -126,29 +126,29 @@ const VARIANTS: &[Broken<OneMariadb>] = &[
         case: |stage| Box::pin(a_batch_with_a_locked_row(stage, a_locked_row(stage))),
     },
     Broken {
-        what: "L3: nobody barges past a live place",
+        what: "L3: nobody barges past a live entry",
         changes: &[Replace("barging", "AND 0 > LENGTH(?) + LENGTH(?)")],
         case: |stage| Box::pin(barging(stage)),
     },
     Broken {
-        what: "L3: a place that was not heard of is passed over",
-        changes: &[LeaveOut("place-heard")],
-        case: |stage| Box::pin(places::a_dead_place(stage, silence(stage))),
+        what: "L3: an entry without a heartbeat is passed over",
+        changes: &[LeaveOut("entry-alive")],
+        case: |stage| Box::pin(entries::a_dead_entry(stage, silence(stage))),
     },
     Broken {
-        what: "L3: whoever leaves takes no other place along",
+        what: "L3: a waiter that leaves removes no other entry",
         changes: &[Replace("leave-owner", "AND ? <> ''")],
-        case: |stage| Box::pin(places::a_place_of_another(stage)),
+        case: |stage| Box::pin(entries::an_entry_of_another(stage)),
     },
     Broken {
-        what: "S6: an abandoned owner gets no place",
+        what: "S6: an abandoned owner gets no entry",
         changes: &[Replace("enter-abandoned", "heard = ABS(heard)")],
-        case: |stage| Box::pin(places::a_place_of_an_abandoned_owner(stage)),
+        case: |stage| Box::pin(entries::an_entry_of_an_abandoned_owner(stage)),
     },
     Broken {
-        what: "S6: the place of an abandoned owner is not brought back with the others of its client",
-        changes: &[Replace("hear-abandoned", "1 = 1")],
-        case: |stage| Box::pin(a_place_brought_back(stage)),
+        what: "S6: a heartbeat for all entries of a client brings no abandoned owner back",
+        changes: &[Replace("heartbeat-abandoned", "1 = 1")],
+        case: |stage| Box::pin(an_entry_brought_back(stage)),
     },
     Broken {
         what: "S1: readers join no writer",
@@ -228,7 +228,7 @@ async fn a_late_renewal_among_others(stage: &mut OneMariadb) -> Verdict {
         let answers = store.renew(&[&late, &held], SystemEnv.now()).await;
         match answers[..] {
             [Renewal::Lost(_), Renewal::Renewed { .. }] => return Ok(()),
-            // A busy machine did not look at it in time.
+            // A busy machine did not read it in time.
             [Renewal::Unknown(_), _] => {}
             _ => return Err(format!("one of two was too late: {answers:?}")),
         }
@@ -251,7 +251,7 @@ async fn full(stage: &OneMariadb) -> Result<String, String> {
     stage.server.sql(full).await.map_err(words)
 }
 
-/// Nothing was heard of any place for long.
+/// No entry has had a heartbeat for long.
 async fn silence(stage: &OneMariadb) -> Result<String, String> {
     stage.server.sql("UPDATE leasehold_queue SET heard = 1").await.map_err(words)
 }
@@ -289,29 +289,29 @@ async fn a_stale_write(stage: &mut OneMariadb) -> Verdict {
     stale_write!(MysqlFence, MySqlConnection, stage.plain()).await
 }
 
-/// The first of two places, and no other, may take what is free.
+/// The first of two entries, and no other, may take a free lock.
 async fn barging(stage: &OneMariadb) -> Verdict {
     let store = first_use(stage).await;
     let held = granted(&*store, &request("a", LONG)).await?;
     let (first, second) = (request("a", LONG), request("a", LONG));
-    let _waiters = (place(&*store, &first).await?, place(&*store, &second).await?);
+    let _waiters = (enqueue(&*store, &first).await?, enqueue(&*store, &second).await?);
     release(&*store, &held).await?;
-    // By clients that have not looked yet, and take what seems free.
+    // By clients that have not read the row yet.
     not_granted(&*stage.open().await, &request("a", LONG)).await?;
     not_granted(&*stage.open().await, &second).await?;
     granted(&*store, &first).await.map(drop)
 }
 
-async fn a_place_brought_back(stage: &OneMariadb) -> Verdict {
+async fn an_entry_brought_back(stage: &OneMariadb) -> Verdict {
     let store = first_use(stage).await;
     let held = granted(&*store, &request("a", LONG)).await?;
     granted(&*store, &request("b", LONG)).await?;
     let (given_up, other) = (request("a", LONG), request("b", LONG));
-    let _waiters = (place(&*store, &given_up).await?, place(&*store, &other).await?);
+    let _waiters = (enqueue(&*store, &given_up).await?, enqueue(&*store, &other).await?);
     store.abandon(&given_up).await.map_err(words)?;
     let heard = "SELECT heard FROM leasehold_queue WHERE name = 'b'";
     let entered = stage.server.sql(heard).await.map_err(words)?;
-    // Until its poll says that it is alive.
+    // Until its poll sends a heartbeat.
     while stage.server.sql(heard).await.map_err(words)? == entered {
         not_granted(&*store, &other).await?;
     }

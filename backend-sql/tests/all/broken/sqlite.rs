@@ -20,7 +20,7 @@ use sqlx::{Connection as _, SqliteConnection};
 use super::{
     ahead,
     common::{Common, variants},
-    places, readers, stale_write,
+    entries, readers, stale_write,
 };
 
 struct OneFile {
@@ -122,54 +122,54 @@ const VARIANTS: &[Broken<OneFile>] = &[
         case: |stage| Box::pin(a_renewal_above_the_longest_lease(stage)),
     },
     Broken {
-        what: "S6: also where a row was looked at",
+        what: "S6: also if the row was read before",
         changes: &[LeaveOut("take-abandoned")],
         case: |file| Box::pin(an_abandoned_owner_of_a_row(file)),
     },
     Broken {
-        what: "L3: nobody barges past a live place",
+        what: "L3: nobody barges past a live entry",
         changes: &[LeaveOut("barging")],
         case: |file| Box::pin(barging(file, "primary-key")),
     },
     Broken {
-        what: "L3: also where a row was looked at",
+        what: "L3: also if the row was read before",
         changes: &[LeaveOut("take-barging")],
         case: |file| Box::pin(barging(file, "optimistic")),
     },
     Broken {
-        what: "L3: a release serves the first place",
+        what: "L3: a release serves the first entry",
         changes: &[Replace("pass-first", "-q.position")],
-        case: |file| Box::pin(places::order_of_places(file)),
+        case: |file| Box::pin(entries::order_of_entries(file)),
     },
     Broken {
-        what: "L3: a place that was not heard of is passed over",
-        changes: &[Replace("place-heard", "true")],
-        case: |file| Box::pin(places::a_dead_place(file, file.run(SILENCE))),
+        what: "L3: an entry without a heartbeat is passed over",
+        changes: &[Replace("entry-alive", "true")],
+        case: |file| Box::pin(entries::a_dead_entry(file, file.run(SILENCE))),
     },
     Broken {
-        what: "L3: whoever leaves takes no other place along",
+        what: "L3: a waiter that leaves removes no other entry",
         changes: &[LeaveOut("leave-owner")],
-        case: |file| Box::pin(places::a_place_of_another(file)),
+        case: |file| Box::pin(entries::an_entry_of_another(file)),
     },
     Broken {
-        what: "S6: an abandoned owner gets no place",
+        what: "S6: an abandoned owner gets no entry",
         changes: &[LeaveOut("enter-abandoned")],
-        case: |file| Box::pin(places::a_place_of_an_abandoned_owner(file)),
+        case: |file| Box::pin(entries::an_entry_of_an_abandoned_owner(file)),
     },
     Broken {
-        what: "S6: a holder that asks once more gets no place behind itself",
+        what: "S6: a holder that asks again gets no entry behind itself",
         changes: &[LeaveOut("enter-holds")],
-        case: |file| Box::pin(places::a_place_behind_itself(file)),
+        case: |file| Box::pin(entries::an_entry_behind_itself(file)),
     },
     Broken {
         what: "S2: a lock that is given away gets a token above its last",
         changes: &[Replace("pass-token", "ELSE l.token")],
-        case: |file| Box::pin(places::a_token_that_is_passed(file)),
+        case: |file| Box::pin(entries::a_token_that_is_passed(file)),
     },
     Broken {
         what: "S6: a release gives nothing to an abandoned owner that it takes along",
         changes: &[LeaveOut("pass-abandoned")],
-        case: |file| Box::pin(places::an_abandoned_owner_that_a_release_carries(file)),
+        case: |file| Box::pin(entries::an_abandoned_owner_that_a_release_carries(file)),
     },
     Broken {
         what: "S1: readers join no writer",
@@ -177,7 +177,7 @@ const VARIANTS: &[Broken<OneFile>] = &[
         case: |file| Box::pin(readers_beside_a_writer(file, "primary-key")),
     },
     Broken {
-        what: "S1: also where it took a row that was looked at",
+        what: "S1: also if the row was read before",
         changes: &[LeaveOut("take-alone")],
         case: |file| Box::pin(readers_beside_a_writer(file, "optimistic")),
     },
@@ -284,9 +284,9 @@ async fn barging(file: &OneFile, strategy: &str) -> Verdict {
     drop(first_use(file).await);
     let store = connect(&format!("{}?strategy={strategy}", file.url())).await.map_err(words)?;
     // The client then knows the version of the row, and need not read it before it takes it.
-    places::release(&*store, &granted(&*store, &request("a", LONG)).await?).await?;
-    let place = "INSERT INTO leasehold_queue \
+    entries::release(&*store, &granted(&*store, &request("a", LONG)).await?).await?;
+    let entry = "INSERT INTO leasehold_queue \
         SELECT name, 1, hex(randomblob(16)), 'guards', 0, NULL, 9000000000000000000, epoch, 0, 0 FROM leasehold_locks";
-    file.run(place).await?;
+    file.run(entry).await?;
     not_granted(&*store, &request("a", LONG)).await
 }

@@ -193,10 +193,10 @@ async fn a_restart_breaks_connections_and_no_attempt() {
     }
 }
 
-/// Until whoever waits has looked some times.
-async fn looked(server: &Mariadb) {
+/// Waits until the waiters have checked some times.
+async fn wait_for_checks(server: &Mariadb) {
     let before = counted(server, "Com_stmt_execute").await;
-    until("looks", WAIT, async || {
+    until("checks", WAIT, async || {
         Ok((counted(server, "Com_stmt_execute").await > before + 3).then_some(()))
     })
     .await
@@ -214,7 +214,7 @@ async fn waiters_keep_no_connection() {
         let client = LockClient::new(store);
         let waiters: Vec<_> =
             (0..5).map(|_| tokio::spawn(client.lock("job").lease(LEASE).acquire())).collect();
-        looked(&server).await;
+        wait_for_checks(&server).await;
         for waiter in waiters {
             // One connection: this would wait for one who keeps it.
             drop(timeout(WAIT, pool.acquire()).await.unwrap().unwrap());
@@ -238,7 +238,7 @@ async fn a_server_killed_while_held_and_while_waited_for_changes_nothing() {
         let token = guard.token();
         let wait = theirs.lock("job").lease(LEASE).wait(WAIT);
         let waiting = tokio::spawn(async move { wait.acquire().await });
-        looked(&server).await;
+        wait_for_checks(&server).await;
         let before = server.process().pid().unwrap();
         server.kill().unwrap();
         server.restart(Data::Keep).await.unwrap();

@@ -57,7 +57,7 @@ async fn attempts_for_a_row_that_another_transaction_has_cost_no_other_lock() {
         let waiting =
             "SELECT COUNT(*) > 1 FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'";
         let waits = async || {
-            // What this table shows is only renewed when nobody has looked for 100 ms.
+            // What this table shows is only renewed when nobody has read it for 100 ms.
             tokio::time::sleep(Duration::from_millis(120)).await;
             Ok((server.sql(waiting).await? == "1").then_some(()))
         };

@@ -4,7 +4,7 @@ mod access;
 mod faults;
 mod fence;
 mod foreign;
-mod looks;
+mod queue;
 mod rows;
 mod sessions;
 mod settings;

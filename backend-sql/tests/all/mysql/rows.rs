@@ -259,7 +259,7 @@ async fn a_wait_that_the_server_ends_is_repeated_and_not_shown() {
     }
 }
 
-/// A statement that hangs does not take a place in the pool for as long as it hangs.
+/// A statement that hangs occupies no connection of the pool for as long as it hangs.
 #[tokio::test]
 async fn a_statement_that_is_given_up_takes_its_connection_along() {
     let server = start().await;

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::support::{
-    looks,
+    checks,
     mariadb::{BOTH, LEASE, WAIT, count, granted, made, prefix, request, session, start, url},
 };
 use backend_sql::{Strategy, mysql::MysqlBuilder};
@@ -58,7 +58,7 @@ async fn a_client_that_does_nothing_keeps_one_session() {
 }
 
 #[tokio::test]
-async fn a_look_that_nobody_awaits_keeps_its_session() {
+async fn a_check_that_nobody_awaits_keeps_its_session() {
     let server = start().await;
     let strategy = Strategy::PrimaryKey;
     made(&server, strategy).await.close().await;
@@ -69,13 +69,13 @@ async fn a_look_that_nobody_awaits_keeps_its_session() {
         other.execute(AssertSqlSafe(tables)).await.unwrap();
         other
     };
-    looks::a_look_that_nobody_awaits_keeps_its_session(
+    checks::a_check_that_nobody_awaits_keeps_its_session(
         plain(&server, strategy, 1).await,
         async || server.sql(SESSIONS).await.unwrap(),
         lock,
         async || {
             let waits = async || Ok((server.sql(waiting).await? == "1").then_some(()));
-            until("the look to wait", WAIT, waits).await.unwrap();
+            until("the check to wait", WAIT, waits).await.unwrap();
         },
         async |other| other.close().await.unwrap(),
     )

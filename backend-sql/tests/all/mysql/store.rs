@@ -107,7 +107,7 @@ async fn tokens_rise_over_a_clock_that_is_set_back() {
         let second = granted(&store, &request("job")).await;
         assert!(second.token > first.token, "{strategy}");
         clock.step(3600.0).unwrap();
-        // A step forward ends leases early, which is an assumption; their holders are told.
+        // A step forward ends leases early, which is an assumption; their holders learn it.
         let answers = store.renew(&[&second], SystemEnv.now()).await;
         assert!(matches!(answers[..], [Renewal::Lost(LossReason::Gone)]), "{answers:?}");
         let third = granted(&store, &request("job")).await;
@@ -241,7 +241,7 @@ async fn a_handoff_within_a_client_costs_one_statement() {
         let before = counted(&server, "Com_stmt_execute").await;
         tokio::join!(each, async { first.release().await.unwrap() });
         let count = counted(&server, "Com_stmt_execute").await - before;
-        // The first of them may have a place to enter and to leave, and there may be a sweep.
+        // The first of them may have an entry to add and to remove, and there may be a sweep.
         assert!((TASKS..TASKS + 20).contains(&count), "{strategy}: {count} statements");
     }
 }

@@ -11,7 +11,7 @@ use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
 use tokio::time::timeout;
 
 use crate::support::postgres::{
-    BLOCKED, LEASE, SECOND, WAIT, cause_a_sweep, given, granted, place, request, says, url,
+    BLOCKED, LEASE, SECOND, WAIT, cause_a_sweep, enqueue, given, granted, request, says, url,
 };
 
 /// The types of all values and columns in our statements.
@@ -54,13 +54,13 @@ async fn use_all(server: &Postgres, options: &str, pushes: bool) {
     assert!(matches!(other.renew(&[&held], SystemEnv.now()).await[..], [Renewal::Renewed { .. }]));
     let ahead = FencingToken::new(held.token.get() + 1_000_000).unwrap();
     other.raise(&held, ahead).await.unwrap();
-    let (waiting, mut turn) = place(&store, "job").await;
+    let (waiting, mut waiter) = enqueue(&store, "job").await;
     assert!(store.try_acquire(&waiting).await.unwrap().granted().is_none());
     let next = request("job", LEASE);
     let handing_over = ReleaseOptions::new().with_next(&next);
     let released = other.release(&held, handing_over).await.unwrap();
     let Some(Enqueued::Waiting(mut behind, _)) = released.next else { panic!("{released:?}") };
-    match timeout(WAIT, turn.next()).await.unwrap() {
+    match timeout(WAIT, waiter.next()).await.unwrap() {
         Signal::Granted(_) | Signal::Recheck => {}
         other => panic!("not its turn: {other:?}"),
     }
@@ -75,7 +75,7 @@ async fn use_all(server: &Postgres, options: &str, pushes: bool) {
         true => given(&other, &next, &mut behind).await,
         false => granted(&other, &next).await,
     };
-    let (_, leaves) = place(&store, "job").await;
+    let (_, leaves) = enqueue(&store, "job").await;
     leaves.leave().await.unwrap();
     other.release(&grant, ReleaseOptions::default()).await.unwrap();
     assert!(matches!(timeout(WAIT, asks.next()).await.unwrap(), Signal::Recheck));

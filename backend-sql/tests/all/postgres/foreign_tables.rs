@@ -6,7 +6,7 @@ use conformance_tests::kit::{Postgres, Server as _};
 use lock_core::{Error, ErrorKind, FencingToken, Init, LockClient, ReleaseOptions};
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 
-use crate::support::postgres::{LEASE, granted, place, request, start, url};
+use crate::support::postgres::{LEASE, enqueue, granted, request, start, url};
 
 const TABLES: [&str; 5] = ["settings", "locks", "places", "marker", "fence"];
 
@@ -50,7 +50,7 @@ async fn plant(server: &Postgres, in_schema: &str) {
 async fn used(server: &Postgres, options: &str) -> (String, String) {
     let store = connect(&format!("{}?{options}", of(server, "app"))).await.unwrap();
     let grant = granted(&store, &request("job", LEASE)).await;
-    let (_, waiter) = place(&store, "job").await;
+    let (_, waiter) = enqueue(&store, "job").await;
     waiter.leave().await.unwrap();
     store.release(&grant, ReleaseOptions::default()).await.unwrap();
     let guard = LockClient::new(store).lock("job").acquire().await.unwrap();

@@ -9,7 +9,7 @@ use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use tokio::time::timeout;
 
 use crate::support::postgres::{
-    LEASE, SECOND, WAIT, WAITING, granted, is_so, made, place, request, says, start, url,
+    LEASE, SECOND, WAIT, WAITING, enqueue, granted, is_so, made, request, says, start, url,
 };
 
 /// Messages are lost while their connection is gone. Waiters poll until there is a new connection, and then ask again.
@@ -33,7 +33,7 @@ async fn a_lost_connection_for_messages_costs_time_only() {
             is_so("the client to notice", || async { !store.guarantees().push }).await;
             proxy.set(Mode::Pass).await.unwrap();
         } else {
-            is_so("the client to be told again", || async { store.guarantees().push }).await;
+            is_so("messages to arrive again", || async { store.guarantees().push }).await;
             holder.release(&held, ReleaseOptions::default()).await.unwrap();
         }
         let guard = timeout(WAIT, waiter).await.unwrap().unwrap().unwrap();
@@ -83,7 +83,7 @@ async fn a_connection_for_messages_that_hangs_is_replaced() {
     // The one that hangs, and the new one.
     let listening = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'";
     says(&server, listening, "2").await;
-    is_so("the client to be told again", || async { store.guarantees().push }).await;
+    is_so("messages to arrive again", || async { store.guarantees().push }).await;
     assert_eq!(proxy.counters().cut + proxy.counters().reset, 0, "it was to hang");
     holder.release(&held, ReleaseOptions::default()).await.unwrap();
     timeout(WAIT, waiter).await.unwrap().unwrap().unwrap().release().await.unwrap();
@@ -96,7 +96,7 @@ async fn a_waiter_checks_its_connection_without_a_message() {
     let server = start().await;
     let store = made(&server, Strategy::PrimaryKey, LEASE).await;
     granted(&store, &request("job", LEASE)).await;
-    let (_, _turn) = place(&store, "job").await;
+    let (_, _turn) = enqueue(&store, "job").await;
     let listening = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'";
     says(&server, listening, "1").await;
     let channel = "SELECT 'leasehold_' || substr(waiters[1], 33, 32) FROM leasehold_locks";
@@ -105,8 +105,8 @@ async fn a_waiter_checks_its_connection_without_a_message() {
     spy.listen(&channel).await.unwrap();
     // Something else was asked there since.
     says(&server, listening, "1").await;
-    let told = timeout(SECOND, spy.recv()).await;
-    assert!(told.is_err(), "{told:?}");
+    let message = timeout(SECOND, spy.recv()).await;
+    assert!(message.is_err(), "{message:?}");
     assert!(store.guarantees().push);
 }
 
@@ -116,7 +116,7 @@ async fn the_documented_view_hides_the_channels_of_waiters() {
     let server = start().await;
     let store = made(&server, Strategy::PrimaryKey, LEASE).await;
     let held = granted(&store, &request("job", LEASE)).await;
-    let (_, _turn) = place(&store, "job").await;
+    let (_, _turn) = enqueue(&store, "job").await;
     says(&server, WAITING, "1").await;
     let page = include_str!("../../../../docs/backends/postgres.md");
     let view = page.split("```sql\n").find(|part| part.starts_with("CREATE VIEW")).unwrap();

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use crate::support::{
     postgres::{
-        BLOCKED, BOTH, LEASE, SECOND, WAIT, WAITING, given, granted, made, open, place, request,
+        BLOCKED, BOTH, LEASE, SECOND, WAIT, WAITING, enqueue, given, granted, made, open, request,
         says, start, url,
     },
     turns::nobody_is_served_twice_before_another,
@@ -26,15 +26,15 @@ async fn only_the_first_waiter_is_notified() {
         let (one, other) = (made(&server, strategy, LEASE).await, open(&server, strategy).await);
         assert!(one.guarantees().push && one.guarantees().fair);
         let held = granted(&one, &request("job", LEASE)).await;
-        let (first, mut first_turn) = place(&other, "job").await;
-        let (_second, second_turn) = place(&other, "job").await;
+        let (first, mut first_turn) = enqueue(&other, "job").await;
+        let (_second, second_turn) = enqueue(&other, "job").await;
         let channel = "SELECT 'leasehold_' || substr(waiters[1], 33, 32) FROM leasehold_locks";
         let channel = server.sql(channel).await.unwrap();
-        let mut told = PgListener::connect(&url(&server)).await.unwrap();
-        told.listen(&channel).await.unwrap();
+        let mut listener = PgListener::connect(&url(&server)).await.unwrap();
+        listener.listen(&channel).await.unwrap();
 
         one.release(&held, ReleaseOptions::default()).await.unwrap();
-        let message = told.recv().await.unwrap();
+        let message = listener.recv().await.unwrap();
         assert!(message.payload().starts_with(&first.owner.to_string()), "{message:?}");
         let grant = given(&other, &first, &mut first_turn).await;
         second_turn.leave().await.unwrap();
@@ -46,7 +46,7 @@ async fn only_the_first_waiter_is_notified() {
         // Messages arrive in the order in which they were sent.
         let end = format!("SELECT pg_notify('{channel}', 'end')");
         server.sql(&end).await.unwrap();
-        assert_eq!(told.recv().await.unwrap().payload(), "end", "{strategy}");
+        assert_eq!(listener.recv().await.unwrap().payload(), "end", "{strategy}");
     }
 }
 
@@ -58,8 +58,8 @@ async fn a_release_grants_the_lock_to_the_first_entry() {
     for strategy in BOTH {
         let (one, other) = (made(&server, strategy, LEASE).await, open(&server, strategy).await);
         let held = granted(&one, &request("job", LEASE)).await;
-        let (first, mut first_turn) = place(&other, "job").await;
-        let (second, mut second_turn) = place(&other, "job").await;
+        let (first, mut first_turn) = enqueue(&other, "job").await;
+        let (second, mut second_turn) = enqueue(&other, "job").await;
         one.release(&held, ReleaseOptions::default()).await.unwrap();
         let state = one.inspect(&held.name).await.unwrap().unwrap();
         assert_eq!(state.waiting, Some(1));
@@ -93,14 +93,14 @@ async fn heartbeats_fall_with_the_distance_from_the_head() {
     let store = made(&server, Strategy::PrimaryKey, LEASE).await;
     granted(&store, &request("job", LEASE)).await;
     let mut polls = Vec::new();
-    let mut turns = Vec::new();
+    let mut waiters = Vec::new();
     for _ in 0..10 {
         match store.enqueue(&request("job", LEASE)).await.unwrap() {
-            Enqueued::Waiting(turn, busy) => {
+            Enqueued::Waiting(waiter, busy) => {
                 polls.push(busy.retry_after);
-                turns.push(turn);
+                waiters.push(waiter);
             }
-            other => panic!("no place: {other:?}"),
+            other => panic!("no queue entry: {other:?}"),
         }
     }
     assert_eq!(polls[..8], [SECOND / 2; 8]);
@@ -115,13 +115,13 @@ async fn an_entry_in_the_tail_counts_as_alive_until_its_next_heartbeat() {
     let server = start().await;
     let store = made(&server, Strategy::PrimaryKey, LEASE * 10).await;
     granted(&store, &request("job", LEASE * 10)).await;
-    let mut turns = Vec::new();
+    let mut waiters = Vec::new();
     let mut last = request("job", LEASE);
     for _ in 0..100 {
         last = request("job", LEASE);
         match store.enqueue(&last).await.unwrap() {
-            Enqueued::Waiting(turn, _) => turns.push(turn),
-            other => panic!("no place: {other:?}"),
+            Enqueued::Waiting(waiter, _) => waiters.push(waiter),
+            other => panic!("no queue entry: {other:?}"),
         }
     }
     let alive = format!(
@@ -148,11 +148,11 @@ async fn an_entry_with_a_floor_asks_for_the_lock_itself() {
         let held = granted(&store, &request("job", LEASE)).await;
         let mut wanted = request("job", LEASE);
         wanted.floor = FencingToken::new(held.token.get() + 5_000_000).unwrap();
-        let Enqueued::Waiting(mut turn, _) = store.enqueue(&wanted).await.unwrap() else {
+        let Enqueued::Waiting(mut waiter, _) = store.enqueue(&wanted).await.unwrap() else {
             panic!("granted twice");
         };
         store.release(&held, ReleaseOptions::default()).await.unwrap();
-        let signal = timeout(WAIT, turn.next()).await.unwrap();
+        let signal = timeout(WAIT, waiter.next()).await.unwrap();
         assert!(matches!(signal, Signal::Recheck), "{signal:?}");
         assert!(granted(&store, &wanted).await.token > wanted.floor);
     }
@@ -189,12 +189,12 @@ async fn a_waiter_that_leaves_on_its_turn_wakes_the_next() {
         let holder = made(&server, strategy, LEASE).await;
         let (one, other) = (open(&server, strategy).await, open(&server, strategy).await);
         let held = granted(&holder, &request("job", LEASE)).await;
-        let (_, mut first) = place(&one, "job").await;
-        let (second, mut turn) = place(&other, "job").await;
+        let (_, mut first) = enqueue(&one, "job").await;
+        let (second, mut waiter) = enqueue(&other, "job").await;
         holder.release(&held, ReleaseOptions::default()).await.unwrap();
         timeout(WAIT, first.next()).await.unwrap();
         first.leave().await.unwrap();
-        timeout(WAIT, turn.next()).await.unwrap();
+        timeout(WAIT, waiter.next()).await.unwrap();
         let grant = granted(&other, &second).await;
         let released = other.release(&grant, ReleaseOptions::default()).await.unwrap();
         assert_eq!(released.outcome, ReleaseOutcome::Released);

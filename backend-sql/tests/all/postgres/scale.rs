@@ -16,7 +16,7 @@ use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection, postgres
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{
-    looks,
+    checks,
     postgres::{
         BLOCKED, LEASE, SECOND, WAIT, WAITING, granted, made, open, request, says, start, url,
     },
@@ -59,7 +59,7 @@ async fn many_waiting_clients_keep_their_entries() {
     let holder = made(&server, Strategy::PrimaryKey, lease).await;
     let held = granted(&holder, &request("job", lease)).await;
     let alone = renewals(&holder, &held, Instant::now() + long / 2).await;
-    // One process, which shares its connections and looks: a thousand sessions would be another test.
+    // One process, which shares its connections and checks: a thousand sessions would be another test.
     let pool = PgPoolOptions::new().max_connections(20).test_before_acquire(false);
     let pool = pool.acquire_timeout(WAIT).connect(&url(&server)).await.unwrap();
     let order = Arc::new(Mutex::new(Vec::new()));
@@ -146,20 +146,20 @@ async fn a_client_that_does_nothing_keeps_one_session() {
 }
 
 #[tokio::test]
-async fn a_look_that_nobody_awaits_keeps_its_session() {
+async fn a_check_that_nobody_awaits_keeps_its_session() {
     let server = start().await;
     made(&server, Strategy::PrimaryKey, LEASE).await.close().await;
     let pool = PgPoolOptions::new().max_connections(1).test_before_acquire(false);
-    let looks = format!("{}?application_name=looks", url(&server));
-    let pool = pool.connect(&looks).await.unwrap();
+    let checks = format!("{}?application_name=checks", url(&server));
+    let pool = pool.connect(&checks).await.unwrap();
     let ours =
-        "SELECT string_agg(pid::text, ' ') FROM pg_stat_activity WHERE application_name = 'looks'";
+        "SELECT string_agg(pid::text, ' ') FROM pg_stat_activity WHERE application_name = 'checks'";
     let lock = async || {
         let mut other = PgConnection::connect(&url(&server)).await.unwrap();
         other.execute("BEGIN; LOCK TABLE leasehold_locks").await.unwrap();
         other
     };
-    looks::a_look_that_nobody_awaits_keeps_its_session(
+    checks::a_check_that_nobody_awaits_keeps_its_session(
         PostgresBuilder::with_pool(pool).listen(false).build().await.unwrap(),
         async || server.sql(ours).await.unwrap(),
         lock,
@@ -268,7 +268,7 @@ async fn a_table_that_grew_is_not_scanned() {
             let grant = granted(&store, &request("job", LEASE)).await;
             let answers = store.renew(&[&grant], SystemEnv.now()).await;
             assert!(matches!(answers[..], [Renewal::Renewed { .. }]), "{answers:?}");
-            let (_, waiter) = crate::support::postgres::place(&store, "job").await;
+            let (_, waiter) = crate::support::postgres::enqueue(&store, "job").await;
             waiter.leave().await.unwrap();
             store.release(&grant, ReleaseOptions::default()).await.unwrap();
         };

@@ -139,8 +139,8 @@ async fn a_crash_without_a_quarantine_makes_a_second_holder_and_turning_it_on_wa
         let again = again.unwrap();
         assert!(again.token > first.token, "{strategy}");
         let waiting = request("believed", SECOND);
-        let place = store.enqueue(&waiting).await.unwrap();
-        assert!(matches!(place, Enqueued::Waiting(..)), "{place:?}");
+        let answer = store.enqueue(&waiting).await.unwrap();
+        assert!(matches!(answer, Enqueued::Waiting(..)), "{answer:?}");
 
         let left = store.init(&turn(true)).await.unwrap().grants_in;
         assert!(left > 10 * SECOND, "{strategy}: {left:?}");

@@ -1,9 +1,9 @@
 //! SQLite.
 
 mod cancelled;
+mod checks;
 mod clocks;
 mod fence;
-mod looks;
 mod queue;
 mod rows;
 mod settings;

@@ -38,7 +38,7 @@ fn bells(folder: &Path) -> Vec<PathBuf> {
     files.filter(|file| file.file_type().unwrap().is_fifo()).map(|file| file.path()).collect()
 }
 
-async fn place(store: &Arc<dyn Backend>, request: &Request) -> Box<dyn Waiter> {
+async fn enqueue(store: &Arc<dyn Backend>, request: &Request) -> Box<dyn Waiter> {
     match store.enqueue(request).await.unwrap() {
         Enqueued::Waiting(waiter, _) => waiter,
         other => panic!("{other:?}"),
@@ -75,8 +75,8 @@ async fn a_release_grants_the_lock_to_the_first_entry_and_wakes_it() {
             (open(&path, strategy).await, open(&path, strategy).await, open(&path, strategy).await);
         let held = granted(&holder, &request("job")).await;
         let (asked, behind) = (request("job"), request("job"));
-        let mut woken = place(&first, &asked).await;
-        let mut other = place(&second, &behind).await;
+        let mut woken = enqueue(&first, &asked).await;
+        let mut other = enqueue(&second, &behind).await;
         assert_eq!(waiting(&holder, &held.name).await, Some(2));
         holder.release(&held, ReleaseOptions::default()).await.unwrap();
         let signal = timeout(WAIT, woken.next()).await.unwrap();
@@ -98,7 +98,7 @@ async fn a_grant_by_a_release_is_above_the_floor_of_its_new_owner() {
     let held = granted(&holder, &request("job")).await;
     let mut demanding = request("job");
     demanding.floor = lock_core::FencingToken::new(held.token.get() + 20_000_000).unwrap();
-    let mut waiter = place(&store, &demanding).await;
+    let mut waiter = enqueue(&store, &demanding).await;
     holder.release(&held, ReleaseOptions::default()).await.unwrap();
     let signal = timeout(WAIT, waiter.next()).await.unwrap();
     let Signal::Granted(grant) = signal else { panic!("{signal:?}") };
@@ -115,10 +115,10 @@ async fn a_hold_that_ends_without_a_release_wakes_the_first_waiter() {
         let own = request_for(how, LEASE);
         let held = granted(&store, &own).await;
         let before = match how {
-            "leave" => Some(place(&store, &request_for(how, LEASE)).await),
+            "leave" => Some(enqueue(&store, &request_for(how, LEASE)).await),
             _ => None,
         };
-        let mut waiter = place(&store, &request_for(how, LEASE)).await;
+        let mut waiter = enqueue(&store, &request_for(how, LEASE)).await;
         match how {
             "force" => drop(store.force_release(&held.name).await.unwrap()),
             "abandon" => store.abandon(&own).await.unwrap(),
@@ -154,7 +154,7 @@ async fn a_request_that_a_release_carries_gets_the_lock_if_nobody_waits() {
 #[ignore = "a part of another"]
 async fn a_part_that_waits_until_it_is_killed() {
     let store = open(Path::new(&std::env::var(FILE).unwrap()), Strategy::PrimaryKey).await;
-    let _waiter = place(&store, &request("job")).await;
+    let _waiter = enqueue(&store, &request("job")).await;
     println!("it waits");
     std::future::pending::<()>().await;
 }
@@ -181,7 +181,7 @@ async fn a_killed_waiter_delays_the_next_by_the_stated_bound() {
     assert!(says.any(|line| line.unwrap().contains("it waits")), "it ended before it waited");
     child.kill().unwrap();
     child.wait().unwrap();
-    assert_eq!(waiting(&store, &held.name).await, Some(1), "it had no place");
+    assert_eq!(waiting(&store, &held.name).await, Some(1), "it had no entry");
     assert_eq!(bells(folder.path()).len(), 1);
     let client = LockClient::new(open(&path, Strategy::PrimaryKey).await);
     let limit = client.guarantees().dead_waiter_delay + Duration::from_secs(10);
@@ -205,7 +205,7 @@ async fn a_bell_has_the_mode_of_the_database_and_goes_with_its_client() {
         let store = SqliteBuilder::new(&path).group_access(group).build().await.unwrap();
         let held = granted(&store, &request("job")).await;
         assert!(bells(folder.path()).is_empty(), "nobody waits");
-        drop(place(&store, &request("job")).await);
+        drop(enqueue(&store, &request("job")).await);
         let bell = bells(folder.path()).pop().unwrap();
         assert_eq!(fs::metadata(bell).unwrap().permissions().mode() & 0o777, mode);
         store.release(&held, ReleaseOptions::default()).await.unwrap();
@@ -222,7 +222,7 @@ async fn waiters_poll_if_no_bell_can_be_made() {
     for strategy in BOTH {
         let (holder, store) = (open(&path, strategy).await, open(&path, strategy).await);
         let held = granted(&holder, &request("job")).await;
-        let mut waiter = place(&store, &request("job")).await;
+        let mut waiter = enqueue(&store, &request("job")).await;
         assert!(!store.guarantees().push && store.guarantees().fair);
         assert!(bells(folder.path()).is_empty());
         holder.release(&held, ReleaseOptions::default()).await.unwrap();
@@ -238,8 +238,8 @@ async fn a_sweep_removes_dead_entries_and_their_bells() {
     let (folder, path) = file();
     let store = open(&path, Strategy::PrimaryKey).await;
     let held = granted(&store, &request("job")).await;
-    drop(place(&store, &request("job")).await);
-    drop(place(&store, &request("job")).await);
+    drop(enqueue(&store, &request("job")).await);
+    drop(enqueue(&store, &request("job")).await);
     let own = bells(folder.path());
     let mut database = raw(&path).await;
     // The heartbeat of the first one is old.
@@ -264,7 +264,7 @@ async fn a_sweep_removes_dead_entries_and_their_bells() {
     let mut expected = [own, vec![not_ours]].concat();
     expected.sort();
     assert_eq!(left, expected);
-    let places = sqlx::query_scalar::<_, i64>("SELECT position FROM leasehold_queue");
-    assert_eq!(places.fetch_all(&mut database).await.unwrap(), [2]);
+    let entries = sqlx::query_scalar::<_, i64>("SELECT position FROM leasehold_queue");
+    assert_eq!(entries.fetch_all(&mut database).await.unwrap(), [2]);
     store.release(&held, ReleaseOptions::default()).await.unwrap();
 }

@@ -79,7 +79,7 @@ pub(crate) async fn no_transaction_is_open(server: &Mariadb) {
 async fn transactions(server: &Mariadb, which: &str, count: usize) {
     let sql = format!("SELECT COUNT(*) FROM information_schema.innodb_trx {which}");
     let reached = async || {
-        // What this table shows is only renewed when nobody has looked for 100 ms.
+        // What this table shows is only renewed when nobody has read it for 100 ms.
         tokio::time::sleep(Duration::from_millis(120)).await;
         Ok((server.sql(&sql).await? == count.to_string()).then_some(()))
     };

@@ -1,10 +1,10 @@
 //! What the tests of all databases share.
 #![allow(dead_code)] // a build with one database uses only a part
 
+pub(crate) mod checks;
 pub(crate) mod foreign;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(crate) mod late;
-pub(crate) mod looks;
 #[cfg(feature = "mysql")]
 pub(crate) mod mariadb;
 #[cfg(feature = "postgres")]

@@ -73,11 +73,11 @@ pub(crate) const BLOCKED: &str =
     "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
 
 /// Enters the queue of a name that another client holds.
-pub(crate) async fn place(store: &Arc<dyn Backend>, name: &str) -> (Request, Box<dyn Waiter>) {
+pub(crate) async fn enqueue(store: &Arc<dyn Backend>, name: &str) -> (Request, Box<dyn Waiter>) {
     let request = request(name, LEASE);
     match store.enqueue(&request).await.unwrap() {
-        Enqueued::Waiting(turn, _) => (request, turn),
-        other => panic!("no place: {other:?}"),
+        Enqueued::Waiting(waiter, _) => (request, waiter),
+        other => panic!("no queue entry: {other:?}"),
     }
 }
 
@@ -85,10 +85,10 @@ pub(crate) async fn place(store: &Arc<dyn Backend>, name: &str) -> (Request, Box
 pub(crate) async fn given(
     store: &Arc<dyn Backend>,
     wanted: &Request,
-    turn: &mut Box<dyn Waiter>,
+    waiter: &mut Box<dyn Waiter>,
 ) -> Grant {
-    match timeout(WAIT, turn.next()).await.unwrap() {
+    match timeout(WAIT, waiter.next()).await.unwrap() {
         Signal::Recheck => granted(store, wanted).await,
-        other => panic!("not told: {other:?}"),
+        other => panic!("not notified: {other:?}"),
     }
 }

@@ -12,7 +12,7 @@ use lock_core::{Attempt, Enqueued, Grant, ReleaseOptions};
 use sqlx::{Connection as _, PgConnection};
 
 use super::OnePostgres;
-use crate::broken::places::place;
+use crate::broken::entries::enqueue;
 
 /// Holds `a` and copies the database. Returns the URL of the copy, which has the original's marker, in a table with the same
 /// oid, and the row of `a`.
@@ -54,10 +54,10 @@ pub(super) async fn a_release_with_a_next_in_a_copied_database(stage: &mut OnePo
     }
 }
 
-pub(super) async fn a_release_to_a_place_in_a_copied_database(stage: &mut OnePostgres) -> Verdict {
+pub(super) async fn a_release_to_an_entry_in_a_copied_database(stage: &mut OnePostgres) -> Verdict {
     let (grant, copied) = a_copy(stage).await?;
-    let (store, waiter) = (connect(&copied).await.unwrap(), connect(&copied).await.unwrap());
-    let _turn = place(&*waiter, &request("a", LONG)).await?;
+    let (store, other) = (connect(&copied).await.unwrap(), connect(&copied).await.unwrap());
+    let _waiter = enqueue(&*other, &request("a", LONG)).await?;
     store.release(&grant, ReleaseOptions::default()).await.map_err(words)?;
     let state = store.inspect(&grant.name).await.map_err(words)?;
     match state.and_then(|state| state.holder) {
@@ -82,17 +82,17 @@ pub(super) async fn a_row_that_was_looked_at(stage: &mut OnePostgres) -> Verdict
     not_granted(&*connect(&url).await.unwrap(), &request("a", LONG)).await
 }
 
-pub(super) async fn a_place_in_quarantine(stage: &mut OnePostgres) -> Verdict {
+pub(super) async fn an_entry_in_quarantine(stage: &mut OnePostgres) -> Verdict {
     let store = first_use(stage).await;
     let held = granted(&*store, &request("a", LONG)).await?;
-    let waiter = stage.open().await;
+    let other = stage.open().await;
     let mut wanted = request("a", LONG);
     // With a floor, it must ask for the lock itself.
     wanted.floor = held.token;
-    let _turn = place(&*waiter, &wanted).await?;
+    let _waiter = enqueue(&*other, &wanted).await?;
     quarantine(stage).await?;
     store.release(&held, ReleaseOptions::default()).await.map_err(words)?;
-    not_granted(&*waiter, &wanted).await
+    not_granted(&*other, &wanted).await
 }
 
 /// As after the restore of a dump, whose rows are old.

@@ -1,9 +1,9 @@
 //! The guards in the statements of PostgreSQL.
 
 mod marker;
-mod places;
 mod queue;
 mod rows;
+mod tail;
 
 use std::sync::Arc;
 
@@ -26,23 +26,24 @@ use lock_core::{Backend, ReleaseOptions};
 use sqlx::{Connection as _, PgConnection};
 
 use self::marker::{
-    a_place_in_quarantine, a_raise_that_was_not_heard_of,
-    a_release_to_a_place_in_a_copied_database, a_release_with_a_next_in_a_copied_database,
-    a_row_left_behind_in_a_copied_database, a_row_that_was_looked_at, an_attempt_after_a_crash,
-    an_attempt_after_the_table_was_made_anew, an_attempt_in_a_copied_database,
-};
-use self::places::{
-    a_forged_message, a_late_confirmation, a_place_behind_that_asks_again, a_queue_that_moves_on,
-    a_queue_that_moves_on_while_one_enters, a_release_to_a_new_place, a_release_to_an_old_place,
-    an_attempt_before_places_behind, an_attempt_behind_an_old_place, one_of_two_behind_leaves,
+    a_raise_that_was_not_heard_of, a_release_to_an_entry_in_a_copied_database,
+    a_release_with_a_next_in_a_copied_database, a_row_left_behind_in_a_copied_database,
+    a_row_that_was_looked_at, an_attempt_after_a_crash, an_attempt_after_the_table_was_made_anew,
+    an_attempt_in_a_copied_database, an_entry_in_quarantine,
 };
 use self::queue::{
-    a_place_for_a_held_name, a_release_is_told, a_release_to_one_who_looks,
-    a_second_place_for_a_free_name,
+    a_release_notifies, a_release_to_a_waiter_that_polls, a_second_entry_for_a_free_name,
+    an_entry_for_a_held_name,
 };
 use self::rows::{
     a_locked_row, a_renewal_that_waits_for_the_row, an_attempt_that_waits_for_a_new_row,
     an_attempt_that_waits_for_the_row,
+};
+use self::tail::{
+    a_forged_message, a_late_confirmation, a_queue_that_moves_on,
+    a_queue_that_moves_on_while_one_enters, a_release_to_a_new_entry, a_release_to_an_old_entry,
+    an_attempt_before_entries_behind, an_attempt_behind_an_old_entry,
+    an_entry_behind_that_asks_again, one_of_two_behind_leaves,
 };
 use super::{
     below_the_watermark,
@@ -108,14 +109,14 @@ const COMMON: Common = Common {
 
 const VARIANTS: &[Broken<OnePostgres>] = &[
     Broken {
-        what: "S1: a name that is held is not granted to a place",
+        what: "S1: a name that is held is not granted to an entry",
         changes: &[LeaveOut("ask-held")],
-        case: |stage| Box::pin(a_place_for_a_held_name(stage)),
+        case: |stage| Box::pin(an_entry_for_a_held_name(stage)),
     },
     Broken {
         what: "L3: an entry behind another is not granted a free lock",
         changes: &[LeaveOut("ask-first")],
-        case: |stage| Box::pin(a_second_place_for_a_free_name(stage)),
+        case: |stage| Box::pin(a_second_entry_for_a_free_name(stage)),
     },
     Broken {
         what: "S1: every grant waits for the quarantine of the marker",
@@ -130,7 +131,7 @@ const VARIANTS: &[Broken<OnePostgres>] = &[
     Broken {
         what: "S1: so does one of a queue entry",
         changes: &[LeaveOut("marker-time")],
-        case: |stage| Box::pin(a_place_in_quarantine(stage)),
+        case: |stage| Box::pin(an_entry_in_quarantine(stage)),
     },
     Broken {
         what: "S1: every grant finds the marker to be of this database",
@@ -163,47 +164,47 @@ const VARIANTS: &[Broken<OnePostgres>] = &[
     Broken {
         what: "S1: what a release grants to a queue entry is of this database",
         changes: &[LeaveOut("pass-store")],
-        case: |stage| Box::pin(a_release_to_a_place_in_a_copied_database(stage)),
+        case: |stage| Box::pin(a_release_to_an_entry_in_a_copied_database(stage)),
     },
     Broken {
         what: "L2: a release that grants the lock to an entry notifies its client",
         changes: &[Replace("pass-tells", "'elsewhere' || client,")],
-        case: |stage| Box::pin(a_release_is_told(stage, false)),
+        case: |stage| Box::pin(a_release_notifies(stage, false)),
     },
     Broken {
         what: "L2: a release notifies the client of an entry that must ask for the lock itself",
         changes: &[Replace("tells-first", "'elsewhere'")],
-        case: |stage| Box::pin(a_release_is_told(stage, true)),
+        case: |stage| Box::pin(a_release_notifies(stage, true)),
     },
     Broken {
-        what: "L2: a waiter without messages finds what it was granted when it looks",
-        changes: &[Replace("look-sees-grants", "WHEN false THEN false")],
-        case: |stage| Box::pin(a_release_to_one_who_looks(stage)),
+        what: "L2: a waiter without messages finds its grant when it polls",
+        changes: &[Replace("check-sees-grants", "WHEN false THEN false")],
+        case: |stage| Box::pin(a_release_to_a_waiter_that_polls(stage)),
     },
     Broken {
         what: "L3: an attempt does not barge past entries in the tail",
         changes: &[LeaveOut("ask-behind")],
-        case: |stage| Box::pin(an_attempt_before_places_behind(stage)),
+        case: |stage| Box::pin(an_attempt_before_entries_behind(stage)),
     },
     Broken {
         what: "L3: an entry joins the tail once",
         changes: &[LeaveOut("ask-once")],
-        case: |stage| Box::pin(a_place_behind_that_asks_again(stage)),
+        case: |stage| Box::pin(an_entry_behind_that_asks_again(stage)),
     },
     Broken {
         what: "L3: heartbeats keep an entry at the head alive",
         changes: &[LeaveOut("ask-heartbeat")],
-        case: |stage| Box::pin(an_attempt_behind_an_old_place(stage)),
+        case: |stage| Box::pin(an_attempt_behind_an_old_entry(stage)),
     },
     Broken {
         what: "L2: a release grants the lock to an entry that its heartbeats keep alive",
         changes: &[LeaveOut("pass-heartbeat")],
-        case: |stage| Box::pin(a_release_to_an_old_place(stage)),
+        case: |stage| Box::pin(a_release_to_an_old_entry(stage)),
     },
     Broken {
         what: "L2: a release grants the lock to an entry that has sent no heartbeat yet",
         changes: &[LeaveOut("pass-alive")],
-        case: |stage| Box::pin(a_release_to_a_new_place(stage)),
+        case: |stage| Box::pin(a_release_to_a_new_entry(stage)),
     },
     Broken {
         what: "L3: an entry moves to the head once",

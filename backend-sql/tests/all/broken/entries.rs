@@ -6,7 +6,7 @@ use conformance_tests::missing_guards::{
 };
 use lock_core::{Backend, Enqueued, Grant, OwnerId, ReleaseOptions, Request, Waiter};
 
-pub(super) async fn place(
+pub(super) async fn enqueue(
     store: &dyn Backend,
     request: &Request,
 ) -> Result<Box<dyn Waiter>, String> {
@@ -28,49 +28,49 @@ async fn holder_is(store: &dyn Backend, owner: OwnerId) -> Verdict {
     }
 }
 
-pub(super) async fn order_of_places<S: Clients>(setup: &S) -> Verdict {
+pub(super) async fn order_of_entries<S: Clients>(setup: &S) -> Verdict {
     let store = first_use(setup).await;
     let held = granted(&*store, &request("a", LONG)).await?;
     let (first, second) = (request("a", LONG), request("a", LONG));
-    let _waiters = (place(&*store, &first).await?, place(&*store, &second).await?);
+    let _waiters = (enqueue(&*store, &first).await?, enqueue(&*store, &second).await?);
     release(&*store, &held).await?;
     holder_is(&*store, first.owner).await
 }
 
 /// `silence` makes the last heartbeat of the entry seem old.
-pub(super) async fn a_dead_place<S: Clients, T>(
+pub(super) async fn a_dead_entry<S: Clients, T>(
     setup: &S,
     silence: impl Future<Output = Result<T, String>>,
 ) -> Verdict {
     let store = first_use(setup).await;
     let held = granted(&*store, &request("a", LONG)).await?;
-    let _waiter = place(&*store, &request("a", LONG)).await?;
+    let _waiter = enqueue(&*store, &request("a", LONG)).await?;
     silence.await?;
     release(&*store, &held).await?;
     granted(&*store, &request("a", LONG)).await.map(drop)
 }
 
-pub(super) async fn a_place_of_another<S: Clients>(setup: &S) -> Verdict {
+pub(super) async fn an_entry_of_another<S: Clients>(setup: &S) -> Verdict {
     let store = first_use(setup).await;
     let held = granted(&*store, &request("a", LONG)).await?;
-    let leaves = place(&*store, &request("a", LONG)).await?;
-    let _stays = place(&*store, &request("a", LONG)).await?;
+    let leaves = enqueue(&*store, &request("a", LONG)).await?;
+    let _stays = enqueue(&*store, &request("a", LONG)).await?;
     leaves.leave().await.map_err(words)?;
     release(&*store, &held).await?;
     not_granted(&*store, &request("a", LONG)).await
 }
 
-pub(super) async fn a_place_of_an_abandoned_owner<S: Clients>(setup: &S) -> Verdict {
+pub(super) async fn an_entry_of_an_abandoned_owner<S: Clients>(setup: &S) -> Verdict {
     let store = first_use(setup).await;
     let held = granted(&*store, &request("a", LONG)).await?;
     let given_up = request("a", LONG);
     store.abandon(&given_up).await.map_err(words)?;
-    let _waiter = place(&*store, &given_up).await?;
+    let _waiter = enqueue(&*store, &given_up).await?;
     release(&*store, &held).await?;
     granted(&*store, &request("a", LONG)).await.map(drop)
 }
 
-pub(super) async fn a_place_behind_itself<S: Clients>(setup: &S) -> Verdict {
+pub(super) async fn an_entry_behind_itself<S: Clients>(setup: &S) -> Verdict {
     let store = first_use(setup).await;
     let own = request("a", LONG);
     let held = granted(&*store, &own).await?;
@@ -86,7 +86,7 @@ pub(super) async fn a_token_that_is_passed<S: Clients>(setup: &S) -> Verdict {
     let store = first_use(setup).await;
     let held = granted(&*store, &request("a", LONG)).await?;
     let waits = request("a", LONG);
-    let _waiter = place(&*store, &waits).await?;
+    let _waiter = enqueue(&*store, &waits).await?;
     release(&*store, &held).await?;
     above(&held, &granted(&*store, &waits).await?)
 }

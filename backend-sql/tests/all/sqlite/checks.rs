@@ -10,9 +10,9 @@ use std::{
 };
 
 use crate::support::{
-    BOTH, LEASE, WAIT, granted,
-    looks::{self, NAMES, wait_for},
-    request_for,
+    BOTH, LEASE, WAIT,
+    checks::{self, NAMES, wait_for},
+    granted, request_for,
     sqlite::{open, raw},
 };
 use backend_sql::{Strategy, sqlite::SqliteBuilder};
@@ -29,7 +29,7 @@ use tracing::{
 };
 
 /// The prefix of the tables.
-const PREFIX: &str = "looks_of_one";
+const PREFIX: &str = "checks_of_one";
 static STATEMENTS: AtomicU64 = AtomicU64::new(0);
 
 /// Counts what the driver logs: one event for each statement.
@@ -92,15 +92,15 @@ async fn waiting_takes_no_statement() {
         let before = STATEMENTS.load(Ordering::Relaxed);
         tokio::time::sleep(Duration::from_millis(500)).await;
         assert_eq!(STATEMENTS.load(Ordering::Relaxed), before, "statements while nothing happens");
-        assert!(waiting.try_join_next().is_none(), "somebody was told of a name that is held");
+        assert!(waiting.try_join_next().is_none(), "somebody was woken for a name that is held");
         // Makes all heartbeats fresh, however long it took to enter them.
         let mut file = raw(&path).await;
         let heard = format!("UPDATE {PREFIX}_queue SET heard = heard + 3600000000000");
         sqlx::query(AssertSqlSafe(heard)).execute(&mut file).await.unwrap();
         for at in [0, NAMES / 2, NAMES - 1] {
             holder.release(&held[at], ReleaseOptions::default()).await.unwrap();
-            let told = timeout(WAIT, waiting.join_next()).await.unwrap().unwrap().unwrap();
-            assert_eq!(told.name, held[at].name);
+            let woken = timeout(WAIT, waiting.join_next()).await.unwrap().unwrap().unwrap();
+            assert_eq!(woken.name, held[at].name);
         }
     }
 }
@@ -110,6 +110,6 @@ async fn who_waits_is_served_when_those_before_it_have_gone() {
     for strategy in BOTH {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("locks.db");
-        looks::the_first_goes(open(&path, strategy).await, open(&path, strategy).await).await;
+        checks::the_first_goes(open(&path, strategy).await, open(&path, strategy).await).await;
     }
 }

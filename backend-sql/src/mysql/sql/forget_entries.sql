@@ -1,4 +1,4 @@
--- Forgets the places ?1, a JSON array, unless they were heard of since.
+-- Deletes the entries at the positions ?1, a JSON array, unless they have had a heartbeat since.
 DELETE {queue} FROM JSON_TABLE(?1, '$[*]' COLUMNS (position BIGINT PATH '$')) AS g
 STRAIGHT_JOIN {queue} ON {queue}.position = g.position
 WHERE {queue}.heard <= {now} - {life}

@@ -16,13 +16,13 @@ pub(crate) async fn wait_for(store: &Arc<dyn Backend>, names: &[String]) -> Join
     let mut waiting = JoinSet::new();
     for name in names {
         let request = request_for(name, LEASE);
-        let Enqueued::Waiting(mut turn, _) = store.enqueue(&request).await.unwrap() else {
+        let Enqueued::Waiting(mut waiter, _) = store.enqueue(&request).await.unwrap() else {
             panic!("{name} is not held");
         };
         waiting.spawn(async move {
-            let signal = turn.next().await;
+            let signal = waiter.next().await;
             assert!(matches!(signal, Signal::Recheck | Signal::Granted(_)), "{signal:?}");
-            turn.leave().await.unwrap();
+            waiter.leave().await.unwrap();
             request
         });
     }
@@ -51,13 +51,13 @@ pub(crate) async fn the_first_goes(holder: Arc<dyn Backend>, store: Arc<dyn Back
     let mut waiting = wait_for(&store, &names[2..]).await;
     gone.shutdown().await;
     holder.release(&held, ReleaseOptions::default()).await.unwrap();
-    let told = timeout(WAIT, waiting.join_next()).await.unwrap().unwrap().unwrap();
-    assert_eq!(told.name, held.name);
+    let first = timeout(WAIT, waiting.join_next()).await.unwrap().unwrap().unwrap();
+    assert_eq!(first.name, held.name);
 }
 
-/// The core drops a waiter's `next` before each poll. Here the look then waits for a lock on the table, which `lock` takes and
+/// The core drops a waiter's `next` before each poll. Here the check then waits for a lock on the table, which `lock` takes and
 /// `unlock` gives back. `store` has one connection.
-pub(crate) async fn a_look_that_nobody_awaits_keeps_its_session<L>(
+pub(crate) async fn a_check_that_nobody_awaits_keeps_its_session<L>(
     store: Arc<dyn Backend>,
     sessions: impl AsyncFn() -> String,
     lock: impl AsyncFn() -> L,
@@ -66,7 +66,7 @@ pub(crate) async fn a_look_that_nobody_awaits_keeps_its_session<L>(
 ) {
     let held = granted(&store, &request_for("job", LEASE)).await;
     let waits = request_for("job", LEASE);
-    let Enqueued::Waiting(mut turn, _) = store.enqueue(&waits).await.unwrap() else {
+    let Enqueued::Waiting(mut waiter, _) = store.enqueue(&waits).await.unwrap() else {
         panic!("it is not held");
     };
     let before = sessions().await;
@@ -74,13 +74,13 @@ pub(crate) async fn a_look_that_nobody_awaits_keeps_its_session<L>(
     let locked = lock().await;
     for _ in 0..3 {
         tokio::select! {
-            signal = turn.next() => panic!("{signal:?}"),
+            signal = waiter.next() => panic!("{signal:?}"),
             () = look_waits() => {}
         }
     }
     unlock(locked).await;
     store.release(&held, ReleaseOptions::default()).await.unwrap();
-    timeout(WAIT, turn.next()).await.unwrap();
+    timeout(WAIT, waiter.next()).await.unwrap();
     let same = async || Ok((sessions().await == before).then_some(()));
     until("the session to be the same", WAIT, same).await.unwrap();
 }

@@ -7,7 +7,7 @@ use sqlx::{Connection as _, PgConnection};
 use super::{
     Clients as _, LONG, OnePostgres, Verdict, first_use, granted, not_granted, request, words,
 };
-use crate::broken::places::place;
+use crate::broken::entries::enqueue;
 
 /// Holds `a`, and returns the holder's store.
 async fn held(
@@ -19,10 +19,10 @@ async fn held(
 }
 
 async fn says(stage: &OnePostgres, sql: &str, expected: &str) -> Verdict {
-    let told = stage.server.sql(sql).await.map_err(words)?;
-    match told == expected {
+    let answer = stage.server.sql(sql).await.map_err(words)?;
+    match answer == expected {
         true => Ok(()),
-        false => Err(format!("{sql}: {told}, not {expected}")),
+        false => Err(format!("{sql}: {answer}, not {expected}")),
     }
 }
 
@@ -44,7 +44,7 @@ fn written(owner: char, entered: &str) -> String {
 }
 
 /// Somebody waits in the tail, and nobody at the head.
-pub(super) async fn an_attempt_before_places_behind(stage: &mut OnePostgres) -> Verdict {
+pub(super) async fn an_attempt_before_entries_behind(stage: &mut OnePostgres) -> Verdict {
     let (store, _) = held(stage).await?;
     let behind = "UPDATE leasehold_locks SET owner = NULL, waiters = '{}', alive = '{}', far = 5; ";
     stage.server.sql(&(behind.to_owned() + &written('b', "5"))).await.map_err(words)?;
@@ -52,42 +52,42 @@ pub(super) async fn an_attempt_before_places_behind(stage: &mut OnePostgres) -> 
 }
 
 /// As after a lost answer.
-pub(super) async fn a_place_behind_that_asks_again(stage: &mut OnePostgres) -> Verdict {
+pub(super) async fn an_entry_behind_that_asks_again(stage: &mut OnePostgres) -> Verdict {
     let (store, _) = held(stage).await?;
     stage.server.sql(&near(16, '+')).await.map_err(words)?;
     let wanted = request("a", LONG);
-    let _turn = place(&*store, &wanted).await?;
+    let _waiter = enqueue(&*store, &wanted).await?;
     let far = stage.server.sql("SELECT far FROM leasehold_locks").await.map_err(words)?;
-    let _again = place(&*store, &wanted).await?;
+    let _again = enqueue(&*store, &wanted).await?;
     says(stage, "SELECT far FROM leasehold_locks", &far).await
 }
 
 /// The first entry is old, and has just sent a heartbeat.
-fn an_old_place(how: char) -> String {
+fn an_old_entry(how: char) -> String {
     near(1, how)
         + "; UPDATE leasehold_locks SET alive = ARRAY[now() - interval '1 hour'], \
            waiters = ARRAY[repeat('b', 64) || substr(waiters[1], 65)]; "
         + &written('b', "NULL")
 }
 
-pub(super) async fn an_attempt_behind_an_old_place(stage: &mut OnePostgres) -> Verdict {
+pub(super) async fn an_attempt_behind_an_old_entry(stage: &mut OnePostgres) -> Verdict {
     let (store, _) = held(stage).await?;
-    let free = an_old_place('-') + "; UPDATE leasehold_locks SET owner = NULL";
+    let free = an_old_entry('-') + "; UPDATE leasehold_locks SET owner = NULL";
     stage.server.sql(&free).await.map_err(words)?;
-    place(&*store, &request("a", LONG)).await.map(drop)
+    enqueue(&*store, &request("a", LONG)).await.map(drop)
 }
 
 const OF_B: &str = "SELECT owner = repeat('b', 32) FROM leasehold_locks";
 
-pub(super) async fn a_release_to_an_old_place(stage: &mut OnePostgres) -> Verdict {
+pub(super) async fn a_release_to_an_old_entry(stage: &mut OnePostgres) -> Verdict {
     let (store, held) = held(stage).await?;
-    stage.server.sql(&an_old_place('+')).await.map_err(words)?;
+    stage.server.sql(&an_old_entry('+')).await.map_err(words)?;
     store.release(&held, ReleaseOptions::default()).await.map_err(words)?;
     says(stage, OF_B, "t").await
 }
 
 /// The entry has sent no heartbeat yet.
-pub(super) async fn a_release_to_a_new_place(stage: &mut OnePostgres) -> Verdict {
+pub(super) async fn a_release_to_a_new_entry(stage: &mut OnePostgres) -> Verdict {
     let (store, held) = held(stage).await?;
     let new = "UPDATE leasehold_locks SET waiters = ARRAY[repeat('b', 64) || '+'], \
                alive = ARRAY[now() + interval '1 hour']";
@@ -112,7 +112,7 @@ pub(super) async fn a_queue_that_moves_on(stage: &mut OnePostgres) -> Verdict {
 pub(super) async fn a_queue_that_moves_on_while_one_enters(stage: &mut OnePostgres) -> Verdict {
     let (store, _held) = held(stage).await?;
     let wanted = request("a", LONG);
-    let _turn = place(&*store, &wanted).await?;
+    let _waiter = enqueue(&*store, &wanted).await?;
     stage.server.sql("UPDATE leasehold_locks SET far = 5, moved = 5").await.map_err(words)?;
     let address = format!("postgres://postgres@{}/postgres", stage.server.address());
     let mut session = PgConnection::connect(&address).await.map_err(words)?;
@@ -131,8 +131,8 @@ pub(super) async fn a_queue_that_moves_on_while_one_enters(stage: &mut OnePostgr
 pub(super) async fn one_of_two_behind_leaves(stage: &mut OnePostgres) -> Verdict {
     let (store, _) = held(stage).await?;
     stage.server.sql(&near(16, '+')).await.map_err(words)?;
-    let one = place(&*store, &request("a", LONG)).await?;
-    let _other = place(&*store, &request("a", LONG)).await?;
+    let one = enqueue(&*store, &request("a", LONG)).await?;
+    let _other = enqueue(&*store, &request("a", LONG)).await?;
     one.leave().await.map_err(words)?;
     says(stage, "SELECT count(*) FROM leasehold_places", "1").await
 }
@@ -140,17 +140,17 @@ pub(super) async fn one_of_two_behind_leaves(stage: &mut OnePostgres) -> Verdict
 /// Any role of the database may send this.
 pub(super) async fn a_forged_message(stage: &mut OnePostgres) -> Verdict {
     let (_, _held) = held(stage).await?;
-    let waiter = stage.open().await;
+    let other = stage.open().await;
     let wanted = request("a", LONG);
-    let mut turn = place(&*waiter, &wanted).await?;
+    let mut waiter = enqueue(&*other, &wanted).await?;
     let forge = format!(
         "SELECT pg_notify('leasehold_' || substr(waiters[1], 33, 32), '{}+') FROM leasehold_locks",
         wanted.owner
     );
     stage.server.sql(&forge).await.map_err(words)?;
-    match tokio::time::timeout(LONG, turn.next()).await.map_err(words)? {
-        Signal::Recheck => not_granted(&*waiter, &wanted).await,
-        other => Err(format!("it was told {other:?}")),
+    match tokio::time::timeout(LONG, waiter.next()).await.map_err(words)? {
+        Signal::Recheck => not_granted(&*other, &wanted).await,
+        other => Err(format!("it was notified of {other:?}")),
     }
 }
 
@@ -158,13 +158,13 @@ pub(super) async fn a_forged_message(stage: &mut OnePostgres) -> Verdict {
 pub(super) async fn a_late_confirmation(stage: &mut OnePostgres) -> Verdict {
     let (store, held) = held(stage).await?;
     let wanted = request("a", LONG);
-    let waiter = stage.open().await;
-    let mut turn = place(&*waiter, &wanted).await?;
+    let other = stage.open().await;
+    let mut waiter = enqueue(&*other, &wanted).await?;
     store.release(&held, ReleaseOptions::default()).await.map_err(words)?;
-    tokio::time::timeout(LONG, turn.next()).await.map_err(words)?;
+    tokio::time::timeout(LONG, waiter.next()).await.map_err(words)?;
     let given = store.inspect(&held.name).await.map_err(words)?.ok_or("no row")?;
     stage.clock.step(LONG.as_secs_f64()).unwrap();
-    let grant = granted(&*waiter, &wanted).await?;
+    let grant = granted(&*other, &wanted).await?;
     match grant.token > given.token {
         true => Ok(()),
         false => Err("what was over was renewed".to_owned()),

@@ -1,5 +1,6 @@
--- What is known of ?1 by the owner ?2, or by nobody if that is null. `ahead` is how many live places go first, but no more than
--- matter; `placed`, whether ?2 has a place, which may be dead.
+-- Reads the row of ?1, for the owner ?2 or, if that is null, for an operator. `ahead` is how many live entries come first, by the
+-- rule of behind.sql, up to a limit beyond which the number makes no difference. `queued`: whether ?2 has an entry, maybe a dead
+-- one.
 SELECT name, IF({has_reader}, SUBSTR(readers, LOCATE(?2, readers), 32), owner) AS owner, {readers}, label, token, version, kept, GREATEST(expires_2, {now}) - {now} AS remaining,
     IF(?2 IS NULL, (SELECT COUNT(*) FROM {queue} AS q WHERE q.name = ?1 AND {alive}), NULL) AS waiting,
     (SELECT COUNT(*) FROM (
@@ -8,5 +9,5 @@ SELECT name, IF({has_reader}, SUBSTR(readers, LOCATE(?2, readers), 32), owner) A
         )
         LIMIT {far}
     ) AS before_it) AS ahead,
-    EXISTS(SELECT 1 FROM {queue} AS q WHERE q.name = ?1 AND q.owner = ?2 AND q.heard > 0) AS placed
+    EXISTS(SELECT 1 FROM {queue} AS q WHERE q.name = ?1 AND q.owner = ?2 AND q.heard > 0) AS queued
 FROM {locks} WHERE name = ?1
