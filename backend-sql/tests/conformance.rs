@@ -12,7 +12,7 @@ use conformance_tests::{
 use lock_core::{Backend, Error, Init};
 
 /// Cases that do not apply if waiters poll.
-const NO_PUSH: &[&str] = &["a_release_does_not_wake_every_waiter"];
+const NO_PUSH: &[&str] = &["pushes"];
 
 #[derive(Clone, Copy)]
 enum Database {

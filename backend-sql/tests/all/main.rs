@@ -1,9 +1,9 @@
 //! All tests on real servers and files, except the suite, which has its own harness.
 #![allow(clippy::unwrap_used)]
 
-mod broken;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod fake_server;
+mod missing_guards;
 #[cfg(feature = "mysql")]
 mod mysql;
 #[cfg(feature = "postgres")]

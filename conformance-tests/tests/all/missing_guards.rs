@@ -1,4 +1,4 @@
-//! Tests of `conformance_tests::broken`: it must tell apart a variant that is caught, one that survives, and one that
+//! Tests of `conformance_tests::missing_guards`: it must tell apart a variant that is caught, one that survives, and one that
 //! tests nothing.
 
 use std::{fs, panic::AssertUnwindSafe};

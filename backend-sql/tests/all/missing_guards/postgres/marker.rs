@@ -12,7 +12,7 @@ use lock_core::{Attempt, Enqueued, Grant, ReleaseOptions};
 use sqlx::{Connection as _, PgConnection};
 
 use super::OnePostgres;
-use crate::broken::entries::enqueue;
+use crate::missing_guards::entries::enqueue;
 
 /// Holds `a` and copies the database. Returns the URL of the copy, which has the original's marker, in a table with the same
 /// oid, and the row of `a`.

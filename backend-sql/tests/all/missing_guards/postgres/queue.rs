@@ -9,7 +9,7 @@ use super::{
 };
 use conformance_tests::kit::Server as _;
 
-use crate::broken::entries::enqueue;
+use crate::missing_guards::entries::enqueue;
 
 pub(super) async fn an_entry_for_a_held_name(stage: &mut OnePostgres) -> Verdict {
     let store = first_use(stage).await;

@@ -7,7 +7,7 @@ use sqlx::{Connection as _, PgConnection};
 use super::{
     Clients as _, LONG, OnePostgres, Verdict, first_use, granted, not_granted, request, words,
 };
-use crate::broken::entries::enqueue;
+use crate::missing_guards::entries::enqueue;
 
 /// Holds `a`, and returns the holder's store.
 async fn held(

@@ -195,13 +195,13 @@ const VARIANTS: &[Broken<OneFile>] = &[
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sqlite_misses_the_common_guards() {
-    let test = "broken::sqlite::sqlite_misses_the_common_guards";
+    let test = "missing_guards::sqlite::sqlite_misses_the_common_guards";
     try_all_in_copies(FOLDERS, &variants::<OneFile>(&COMMON), test).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sqlite_misses_its_guards() {
-    try_all_in_copies(FOLDERS, VARIANTS, "broken::sqlite::sqlite_misses_its_guards").await;
+    try_all_in_copies(FOLDERS, VARIANTS, "missing_guards::sqlite::sqlite_misses_its_guards").await;
     let common = variants::<OneFile>(&COMMON);
     every_marker_is_tried(FOLDERS, &[Broken::names(&common), Broken::names(VARIANTS)].concat());
 }
