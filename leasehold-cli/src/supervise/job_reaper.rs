@@ -48,13 +48,13 @@ fn start(command: impl Iterator<Item = OsString>) -> io::Result<()> {
     set_child_subreaper(Some(getpid()))?;
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
         let wire = Wire::new(socket)?;
-        // Before COMMAND starts, so that its end cannot be missed.
+        // Before COMMAND starts, so that neither its end nor that of the shell can be missed.
         let deaths = signals::deaths()?;
+        let shared = group.and_then(pid_of);
+        let shell = shared.and_then(Shell::of);
         match launch(command, group, stdin) {
             Ok(pid) => {
                 wire.send(Report::Started(pid.as_raw_nonzero().get().unsigned_abs())).await;
-                let shared = group.and_then(pid_of);
-                let shell = shared.and_then(Shell::of);
                 let state = JobReaper { wire, deaths, command: pid, shared, shell, reaped: false };
                 state.watch().await;
             }
