@@ -112,7 +112,7 @@ async fn after_a_restart_the_text_of_a_script_is_sent_once_on_each_connection() 
     let mut server = server().await;
     let stores = [connect(&url(&server)).await, connect(&url(&server)).await];
     let ask = async |store: &dyn Backend| {
-        // Each has a script of its own, since it makes an entry.
+        // Each request makes a queue entry, so each needs its own script call.
         let asked: Vec<_> = (0..CALLS).map(|at| request(&format!("job {at}"), LEASE)).collect();
         let mut done = 0;
         for answer in join_all(asked.iter().map(|request| store.enqueue(request))).await {
