@@ -7,6 +7,7 @@ use rustix::process::Signal;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
+    sync::OnceCell,
 };
 
 use crate::{
@@ -64,7 +65,8 @@ impl PostgresOptions {
 }
 
 /// A running PostgreSQL server, or a replica of one. Started by root it runs as `postgres`, or else
-/// as `nobody`.
+/// as `nobody`. Servers of one process have the same system identifier, except those with a password and those that lost
+/// their data: they start with copies of the same empty data.
 #[derive(Debug)]
 pub struct Postgres {
     process: Process,
@@ -136,6 +138,9 @@ impl Postgres {
         crate::machine::session::readable_by_all(&hba, 0o644)?;
         match primary {
             Some(primary) => copy(primary, folder.path(), account.as_ref()).await?,
+            None if options.password.is_none() => {
+                copy_empty(folder.path(), account.as_ref()).await?
+            }
             None => init(folder.path(), account.as_ref(), options.password.as_deref()).await?,
         }
 
@@ -252,6 +257,23 @@ impl Drop for Postgres {
 
 fn data_path(folder: &Path) -> PathBuf {
     folder.join("data")
+}
+
+/// Empty data, made once in a process: a server gets a copy, which takes a tenth of the time.
+static EMPTY: OnceCell<PathBuf> = OnceCell::const_new();
+
+async fn copy_empty(folder: &Path, account: Option<&Account>) -> Result<()> {
+    let empty = EMPTY.get_or_try_init(|| make_empty(account)).await?;
+    let mut copy = Account::command(account, programs::find("cp", "coreutils")?);
+    copy.arg("-r").arg(empty).arg(data_path(folder));
+    programs::run(copy).await.map(drop)
+}
+
+/// Makes empty data in the folder of this process, which goes when the process has ended.
+async fn make_empty(account: Option<&Account>) -> Result<PathBuf> {
+    let folder = Process::folder_for(account)?.keep();
+    init(&folder, account, None).await?;
+    Ok(data_path(&folder))
 }
 
 async fn init(folder: &Path, account: Option<&Account>, password: Option<&str>) -> Result<()> {
