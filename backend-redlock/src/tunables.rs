@@ -1,7 +1,7 @@
 //! The numbers of this crate that a developer may want to tune, each with its reason.
 //!
-//! Some numbers are in the scripts that use them: `TURN_US` in `acquire.lua` and `free.lua`, `LIFE_US` in `free.lua`, and
-//! `LIFE_US` and `TOMB_MS` in `limits.lua` of `backend-redis`.
+//! Some numbers are in the scripts that use them: `TURN_US` in `acquire.lua` and `free.lua`; `LIFE_US`,
+//! `TOMB_MS` and `MOST_READERS` in `limits.lua` of `backend-redis`.
 
 use std::{ops::RangeInclusive, time::Duration};
 

@@ -54,7 +54,6 @@ impl Tables {
         let schema = self.schema(quote);
         for table in [
             "locks",
-            "places",
             "seen",
             "abandoned",
             "settings",
@@ -69,8 +68,8 @@ impl Tables {
             text = text.replace(&format!("{{{table}}}"), &name);
         }
         // An index is in the schema of its table.
-        let index = format!("{quote}{}_places_in_order{quote}", self.prefix);
-        text = text.replace("{places_in_order}", &index);
+        let index = format!("{quote}{}_queue_in_order{quote}", self.prefix);
+        text = text.replace("{queue_in_order}", &index);
         text
     }
 }

@@ -54,7 +54,7 @@ impl<S: Server> ShedLock<S> {
             Span(request.lease),
             Number(request.floor.get().cast_signed() + 1),
         ];
-        self.ready().await?.again(&self.sql.acquire, &args).await
+        self.ready().await?.run_repeatable(&self.sql.acquire, &args).await
     }
 }
 
@@ -102,8 +102,8 @@ impl<S: Server> Dialect for ShedLock<S> {
             let name = [Text(request.name.as_str())];
             let seen = self.server.states(&self.sql.read, &name).await?;
             if seen.first().is_none_or(|seen| seen.token.is_none()) {
-                self.server.again(&self.sql.create_row, &name).await?;
-                self.server.again(&self.sql.create_companion_row, &name).await?;
+                self.server.run_repeatable(&self.sql.create_row, &name).await?;
+                self.server.run_repeatable(&self.sql.create_companion_row, &name).await?;
                 taken = self.acquire_free(request).await?;
             }
         }
@@ -158,7 +158,7 @@ impl<S: Server> Dialect for ShedLock<S> {
         let lease = grant.lease.min(self.stored().await?.longest_lease);
         let owner = grant.owner.to_string();
         let args = [Text(grant.name.as_str()), Text(&owner), Span(lease)];
-        Ok(server.again(&self.sql.renew_one, &args).await?.map(|_| lease))
+        Ok(server.run_repeatable(&self.sql.renew_one, &args).await?.map(|_| lease))
     }
 
     async fn release(&self, grant: &Grant, keep: Option<Duration>) -> Result<Left, Error> {
@@ -166,8 +166,10 @@ impl<S: Server> Dialect for ShedLock<S> {
         let (name, owner) = (Text(grant.name.as_str()), Text(&owner));
         let server = self.ready().await?;
         let done = match keep {
-            Some(keep) => server.once(&self.sql.minimum_hold, &[name, owner, Span(keep)]).await?,
-            None => server.once(&self.sql.release, &[name, owner]).await?,
+            Some(keep) => {
+                server.run_once(&self.sql.minimum_hold, &[name, owner, Span(keep)]).await?
+            }
+            None => server.run_once(&self.sql.release, &[name, owner]).await?,
         };
         Ok(done.into())
     }
@@ -178,8 +180,8 @@ impl<S: Server> Dialect for ShedLock<S> {
         let owner = request.owner.to_string();
         let whose = [Text(request.name.as_str()), Text(&owner)];
         let server = self.ready().await?;
-        server.again(&self.sql.tombstone, &whose).await?;
-        server.again(&self.sql.release, &whose).await?;
+        server.run_repeatable(&self.sql.tombstone, &whose).await?;
+        server.run_repeatable(&self.sql.release, &whose).await?;
         Ok(())
     }
 
@@ -187,13 +189,13 @@ impl<S: Server> Dialect for ShedLock<S> {
         let owner = grant.owner.to_string();
         let token = Number(token.get().cast_signed());
         let args = [Text(grant.name.as_str()), Text(&owner), token];
-        Ok(self.ready().await?.once(&self.sql.raise, &args).await?.is_some())
+        Ok(self.ready().await?.run_once(&self.sql.raise, &args).await?.is_some())
     }
 
     async fn force(&self, name: &LockName) -> Result<bool, Error> {
         let (server, name) = (self.ready().await?, [Text(name.as_str())]);
-        server.again(&self.sql.repair_token, &name).await?;
-        Ok(server.once(&self.sql.force_release, &name).await?.is_some())
+        server.run_repeatable(&self.sql.repair_token, &name).await?;
+        Ok(server.run_once(&self.sql.force_release, &name).await?.is_some())
     }
 
     /// Also lists locks of ShedLock's clients. For a while after one of these was seen, the listing ends with a migration
@@ -244,7 +246,7 @@ impl<S: Server> Dialect for ShedLock<S> {
         }
         if let Some(longest) = init.longest_lease.filter(|_| found[2]) {
             let longest = Number(micros(longest));
-            self.server.again(&self.sql.set_longest_lease, &[longest]).await?;
+            self.server.run_repeatable(&self.sql.set_longest_lease, &[longest]).await?;
         }
         let longest = self.stored().await?.longest_lease;
         self.update_guarantees(longest).await?;

@@ -125,11 +125,15 @@ impl Server for Mysql {
         self.server.broken()
     }
 
-    async fn once(&self, sql: &Statement, args: &[Arg<'_>]) -> Result<Option<i64>, Error> {
+    async fn run_once(&self, sql: &Statement, args: &[Arg<'_>]) -> Result<Option<i64>, Error> {
         Ok(reported(&self.server.execute(sql, &bound(args)).await?))
     }
 
-    async fn again(&self, sql: &Statement, args: &[Arg<'_>]) -> Result<Option<i64>, Error> {
+    async fn run_repeatable(
+        &self,
+        sql: &Statement,
+        args: &[Arg<'_>],
+    ) -> Result<Option<i64>, Error> {
         Ok(reported(&self.server.execute_repeatable(sql, &bound(args)).await?))
     }
 
@@ -174,7 +178,7 @@ impl Server for Mysql {
         for (grant, lease) in grants {
             let owner = grant.owner.to_string();
             let args = [Text(grant.name.as_str()), Text(&owner), Span(*lease)];
-            renewed.push(self.again(sql, &args).await?.is_some());
+            renewed.push(self.run_repeatable(sql, &args).await?.is_some());
         }
         Ok(renewed)
     }

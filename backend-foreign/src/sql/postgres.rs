@@ -91,11 +91,11 @@ impl Server for Postgres {
         self.sessions.broken()
     }
 
-    async fn once(&self, sql: &SqlStr, args: &[Arg<'_>]) -> Result<Option<i64>, Error> {
+    async fn run_once(&self, sql: &SqlStr, args: &[Arg<'_>]) -> Result<Option<i64>, Error> {
         first(&self.sessions.run_once(sql, &bound(args)).await?)
     }
 
-    async fn again(&self, sql: &SqlStr, args: &[Arg<'_>]) -> Result<Option<i64>, Error> {
+    async fn run_repeatable(&self, sql: &SqlStr, args: &[Arg<'_>]) -> Result<Option<i64>, Error> {
         first(&self.sessions.run_repeatable(sql, &bound(args)).await?)
     }
 

@@ -69,10 +69,15 @@ pub(super) trait Server: Debug + Send + Sync + Sized + 'static {
 
     /// Runs a write that must not be carried out twice unnoticed. Returns the number that it reports, or 1 if it only changed a
     /// row; `None` if it changed nothing.
-    async fn once(&self, sql: &Self::Statement, args: &[Arg<'_>]) -> Result<Option<i64>, Error>;
+    async fn run_once(&self, sql: &Self::Statement, args: &[Arg<'_>])
+    -> Result<Option<i64>, Error>;
 
     /// The same for a write that may be carried out twice.
-    async fn again(&self, sql: &Self::Statement, args: &[Arg<'_>]) -> Result<Option<i64>, Error>;
+    async fn run_repeatable(
+        &self,
+        sql: &Self::Statement,
+        args: &[Arg<'_>],
+    ) -> Result<Option<i64>, Error>;
 
     /// Reads one number.
     async fn number(&self, sql: &Self::Statement) -> Result<Option<i64>, Error>;

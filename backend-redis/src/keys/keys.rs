@@ -97,7 +97,7 @@ impl Keys {
     }
 
     fn entries(&self, name: &LockName) -> String {
-        format!("{}places:{name}", self.base(self.bucket(name)))
+        format!("{}entries:{name}", self.base(self.bucket(name)))
     }
 
     fn tombstone(&self, bucket: Bucket, owner: OwnerId) -> String {

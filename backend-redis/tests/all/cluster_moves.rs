@@ -112,11 +112,12 @@ async fn a_release_past_a_dead_entry_is_repeated_while_its_slot_moves() {
         let (slot, from) = owner(&cluster, 0).await;
         let (to, node) = ((from + 1) % 3, &cluster.nodes()[from]);
         let held = granted(&*store, &request("a", LEASE)).await;
-        let [lock, queue, places] = ["lock", "queue", "places"].map(|of| format!("{BUCKET}{of}:a"));
+        let [lock, queue, entries] =
+            ["lock", "queue", "entries"].map(|of| format!("{BUCKET}{of}:a"));
         let dead = OwnerId::from_bits(7).to_string();
         assert_eq!(node.cli(&["RPUSH", &queue, &dead]).await.unwrap(), "1");
-        let place = ["HSET", &places, &dead, "1 20000 0 channel label"];
-        assert_eq!(node.cli(&place).await.unwrap(), "1");
+        let entry = ["HSET", &entries, &dead, "1 20000 0 channel label"];
+        assert_eq!(node.cli(&entry).await.unwrap(), "1");
         if long {
             let ahead = (held.token.get() + 3_600_000_000).to_string();
             node.cli(&["HSET", &format!("{BUCKET}epoch"), "mark", &ahead]).await.unwrap();
@@ -125,7 +126,7 @@ async fn a_release_past_a_dead_entry_is_repeated_while_its_slot_moves() {
         let released = store.release(&held, ReleaseOptions::default()).await;
         // For a key that is not here the node answers that it has moved.
         let gone = async |key: &str| node.cli(&["EXISTS", key]).await.unwrap().starts_with("ASK");
-        assert!(gone(&queue).await, "the dead place is there");
+        assert!(gone(&queue).await, "the dead entry is there");
         let freed = gone(&lock).await;
         if long {
             assert!(freed && released.unwrap().outcome == ReleaseOutcome::Released);

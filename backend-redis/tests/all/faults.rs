@@ -180,15 +180,15 @@ async fn a_late_request_that_outlived_its_tombstone_takes_nothing() {
 
         // One attempt alone, others in a batch, and one with a queue entry.
         let asked: Vec<_> = (0..9).map(|number| request(&format!("job {number}"), LEASE)).collect();
-        let wants_place = request("held", LEASE);
+        let queues = request("held", LEASE);
         proxy.set(Mode::Hold).await.unwrap();
         let attempts = asked.iter().map(|request| store.try_acquire(request));
         let attempts = futures_util::future::join_all(attempts);
-        let (attempts, place) = tokio::join!(attempts, store.enqueue(&wants_place));
+        let (attempts, entry) = tokio::join!(attempts, store.enqueue(&queues));
         assert!(attempts.iter().all(|answer| answer.as_ref().is_err_and(|e| e.is_ambiguous())));
-        assert!(place.unwrap_err().is_ambiguous());
+        assert!(entry.unwrap_err().is_ambiguous());
         let mut tombstones = Vec::new();
-        for request in asked.iter().chain([&wants_place]) {
+        for request in asked.iter().chain([&queues]) {
             direct.abandon(request).await.unwrap();
             tombstones.push(format!("leasehold:{{0}}:gone:{}", request.owner));
         }

@@ -77,7 +77,7 @@ async fn a_heartbeat_seldom_reads_the_lock_and_finds_a_lost_push() {
     assert!(granted(&*store, &requests[0]).await.token > held[0].token);
 }
 
-/// The order of two places after the server's clock went on while nobody was heard of: which of them was served.
+/// The order of two entries after the server's clock went on while nobody was heard of: which of them was served.
 async fn served_after(server: &Redis, clock: &Clock, stall: Duration) -> Option<usize> {
     let [one, two] = [connect(&url(server)).await, connect(&url(server)).await];
     let held = granted(&*one, &request("a", LEASE)).await;

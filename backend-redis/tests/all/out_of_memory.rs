@@ -139,7 +139,7 @@ async fn with_no_memory_left_a_release_carries_the_next_request() {
     let options = ReleaseOptions::new().with_next(&another);
     let again = store.release(&other, options).await.unwrap();
     assert_eq!(again.outcome, ReleaseOutcome::NotHeld);
-    assert!(again.next.is_none(), "a new place needs memory");
+    assert!(again.next.is_none(), "a new entry needs memory");
 }
 
 #[tokio::test]
@@ -172,12 +172,12 @@ async fn with_no_memory_left_a_waiter_keeps_its_entry_and_is_served() {
     let held = granted(&*store, &request("a", LEASE)).await;
     let waiter = request("a", LEASE);
     let (mut turn, _) = enqueued(&*store, &waiter).await;
-    let places = server.cli(&["KEYS", "*:places:a"]).await.unwrap();
-    let until = async || server.cli(&["HVALS", &places]).await.unwrap();
+    let entries = server.cli(&["KEYS", "*:entries:a"]).await.unwrap();
+    let until = async || server.cli(&["HVALS", &entries]).await.unwrap();
     let before = until().await;
     fill(&server).await;
     busy(&*store, &waiter).await;
-    assert!(until().await > before, "the place will be taken for dead");
+    assert!(until().await > before, "the entry will be taken for dead");
     // A new entry would need memory.
     full(&store.enqueue(&request("a", LEASE)).await.unwrap_err());
     // The holder's lease ends, and the next waiter in the queue asks for the lock.

@@ -121,7 +121,7 @@ async fn a_record_that_became_unreadable_is_lost_only_to_its_holder() {
 async fn force_removes_queues_and_entries_of_another_type() {
     let server = server().await;
     let store = connect(&url(&server)).await;
-    for kind in ["queue", "places"] {
+    for kind in ["queue", "entries"] {
         put(&server, "SET", kind, kind, "nonsense").await;
         assert!(store.inspect(&name(kind)).await.is_ok());
         assert_eq!(store.force_release(&name(kind)).await.unwrap(), ReleaseOutcome::Released);
@@ -137,12 +137,12 @@ async fn force_removes_queues_and_entries_of_another_type() {
 async fn an_unreadable_entry_does_not_stop_a_handoff() {
     let server = server().await;
     let store = connect(&url(&server)).await;
-    for (at, place) in ["nonsense", "1 2", ""].into_iter().enumerate() {
+    for (at, entry) in ["nonsense", "1 2", ""].into_iter().enumerate() {
         let text = format!("a{at}");
         let held = granted(&*store, &request(&text, LEASE)).await;
         put(&server, "RPUSH", "queue", &text, OWNER).await;
-        let places = format!("leasehold:{{0}}:places:{text}");
-        server.cli(&["HSET", &places, OWNER, place]).await.unwrap();
+        let entries = format!("leasehold:{{0}}:entries:{text}");
+        server.cli(&["HSET", &entries, OWNER, entry]).await.unwrap();
         if at > 0 {
             // The long way, since the watermark is ahead of the clock.
             let ahead = (held.token.get() + 60_000_000).to_string();

@@ -20,6 +20,7 @@
 -- entry has a 0 in front. Older scripts read the same time, and see another owner's lock.
 local owner, lease, floor, bound = ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[8]), tonumber(ARGV[10])
 local attempt, estimated, reader = tonumber(ARGV[11]), tonumber(ARGV[14]), is_reader(ARGV[8])
+-- As in free.lua.
 local TURN_US = 100000
 local other = unknown(unpack(redis.call('HMGET', KEYS[1], 'version', 'longest')))
 -- guard: acquire_version

@@ -30,7 +30,7 @@ if crowded then
   local beside, owner = {}, argument + releases
   for at = 2, #KEYS do beside[#beside + 1] = base .. 'queue:' .. name_of(KEYS[at]) end
   for at = releases + 2, #KEYS do
-    beside[#beside + 1] = base .. 'places:' .. name_of(KEYS[at])
+    beside[#beside + 1] = base .. 'entries:' .. name_of(KEYS[at])
     beside[#beside + 1] = base .. 'gone:' .. ARGV[owner]
     owner = owner + (ARGV[12] == '' and 3 or 2)
   end
@@ -106,7 +106,7 @@ for at = 1, attempts do
   end
   if number > 9007199254740991 or lease == '' and ARGV[own + 2] * 1000 > longest
     or crowded and (has('queue:', name_of(KEYS[first + at - 1]))
-      or has('places:', name_of(KEYS[first + at - 1])) or has('gone:', ARGV[own])) then
+      or has('entries:', name_of(KEYS[first + at - 1])) or has('gone:', ARGV[own])) then
     answers[releases + at] = -1
   else
     numbers[at], texts[at], top = number, shown, math.max(top, number)

@@ -34,8 +34,9 @@ end
 local refusal = unknown(unpack(redis.call('HMGET', KEYS[1], 'version', 'longest')))
 -- If the records have another version, an owner may only release its own lock.
 if refusal and ARGV[1] == '' then return refusal end
--- As in acquire.lua, and in limits.lua of backend-redis.
-local TURN_US, LIFE_US, MOST_READERS = 100000, 3000000, 1000
+-- include limits.lua
+-- As in acquire.lua.
+local TURN_US = 100000
 local function text(number) return string.format('%.0f', number) end
 local READERS = string.rep('0', 32)
 local writer_left, head_left, was_full = false, false, false

@@ -19,7 +19,7 @@
 //! client by NOTIFY. Each client that waits listens on one connection besides the pool's. If NOTIFY does not arrive, as behind
 //! a pooler in transaction mode, waiters poll every 10 ms. `Guarantees::push` says whether NOTIFY arrives.
 //!
-//! A role needs SELECT, INSERT, UPDATE and DELETE on `leasehold_locks`, `leasehold_places` and `leasehold_marker`, and SELECT on
+//! A role needs SELECT, INSERT, UPDATE and DELETE on `leasehold_locks`, `leasehold_queue` and `leasehold_marker`, and SELECT on
 //! `leasehold_settings`; for [`PostgresFence`] SELECT, INSERT and UPDATE on `leasehold_fence`. Only the tables' owner can
 //! run `init` or change a setting.
 //!

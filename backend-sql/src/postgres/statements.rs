@@ -59,13 +59,13 @@ const PARTS: [(&str, &str); 24] = [
     (
         "{waiting}",
         "pg_catalog.cardinality(waiters)::bigint + CASE WHEN far IS NULL THEN 0::bigint ELSE ( \
-         SELECT pg_catalog.count(*) FROM {places} AS b \
+         SELECT pg_catalog.count(*) FROM {queue} AS b \
          WHERE b.name = l.name AND b.entered > coalesce(l.moved, 0::bigint)) END AS waiting_all",
     ),
     // Whether $2 has an entry in the tail of the queue.
     (
         "{is_behind}",
-        "(l.far IS NOT NULL AND EXISTS (SELECT 1 FROM {places} AS b \
+        "(l.far IS NOT NULL AND EXISTS (SELECT 1 FROM {queue} AS b \
          WHERE b.name = $1 AND b.owner = $2 AND b.entered > coalesce(l.moved, 0::bigint)))",
     ),
     // Whether $2 may become one of the readers that share the row.
@@ -86,7 +86,7 @@ const PARTS: [(&str, &str); 24] = [
     // Whether entries should move from the tail to the head: half of the head is free.
     ("{short}", "(far IS NOT NULL AND coalesce(pg_catalog.cardinality(waiters), 0) < {near} / 2)"),
     // The size of the head. It is small enough for a page to keep several versions of the row, and large enough that a lock that
-    // changes hands fast hardly needs the table of places.
+    // changes hands fast hardly needs the table of queue entries.
     ("{near}", "16"),
     // 'infinity' has no number of microseconds, so it counts as a thousand years.
     ("{left of expires}", left!("expires_2")),
@@ -212,7 +212,7 @@ pub fn shared(tables: &Tables, text: &str) -> SqlStr {
 }
 
 /// The tables of a store.
-pub(super) const STORE: [&str; 4] = ["{settings}", "{locks}", "{places}", "{marker}"];
+pub(super) const STORE: [&str; 4] = ["{settings}", "{locks}", "{queue}", "{marker}"];
 
 /// The SQL that makes the tables.
 pub(super) fn schema(tables: &Tables, longest_lease: i64) -> String {

@@ -11,7 +11,7 @@ use std::{
 use server_kit::{Change, marker};
 
 use super::{
-    list::{Broken, Setup, Verdict, check},
+    list::{MissingGuard, Setup, Verdict, check},
     wire::is_no_program,
 };
 
@@ -27,7 +27,7 @@ const LIMIT: Duration = Duration::from_secs(90);
 ///
 /// # Panics
 /// As `try_all`.
-pub async fn try_all_in_copies<S: Setup>(folders: &[&str], list: &[Broken<S>], test: &str) {
+pub async fn try_all_in_copies<S: Setup>(folders: &[&str], list: &[MissingGuard<S>], test: &str) {
     if let Ok(variant) = std::env::var(VARIANT) {
         let verdict = verdict(&list[variant.parse::<usize>().unwrap()]).await;
         println!("\n{SAYS}{}", verdict.err().unwrap_or_default());
@@ -59,7 +59,7 @@ pub async fn try_all_in_copies<S: Setup>(folders: &[&str], list: &[Broken<S>], t
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-async fn verdict<S: Setup>(broken: &Broken<S>) -> Verdict {
+async fn verdict<S: Setup>(broken: &MissingGuard<S>) -> Verdict {
     (broken.case)(&mut S::start(&[]).await).await
 }
 

@@ -15,7 +15,7 @@ use server_kit::{Change, marker};
 pub type Verdict = Result<(), String>;
 
 /// A store without some of its guards, and the case that must then fail.
-pub struct Broken<S: 'static> {
+pub struct MissingGuard<S: 'static> {
     /// The requirement, and what the guard does, as in `S1: a name that is held is not granted`.
     pub what: &'static str,
     /// The changes of the texts.
@@ -42,7 +42,7 @@ pub trait Clients: Setup {
 }
 
 /// Asserts that each guard of the list stands exactly once in the sources in these folders.
-pub(super) fn check<S>(folders: &[&str], list: &[Broken<S>]) {
+pub(super) fn check<S>(folders: &[&str], list: &[MissingGuard<S>]) {
     assert!(!list.is_empty());
     let there = markers(folders);
     for name in names(list) {
@@ -51,7 +51,7 @@ pub(super) fn check<S>(folders: &[&str], list: &[Broken<S>]) {
     }
 }
 
-/// Asserts that `names`, the [`names`](Broken::names) of all lists, has each guard in these folders.
+/// Asserts that `names`, the [`names`](MissingGuard::names) of all lists, has each guard in these folders.
 pub fn every_marker_is_tried(folders: &[&str], names: &[&str]) {
     let there = markers(folders);
     assert!(!there.is_empty(), "no marker in {folders:?}");
@@ -59,14 +59,14 @@ pub fn every_marker_is_tried(folders: &[&str], names: &[&str]) {
     assert!(untried.is_empty(), "no broken variant leaves these guards out: {untried:?}");
 }
 
-impl<S> Broken<S> {
+impl<S> MissingGuard<S> {
     /// The names of the guards of a list.
     pub fn names(list: &[Self]) -> Vec<&'static str> {
         names(list).collect()
     }
 }
 
-fn names<S>(list: &[Broken<S>]) -> impl Iterator<Item = &'static str> {
+fn names<S>(list: &[MissingGuard<S>]) -> impl Iterator<Item = &'static str> {
     list.iter().flat_map(|broken| broken.changes).filter_map(|change| match *change {
         Change::LeaveOut(name) | Change::Replace(name, _) => Some(name),
         Change::Text(..) => None,

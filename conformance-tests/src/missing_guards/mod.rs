@@ -5,7 +5,7 @@
 //! shows.
 //!
 //! A guard is one line of a text, after the comment line `-- guard: NAME`, which must reach the server. The tests of a backend
-//! list its guards as [`Broken`] and run the list with [`try_all`]. SQLite has no server, so its tests use
+//! list its guards as [`MissingGuard`] and run the list with [`try_all`]. SQLite has no server, so its tests use
 //! [`try_all_in_copies`].
 
 pub mod cases;
@@ -21,6 +21,6 @@ mod worlds;
 pub use self::worlds::Worlds;
 pub use self::{
     copies::try_all_in_copies,
-    list::{Broken, Clients, Setup, Verdict, every_marker_is_tried},
+    list::{Clients, MissingGuard, Setup, Verdict, every_marker_is_tried},
     wire::try_all,
 };

@@ -94,8 +94,8 @@ impl Raw {
 
     /// The keys of the name `a`, and of the owner with this letter.
     pub fn keys(&self, letter: &str) -> [String; 5] {
-        let [lock, queue, places] = ["lock", "queue", "places"].map(|word| self.key(word, "a"));
-        [self.epoch(), lock, queue, places, self.key("gone", &owner(letter))]
+        let [lock, queue, entries] = ["lock", "queue", "entries"].map(|word| self.key(word, "a"));
+        [self.epoch(), lock, queue, entries, self.key("gone", &owner(letter))]
     }
 
     pub async fn send(&mut self, command: &Cmd) -> Value {

@@ -4,7 +4,7 @@ use std::future::ready;
 
 use futures_util::{StreamExt as _, future::join, stream};
 
-use super::list::{Broken, Setup, check};
+use super::list::{MissingGuard, Setup, check};
 
 /// How many variants run at the same time. Each has two servers.
 const VARIANTS_AT_ONCE: usize = 3;
@@ -14,7 +14,7 @@ const VARIANTS_AT_ONCE: usize = 3;
 ///
 /// # Panics
 /// If a case has the same result with and without its guards, or if a guard was never sent to the server.
-pub async fn try_all<S: Setup>(folders: &[&str], list: &[Broken<S>]) {
+pub async fn try_all<S: Setup>(folders: &[&str], list: &[MissingGuard<S>]) {
     check(folders, list);
     let tried = stream::iter(list).map(try_one).buffer_unordered(VARIANTS_AT_ONCE);
     let wrong: Vec<_> = tried.filter_map(ready).collect().await;
@@ -22,7 +22,9 @@ pub async fn try_all<S: Setup>(folders: &[&str], list: &[Broken<S>]) {
 }
 
 /// Returns what went wrong.
-async fn try_one<S: Setup>(Broken { what, changes, case }: &Broken<S>) -> Option<String> {
+async fn try_one<S: Setup>(
+    MissingGuard { what, changes, case }: &MissingGuard<S>,
+) -> Option<String> {
     let (mut sound, mut broken) = join(S::start(&[]), S::start(changes)).await;
     let (passed, verdict) = join(case(&mut sound), case(&mut broken)).await;
     let altered = broken.altered();

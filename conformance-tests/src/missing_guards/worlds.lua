@@ -100,7 +100,7 @@ end
 
 local function keys(each, name, owner)
   return {each.base .. 'epoch', each.base .. 'lock:' .. name, each.base .. 'queue:' .. name,
-    each.base .. 'places:' .. name, each.base .. 'gone:' .. owner}
+    each.base .. 'entries:' .. name, each.base .. 'gone:' .. owner}
 end
 
 local function ask(way, each, name, owner, own)

@@ -6,7 +6,7 @@ use std::{fs, panic::AssertUnwindSafe};
 use conformance_tests::{
     kit::Change::{self, LeaveOut, Replace},
     missing_guards::{
-        Broken, Setup, Verdict,
+        MissingGuard, Setup, Verdict,
         redis::{Raw, evaluating},
         try_all, try_all_in_copies,
     },
@@ -51,7 +51,8 @@ async fn at_most_two(server: &mut OneRedis) -> Verdict {
 async fn failure(changes: &'static [Change<'static>]) -> String {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("toy.lua"), SCRIPT).unwrap();
-    let list = [Broken::<OneRedis> { what: "toy", changes, case: |it| Box::pin(at_most_two(it)) }];
+    let list =
+        [MissingGuard::<OneRedis> { what: "toy", changes, case: |it| Box::pin(at_most_two(it)) }];
     let folders = [folder.path().to_str().unwrap()];
     let trial = try_all(&folders, &list);
     match AssertUnwindSafe(trial).catch_unwind().await {
@@ -98,7 +99,7 @@ async fn a_copy_of_the_program_lacks_a_guard() {
         if text.contains("word that") { Ok(()) } else { Err(format!("{text:?}")) }
     }
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/all");
-    let list = [Broken::<InMemory> {
+    let list = [MissingGuard::<InMemory> {
         what: "toy",
         changes: &[LeaveOut("word in a copy")],
         case: |_| Box::pin(the_word_is_there()),

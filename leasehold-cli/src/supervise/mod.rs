@@ -19,7 +19,7 @@
 //! started. That group may have other members (the rest of a pipeline, the calling script), so there "the job" means the tree,
 //! never the group.
 
-mod job;
+mod job_handle;
 mod job_reaper;
 mod launch;
 mod shell;
@@ -39,7 +39,7 @@ use rustix::process::Signal;
 pub use crate::ended::Ended;
 pub use signals::Signals;
 
-use job::Job;
+use job_handle::Job;
 use wire::Report;
 
 /// The command to run, its arguments and its environment.

@@ -1,10 +1,10 @@
-//! Broken variants of the scripts. A proxy in front of a real server removes one guard from a script, and the case for that guard
+//! MissingGuard variants of the scripts. A proxy in front of a real server removes one guard from a script, and the case for that guard
 //! must fail. With the unchanged script the same case must pass.
 
 // Before the modules, because `tables` uses it too.
 macro_rules! variants {
     ($list:ident $stage:ty; $($what:literal $change:expr => $case:ident;)*) => {
-        const $list: &[Broken<$stage>] = &[$(Broken {
+        const $list: &[MissingGuard<$stage>] = &[$(MissingGuard {
             what: $what,
             changes: &[$change],
             case: |stage| Box::pin($case(stage)),
@@ -20,7 +20,7 @@ mod tables;
 use conformance_tests::{
     kit::Change::{LeaveOut, Replace},
     missing_guards::{
-        Broken,
+        MissingGuard,
         cases::{
             a_held_name, a_late_renewal, a_release_by_another, a_renewal_above_the_longest_lease,
             an_abandoned_owner, kept_of_an_abandoned,
@@ -40,7 +40,7 @@ async fn the_scripts_miss_their_guards() {
 
 #[test]
 fn each_guard_is_left_out_once() {
-    every_marker_is_tried(FOLDERS, &Broken::names(VARIANTS));
+    every_marker_is_tried(FOLDERS, &MissingGuard::names(VARIANTS));
 }
 
 variants! {

@@ -312,7 +312,7 @@ pub(super) async fn the_token_after_a_raise(server: &mut Server) -> Verdict {
 
 /// A lock is released while the server refuses every write that needs memory.
 pub(super) async fn without_memory(server: &mut Server) -> Verdict {
-    server.place("b").await;
+    server.entry("b").await;
     let next = server.attempt("c").await;
     server.short_of_memory = true;
     let said = server.ask(Way::Next, &next).await;

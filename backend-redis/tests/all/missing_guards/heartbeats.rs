@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use conformance_tests::{
     kit::Change::{LeaveOut, Replace},
     missing_guards::{
-        Broken, Verdict,
+        MissingGuard, Verdict,
         cases::{LONG, first_use, granted, name, request, words},
     },
 };
@@ -13,28 +13,28 @@ use lock_core::{Attempt, Backend, Enqueued, ErrorKind, Grant, ReleaseOptions, Re
 
 use super::store::OneRedis;
 
-pub(super) const VARIANTS: &[Broken<OneRedis>] = &[
-    Broken {
+pub(super) const VARIANTS: &[MissingGuard<OneRedis>] = &[
+    MissingGuard {
         what: "S1: a heartbeat leaves records of another version alone",
         changes: &[LeaveOut("heartbeat_version")],
         case: |setup| Box::pin(another_version(setup)),
     },
-    Broken {
+    MissingGuard {
         what: "L3: a heartbeat counts also on a full server",
         changes: &[LeaveOut("heartbeat_memory")],
         case: |setup| Box::pin(a_full_server(setup)),
     },
-    Broken {
+    MissingGuard {
         what: "L3: the queue lives as long as its entries get heartbeats",
         changes: &[LeaveOut("heartbeat_queue_life")],
         case: |setup| Box::pin(a_queue_that_is_about_to_end(setup)),
     },
-    Broken {
+    MissingGuard {
         what: "L3: an entry with heartbeats lives on",
         changes: &[Replace("heartbeat_life", "if call('HEXISTS', entries, owner) == 0 then")],
         case: |setup| Box::pin(an_entry_older_than_its_life(setup)),
     },
-    Broken {
+    MissingGuard {
         what: "L3: a heartbeat does not make an entry again",
         changes: &[LeaveOut("heartbeat_gone")],
         case: |setup| Box::pin(an_entry_that_is_gone(setup)),
@@ -96,7 +96,7 @@ async fn a_queue_that_is_about_to_end(setup: &mut OneRedis) -> Verdict {
     let mut waiting = Waiting::start(setup).await?;
     let server = setup.server();
     let queue = "leasehold:{0}:queue:a";
-    for key in [queue, "leasehold:{0}:places:a"] {
+    for key in [queue, "leasehold:{0}:entries:a"] {
         server.cli(&["EXPIRE", key, "20"]).await.map_err(words)?;
     }
     waiting.heartbeat().await?;
@@ -120,7 +120,7 @@ async fn an_entry_that_is_gone(setup: &mut OneRedis) -> Verdict {
     let waiting = Waiting::start(setup).await?;
     waiting.store.abandon(&waiting.waiter).await.map_err(words)?;
     waiting.store.try_acquire(&waiting.waiter).await.map_err(words)?;
-    let left = setup.server().cli(&["EXISTS", "leasehold:{0}:places:a"]).await.map_err(words)?;
+    let left = setup.server().cli(&["EXISTS", "leasehold:{0}:entries:a"]).await.map_err(words)?;
     match left.as_str() {
         "0" => Ok(()),
         _ => Err("the entry of an abandoned owner is there again".to_owned()),

@@ -13,7 +13,7 @@ mod text;
 
 use conformance_tests::{
     kit::Change::{LeaveOut, Replace},
-    missing_guards::{Broken, every_marker_is_tried, try_all},
+    missing_guards::{MissingGuard, every_marker_is_tried, try_all},
 };
 
 const FOLDERS: &[&str] = &[concat!(env!("CARGO_MANIFEST_DIR"), "/src/scripts")];
@@ -40,10 +40,10 @@ async fn the_scripts_miss_their_guards() {
 
 #[test]
 fn each_guard_is_left_out_once() {
-    let mut names = Broken::names(store::VARIANTS);
-    names.extend(Broken::names(readers::VARIANTS));
-    names.extend(Broken::names(scripts::VARIANTS));
-    names.extend(Broken::names(heartbeats::VARIANTS));
+    let mut names = MissingGuard::names(store::VARIANTS);
+    names.extend(MissingGuard::names(readers::VARIANTS));
+    names.extend(MissingGuard::names(scripts::VARIANTS));
+    names.extend(MissingGuard::names(heartbeats::VARIANTS));
     names.extend(short_ways::VARIANTS.iter().filter_map(|change| match *change {
         LeaveOut(name) | Replace(name, _) => Some(name),
         _ => None,

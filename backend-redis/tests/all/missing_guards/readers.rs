@@ -5,7 +5,7 @@ use std::time::Duration;
 use conformance_tests::{
     kit::Change::{LeaveOut, Replace},
     missing_guards::{
-        Broken, Verdict,
+        MissingGuard, Verdict,
         cases::{LONG, first_use, granted, name, not_granted, request, words},
     },
 };
@@ -16,38 +16,38 @@ use lock_core::{
 
 use super::store::OneRedis;
 
-pub(super) const VARIANTS: &[Broken<OneRedis>] = &[
-    Broken {
+pub(super) const VARIANTS: &[MissingGuard<OneRedis>] = &[
+    MissingGuard {
         what: "S1: an owner that is not a reader does not hold the lock",
         changes: &[Replace("member", "return true")],
         case: |setup| Box::pin(a_writer_beside_a_reader(setup)),
     },
-    Broken {
+    MissingGuard {
         what: "S1: a writer that is first in the queue waits for the readers",
         changes: &[LeaveOut("writer_first")],
         case: |setup| Box::pin(a_reader_past_a_writer(setup)),
     },
-    Broken {
+    MissingGuard {
         what: "L3: no reader joins past a writer",
         changes: &[Replace("join_entry", "crowded = false")],
         case: |setup| Box::pin(a_reader_past_a_writer(setup)),
     },
-    Broken {
+    MissingGuard {
         what: "S1: a reader with a short lease does not shorten that of others",
         changes: &[LeaveOut("join_shorter")],
         case: |setup| Box::pin(a_reader_with_a_short_lease(setup)),
     },
-    Broken {
+    MissingGuard {
         what: "S2: the token of a reader that joins is above its floor",
         changes: &[Replace("join_floor", "if token then return token end")],
         case: |setup| Box::pin(a_reader_with_a_floor(setup)),
     },
-    Broken {
+    MissingGuard {
         what: "S5: a reader that left is no longer a reader",
         changes: &[LeaveOut("leave")],
         case: |setup| Box::pin(a_renewal_of_a_reader_that_left(setup)),
     },
-    Broken {
+    MissingGuard {
         what: "S4: only a reader renews",
         changes: &[Replace("renew_reader", "other = false")],
         case: |setup| Box::pin(a_renewal_of_a_reader_that_left(setup)),

@@ -32,12 +32,12 @@ local function queue(name, most)
       local until_ = pick(NOW - 5, NOW, NOW + 1, NOW + 1000000, NOW + LIFE_US, NOW + LIFE_US + 1)
       local lowest = pick(0, 0, NOW - 5, NOW, NOW + 5, NOW + LONGEST)
       local words = {text(until_), pick(1000, 20000), of_either(lowest), channel(), label()}
-      both('HSET', 'places:' .. name, owner, table.concat(words, ' '))
+      both('HSET', 'entries:' .. name, owner, table.concat(words, ' '))
     end
   end
   local ends = text(NOW_MS + pick(20000, 29999, 30000, 60000))
   both('PEXPIREAT', 'queue:' .. name, ends)
-  both('PEXPIREAT', 'places:' .. name, ends)
+  both('PEXPIREAT', 'entries:' .. name, ends)
 end
 
 local function record(name)

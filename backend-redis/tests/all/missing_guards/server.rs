@@ -104,11 +104,11 @@ impl Server {
     }
 
     /// Puts an owner with an entry into the queue.
-    pub(super) async fn place(&mut self, letter: &str) {
+    pub(super) async fn entry(&mut self, letter: &str) {
         let until = self.now().await + 2 * SECOND;
-        let places = self.key("places", "a");
-        let place = format!("{until} 20000 0 channel label");
-        self.say(&["HSET", &places, &owner(letter), &place]).await;
+        let entries = self.key("entries", "a");
+        let entry = format!("{until} 20000 0 channel label");
+        self.say(&["HSET", &entries, &owner(letter), &entry]).await;
         self.queue(letter).await;
     }
 
@@ -122,16 +122,16 @@ impl Server {
         let (asker, label, channel) = (owner(letter), "label".to_owned(), "channel".to_owned());
         let margin = if self.replicated { "0" } else { "" };
         let packed = format!("{} {margin}", self.in_epoch().join(" ")).trim_end().to_owned();
-        let [epoch, lock, queue, places, tombstone] = self.keys(letter);
+        let [epoch, lock, queue, entries, tombstone] = self.keys(letter);
         let answer = match way {
             Way::Short | Way::Long => {
-                let keys = [epoch, lock, queue, places, tombstone];
+                let keys = [epoch, lock, queue, entries, tombstone];
                 let arguments = [packed, late, asker, lease, label, floor];
                 self.eval(&ACQUIRE, &keys, &arguments).await
             }
             Way::Next | Way::Again => {
                 self.hold(if way == Way::Next { "e" } else { letter }).await;
-                let keys = [epoch, lock, queue, places, tombstone];
+                let keys = [epoch, lock, queue, entries, tombstone];
                 let (holder, keep) = (owner("e"), String::new());
                 let arguments = [packed, late, holder, keep, asker, lease, label, floor, channel];
                 if self.short_of_memory {

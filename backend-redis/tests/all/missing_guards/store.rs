@@ -9,7 +9,7 @@ use conformance_tests::{
         Clock, Data, Proxy, Redis, RedisOptions, Server as _,
     },
     missing_guards::{
-        Broken, Clients, Setup, Verdict,
+        Clients, MissingGuard, Setup, Verdict,
         cases::{LONG, a_renewal_by_another, first_use, granted, name, request},
     },
 };
@@ -67,33 +67,33 @@ impl Clients for OneRedis {
 }
 
 /// Guards of every script that may grant, and of those that must not touch another owner's lock.
-pub(super) const VARIANTS: &[Broken<OneRedis>] = &[
-    Broken {
+pub(super) const VARIANTS: &[MissingGuard<OneRedis>] = &[
+    MissingGuard {
         what: "S1: a release with handoff checks the epoch",
         changes: &[Replace("release_epoch", "local mark, refusal = 1")],
         case: |setup| Box::pin(a_handover_after_a_restart(setup, End::Release)),
     },
-    Broken {
+    MissingGuard {
         what: "S1: a clean-up with handoff checks the epoch",
         changes: &[Replace("abandon_epoch", "local mark = redis.call('EXISTS', KEYS[3])")],
         case: |setup| Box::pin(a_handover_after_a_restart(setup, End::Abandon)),
     },
-    Broken {
+    MissingGuard {
         what: "S1: a release by force with handoff checks the epoch",
         changes: &[Replace("force_epoch", "local mark = redis.call('EXISTS', KEYS[3])")],
         case: |setup| Box::pin(a_handover_after_a_restart(setup, End::Force)),
     },
-    Broken {
+    MissingGuard {
         what: "S4: only the owner renews",
         changes: &[Replace("renew_owner", "if record == '' then")],
         case: |setup| Box::pin(a_renewal_by_another(setup)),
     },
-    Broken {
+    MissingGuard {
         what: "L3: a clean-up passes over dead entries",
         changes: &[LeaveOut("dead_entry")],
         case: |setup| Box::pin(dead_entries(setup)),
     },
-    Broken {
+    MissingGuard {
         what: "L3: a waiter that does not claim its handoff loses it soon",
         changes: &[Replace(
             "claim",
@@ -101,14 +101,14 @@ pub(super) const VARIANTS: &[Broken<OneRedis>] = &[
         )],
         case: |setup| Box::pin(an_unclaimed_handover(setup)),
     },
-    Broken {
+    MissingGuard {
         what: "S2: the fence refuses a lower token",
         changes: &[LeaveOut("fence")],
         case: |setup| Box::pin(a_stale_write(setup)),
     },
 ];
 
-async fn place(store: &Arc<dyn Backend>, request: &Request) -> Result<Box<dyn Waiter>, String> {
+async fn entry(store: &Arc<dyn Backend>, request: &Request) -> Result<Box<dyn Waiter>, String> {
     match store.enqueue(request).await {
         Ok(Enqueued::Waiting(turn, _)) => Ok(turn),
         other => Err(format!("no queue entry: {other:?}")),
@@ -138,7 +138,7 @@ async fn a_handover_after_a_restart(setup: &mut OneRedis, end: End) -> Verdict {
     let store = first_use(setup).await;
     let (holder, waiter) = (request("a", LONG), request("a", LONG));
     let grant = granted(&*store, &holder).await?;
-    let turn = place(&store, &waiter).await?;
+    let turn = entry(&store, &waiter).await?;
     let began = SystemEnv.now();
     setup.restart().await;
     let store = setup.open().await;
@@ -167,11 +167,11 @@ async fn behind_dead_entries(
     granted(&*store, &holder).await?;
     for _ in 0..dead {
         // Without heartbeats, without a claim, and not withdrawn.
-        std::mem::forget(place(&store, &request("a", LONG)).await?);
+        std::mem::forget(entry(&store, &request("a", LONG)).await?);
     }
     tokio::time::sleep(dead_for).await;
     let waiter = request("a", LONG);
-    let turn = place(&store, &waiter).await?;
+    let turn = entry(&store, &waiter).await?;
     store.abandon(&holder).await.map_err(|error| error.to_string())?;
     Ok((store, waiter, turn))
 }

@@ -59,10 +59,10 @@ pub(crate) async fn free(store: &dyn Backend, text: &str) {
 }
 
 /// Waits until a name has this many queue entries.
-pub(crate) async fn queued(store: &dyn Backend, text: &str, places: u64) {
+pub(crate) async fn queued(store: &dyn Backend, text: &str, count: u64) {
     let there = || async {
         let state = store.inspect(&name(text)).await.unwrap();
-        state.is_some_and(|state| state.waiting == Some(places))
+        state.is_some_and(|state| state.waiting == Some(count))
     };
     until(text, "nobody queued", there).await;
 }

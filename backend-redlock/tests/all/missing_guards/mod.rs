@@ -11,7 +11,7 @@ mod waiting_readers;
 
 use conformance_tests::{
     kit::Change::{LeaveOut, Replace},
-    missing_guards::{Broken, every_marker_is_tried, try_all},
+    missing_guards::{MissingGuard, every_marker_is_tried, try_all},
 };
 
 const FOLDERS: &[&str] = &[concat!(env!("CARGO_MANIFEST_DIR"), "/src/scripts")];
@@ -29,9 +29,9 @@ async fn the_readers_of_a_node_miss_their_guards() {
 
 #[test]
 fn each_guard_is_left_out_once() {
-    let mut names = Broken::names(scripts::VARIANTS);
-    names.extend(Broken::names(readers::VARIANTS));
-    names.extend(Broken::names(waiting_readers::VARIANTS));
+    let mut names = MissingGuard::names(scripts::VARIANTS);
+    names.extend(MissingGuard::names(readers::VARIANTS));
+    names.extend(MissingGuard::names(waiting_readers::VARIANTS));
     names.extend(short_ways::VARIANTS.iter().filter_map(|change| match *change {
         LeaveOut(name) | Replace(name, _) => Some(name),
         _ => None,

@@ -67,7 +67,7 @@ pub(super) struct Attempt {
     /// The client's estimate of the clock.
     pub(super) estimated: u64,
     /// Whether it wants a queue entry.
-    pub(super) place: bool,
+    pub(super) entry: bool,
     /// Whether it is a reader's.
     pub(super) shared: bool,
 }
@@ -102,8 +102,8 @@ impl Setup for Node {
 impl Node {
     /// The waiter whose turn it is.
     pub(super) async fn turn(&mut self) -> String {
-        let places = self.key("places", "a");
-        let turn = text(&self.say(&["HGET", &places, "turn"]).await);
+        let entries = self.key("entries", "a");
+        let turn = text(&self.say(&["HGET", &entries, "turn"]).await);
         turn.split(' ').next().unwrap().to_owned()
     }
 
@@ -114,9 +114,9 @@ impl Node {
     }
 
     /// Writes a field among the entries.
-    pub(super) async fn note_place(&mut self, field: &str, value: &str) {
-        let places = self.key("places", "a");
-        self.say(&["HSET", &places, field, value]).await;
+    pub(super) async fn set_entry(&mut self, field: &str, value: &str) {
+        let entries = self.key("entries", "a");
+        self.say(&["HSET", &entries, field, value]).await;
     }
 
     /// From now on there may be entries and tombstones, so no attempt goes the short way without a check.
@@ -127,8 +127,8 @@ impl Node {
 
     /// Removes all entries.
     pub(super) async fn scatter(&mut self) {
-        let places = self.key("places", "a");
-        self.say(&["DEL", &places]).await;
+        let entries = self.key("entries", "a");
+        self.say(&["DEL", &entries]).await;
     }
 
     /// An attempt without any reason to be refused.
@@ -142,7 +142,7 @@ impl Node {
             number: 5,
             late: now + 60 * SECOND,
             estimated: now,
-            place: false,
+            entry: false,
             shared: false,
         }
     }
@@ -153,7 +153,7 @@ impl Node {
             Way::Short => {}
             Way::Long => {
                 self.crowd().await;
-                self.note_place("nobody", "0 nowhere").await;
+                self.set_entry("nobody", "0 nowhere").await;
             }
             Way::Batch => return self.batch(&[], std::slice::from_ref(attempt)).await.1.remove(0),
         }
@@ -169,7 +169,7 @@ impl Node {
         arguments.push(format!("{zero}{floor}"));
         arguments.extend([proposed, BOUND, number, late].map(|part| part.to_string()));
         arguments.extend(["mark1".to_owned(), estimated.to_string()]);
-        let channel = if attempt.place { "channel" } else { "" };
+        let channel = if attempt.entry { "channel" } else { "" };
         // The rank is the letter, so owners are queued by their letters.
         let rank = attempt.owner.as_bytes()[0].to_string();
         arguments.extend([channel.to_owned(), rank, late.to_string(), String::new()]);
@@ -189,19 +189,19 @@ impl Node {
     }
 
     /// Makes an entry for the lock, which is held.
-    pub(super) async fn placed(&mut self, owner: &'static str) -> Result<(), String> {
+    pub(super) async fn queued(&mut self, owner: &'static str) -> Result<(), String> {
         let attempt = self.attempt(owner).await;
         self.waits(attempt).await
     }
 
     /// The same by a reader.
-    pub(super) async fn placed_shared(&mut self, owner: &'static str) -> Result<(), String> {
+    pub(super) async fn queued_reader(&mut self, owner: &'static str) -> Result<(), String> {
         let attempt = Attempt { shared: true, ..self.attempt(owner).await };
         self.waits(attempt).await
     }
 
     async fn waits(&mut self, attempt: Attempt) -> Result<(), String> {
-        match self.ask(Way::Short, &Attempt { place: true, ..attempt }).await {
+        match self.ask(Way::Short, &Attempt { entry: true, ..attempt }).await {
             Err(word) if word == "busy" => Ok(()),
             other => Err(format!("no queue entry: {other:?}")),
         }
@@ -226,7 +226,7 @@ impl Node {
             number: 0,
             late: now,
             estimated: now,
-            place: false,
+            entry: false,
             shared: false,
         });
         let differ = attempts.iter().any(|attempt| attempt.lease != first.lease);

@@ -2,7 +2,7 @@
 
 use conformance_tests::{
     kit::Change::{LeaveOut, Replace},
-    missing_guards::{Broken, Verdict},
+    missing_guards::{MissingGuard, Verdict},
 };
 use lock_core::Mode;
 
@@ -11,58 +11,58 @@ use super::node::{Attempt, Node, SECOND, Way, owner};
 /// Replaces an owner: that of the holder if readers share the lock, and that of the turn if readers were called.
 pub(super) const READERS: &str = "00000000000000000000000000000000";
 
-pub(super) const VARIANTS: &[Broken<Node>] = &[
-    Broken {
+pub(super) const VARIANTS: &[MissingGuard<Node>] = &[
+    MissingGuard {
         what: "S1: a writer waits for readers",
         changes: &[Replace("writers_wait", "local shut = record and holder ~= READERS")],
         case: |node| Box::pin(a_writer_beside_a_reader(node)),
     },
-    Broken {
+    MissingGuard {
         what: "S1: a reader waits for a writer",
         changes: &[Replace("readers_wait", "shut = false")],
         case: |node| Box::pin(a_reader_beside_a_writer(node)),
     },
-    Broken {
+    MissingGuard {
         what: "S1: no reader joins a thousand",
         changes: &[Replace("readers_wait", "shut = record and count == 0")],
         case: |node| Box::pin(one_reader_above_the_most(node)),
     },
-    Broken {
+    MissingGuard {
         what: "S1: a reader with a short lease does not shorten that of others",
         changes: &[LeaveOut("join_lease")],
         case: |node| Box::pin(a_reader_with_a_short_lease(node)),
     },
-    Broken {
+    MissingGuard {
         what: "S2: a writer's number is above that of a reader before it",
         changes: &[Replace("notes_number", "redis.call('HSET', KEYS[1], 'top', text(top))")],
         case: |node| Box::pin(a_writer_after_a_reader(node)),
     },
-    Broken {
+    MissingGuard {
         what: "S2: a reader keeps the number that is written back",
         changes: &[LeaveOut("write_reader")],
         case: |node| Box::pin(a_number_for_a_reader(node)),
     },
-    Broken {
+    MissingGuard {
         what: "S4: a reader that asks twice counts once",
         changes: &[Replace("repeat", "if holder == owner and state == '0' then")],
         case: |node| Box::pin(a_reader_that_asks_twice(node)),
     },
-    Broken {
+    MissingGuard {
         what: "S4: an owner that is not a reader frees nothing",
         changes: &[Replace("reader_frees", "mine = true")],
         case: |node| Box::pin(a_release_by_an_owner_that_is_no_reader(node)),
     },
-    Broken {
+    MissingGuard {
         what: "S4: when a reader leaves, the others stay",
         changes: &[Replace("last_reader", "if false then")],
         case: |node| Box::pin(a_reader_that_leaves(node)),
     },
-    Broken {
+    MissingGuard {
         what: "S4: a reader that left is no longer a reader",
         changes: &[LeaveOut("leaves")],
         case: |node| Box::pin(a_reader_that_leaves(node)),
     },
-    Broken {
+    MissingGuard {
         what: "S5: only a reader renews",
         changes: &[Replace(
             "renew_owner",
@@ -70,7 +70,7 @@ pub(super) const VARIANTS: &[Broken<Node>] = &[
         )],
         case: |node| Box::pin(a_reader_that_leaves(node)),
     },
-    Broken {
+    MissingGuard {
         what: "L1: a reader renews",
         changes: &[Replace(
             "renew_owner",
@@ -78,7 +78,7 @@ pub(super) const VARIANTS: &[Broken<Node>] = &[
         )],
         case: |node| Box::pin(a_renewal_by_a_reader(node)),
     },
-    Broken {
+    MissingGuard {
         what: "S6: a clean-up leaves a later attempt of a reader",
         changes: &[LeaveOut("later_attempt")],
         case: |node| Box::pin(a_late_clean_up(node)),

@@ -41,7 +41,7 @@ pub(super) async fn a_late_clean_up(node: &mut Node) -> Verdict {
 
 pub(super) async fn a_release_with_one_waiting(node: &mut Node) -> Verdict {
     node.taken("a").await?;
-    node.placed("b").await?;
+    node.queued("b").await?;
     free(node, "a").await;
     called(node, "b").await
 }
@@ -49,7 +49,7 @@ pub(super) async fn a_release_with_one_waiting(node: &mut Node) -> Verdict {
 /// A batch leaves such a release to the long way.
 pub(super) async fn a_batch_with_one_waiting(node: &mut Node) -> Verdict {
     node.taken("a").await?;
-    node.placed("b").await?;
+    node.queued("b").await?;
     match node.batch(&["a"], &[]).await.0.as_slice() {
         [-1] => stays(&node.record().await, "a"),
         other => Err(format!("{other:?}, and nobody was called")),
@@ -65,9 +65,9 @@ async fn called(node: &mut Node, whom: &str) -> Verdict {
 
 pub(super) async fn a_dead_entry(node: &mut Node) -> Verdict {
     node.taken("a").await?;
-    node.placed("b").await?;
-    node.placed("c").await?;
-    node.note_place(&owner("b"), "1 channel").await;
+    node.queued("b").await?;
+    node.queued("c").await?;
+    node.set_entry(&owner("b"), "1 channel").await;
     node.free("a", [""; 4]).await;
     called(node, "c").await
 }
@@ -75,10 +75,10 @@ pub(super) async fn a_dead_entry(node: &mut Node) -> Verdict {
 /// An entry is dead also if it lives longer than any entry can, since the clock went back.
 pub(super) async fn an_entry_of_a_clock_ahead(node: &mut Node) -> Verdict {
     node.taken("a").await?;
-    node.placed("b").await?;
-    node.placed("c").await?;
+    node.queued("b").await?;
+    node.queued("c").await?;
     let until = node.now().await + 3_600 * SECOND;
-    node.note_place(&owner("b"), &format!("{until} channel")).await;
+    node.set_entry(&owner("b"), &format!("{until} channel")).await;
     node.free("a", [""; 4]).await;
     called(node, "c").await
 }
@@ -86,8 +86,8 @@ pub(super) async fn an_entry_of_a_clock_ahead(node: &mut Node) -> Verdict {
 /// A waiter that was called and leaves passes the call on.
 pub(super) async fn a_head_that_leaves(node: &mut Node) -> Verdict {
     node.taken("a").await?;
-    node.placed("b").await?;
-    node.placed("c").await?;
+    node.queued("b").await?;
+    node.queued("c").await?;
     node.free("a", [""; 4]).await;
     node.free("b", ["", "0", "", "1"]).await;
     called(node, "c").await

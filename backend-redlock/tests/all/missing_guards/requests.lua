@@ -46,16 +46,16 @@ local function queue(name, most)
     if not one_in(8) then
       local until_ = pick(NOW - 5, NOW, NOW + 1, NOW + 1000000, NOW + LIFE_US, NOW + LIFE_US + 1)
       -- A reader's `until` has a 0 in front.
-      both('HSET', 'places:' .. name, owner, pick('', '0') .. text(until_) .. ' ' .. channel())
+      both('HSET', 'entries:' .. name, owner, pick('', '0') .. text(until_) .. ' ' .. channel())
     end
   end
   if first and one_in(2) then
     local whose = pick(first, first, READERS)
-    both('HSET', 'places:' .. name, 'turn', whose .. ' ' .. text(pick(NOW - 1, NOW, NOW + 1, NOW + TURN_US, NOW + TURN_US + 1)))
+    both('HSET', 'entries:' .. name, 'turn', whose .. ' ' .. text(pick(NOW - 1, NOW, NOW + 1, NOW + TURN_US, NOW + TURN_US + 1)))
   end
   local ends = text(NOW_MS + 60000)
   both('PEXPIREAT', 'queue:' .. name, ends)
-  both('PEXPIREAT', 'places:' .. name, ends)
+  both('PEXPIREAT', 'entries:' .. name, ends)
 end
 
 local function record(name)

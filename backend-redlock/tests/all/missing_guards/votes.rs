@@ -155,7 +155,7 @@ pub(super) async fn an_abandoned_owner(node: &mut Node, way: Way) -> Verdict {
 /// For a moment after a release the lock is reserved for the head of the queue.
 pub(super) async fn an_attempt_past_the_head(node: &mut Node) -> Verdict {
     node.taken("a").await?;
-    node.placed("b").await?;
+    node.queued("b").await?;
     let other = node.attempt("c").await;
     match node.free_and_ask("a", &other).await {
         Ok(_) => Err("it went past the head of the queue".to_owned()),
@@ -171,7 +171,7 @@ pub(super) async fn an_attempt_past_the_head(node: &mut Node) -> Verdict {
 pub(super) async fn a_turn_far_ahead(node: &mut Node) -> Verdict {
     let until = node.now().await + 60 * SECOND;
     node.crowd().await;
-    node.note_place("turn", &format!("{} {until}", owner("c"))).await;
+    node.set_entry("turn", &format!("{} {until}", owner("c"))).await;
     node.taken("a").await.map(drop)
 }
 

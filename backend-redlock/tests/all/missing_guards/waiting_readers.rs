@@ -2,7 +2,7 @@
 
 use conformance_tests::{
     kit::Change::{LeaveOut, Replace},
-    missing_guards::{Broken, Verdict},
+    missing_guards::{MissingGuard, Verdict},
 };
 use lock_core::Mode;
 
@@ -11,39 +11,39 @@ use super::{
     readers::{READERS, only, refused, shared_with},
 };
 
-pub(super) const VARIANTS: &[Broken<Node>] = &[
-    Broken {
+pub(super) const VARIANTS: &[MissingGuard<Node>] = &[
+    MissingGuard {
         what: "L3: no reader passes a writer",
         changes: &[LeaveOut("writer_first")],
         case: |node| Box::pin(a_reader_past_a_writer(node)),
     },
-    Broken {
+    MissingGuard {
         what: "L3: no reader passes a writer while the lock is free",
         changes: &[Replace("writer_first", "shut = shut or record and writer_first()")],
         case: |node| Box::pin(a_reader_past_a_writer(node)),
     },
-    Broken {
+    MissingGuard {
         what: "L2: a reader does not wait for the writer behind it",
         changes: &[LeaveOut("own_entry")],
         case: |node| Box::pin(a_reader_before_a_writer(node)),
     },
-    Broken {
+    MissingGuard {
         what: "L3: a reader passes a dead writer",
         changes: &[Replace(
             "live_writer",
             "if until_ <= now + LIFE_US and not is_reader(entry) then return true end",
         )],
-        case: |node| Box::pin(a_reader_behind_a_dead_writer(node, Place::Old)),
+        case: |node| Box::pin(a_reader_behind_a_dead_writer(node, DeadEntry::Old)),
     },
-    Broken {
+    MissingGuard {
         what: "L3: a reader passes a writer of a clock that went back",
         changes: &[Replace(
             "live_writer",
             "if until_ > now and not is_reader(entry) then return true end",
         )],
-        case: |node| Box::pin(a_reader_behind_a_dead_writer(node, Place::FarAhead)),
+        case: |node| Box::pin(a_reader_behind_a_dead_writer(node, DeadEntry::FarAhead)),
     },
-    Broken {
+    MissingGuard {
         what: "L2: a reader does not wait for the readers before it",
         changes: &[Replace(
             "live_writer",
@@ -51,47 +51,47 @@ pub(super) const VARIANTS: &[Broken<Node>] = &[
         )],
         case: |node| Box::pin(two_readers_that_are_called(node)),
     },
-    Broken {
+    MissingGuard {
         what: "L2: all readers at the head are served",
         changes: &[LeaveOut("readers_turn")],
         case: |node| Box::pin(two_readers_that_are_called(node)),
     },
-    Broken {
+    MissingGuard {
         what: "L2: all readers at the head are called",
         changes: &[Replace("call_readers", "local reader = false")],
         case: |node| Box::pin(two_readers_that_are_called(node)),
     },
-    Broken {
+    MissingGuard {
         what: "L3: a writer is not called with the readers before it",
         changes: &[Replace("call_writer", "if not reader and shared then break end")],
         case: |node| Box::pin(a_writer_behind_a_reader(node)),
     },
-    Broken {
+    MissingGuard {
         what: "L2: readers that were called pass the call on",
         changes: &[Replace("turn_left", "if whose == ARGV[1] then")],
         case: |node| Box::pin(a_reader_that_is_called_and_leaves(node)),
     },
-    Broken {
+    MissingGuard {
         what: "L3: a writer is not called beside readers",
         changes: &[Replace("call_writer", "if not reader and readers > 0 then break end")],
         case: |node| Box::pin(a_writer_that_waits_for_a_reader(node)),
     },
-    Broken {
+    MissingGuard {
         what: "L2: a writer that gives up calls the readers behind it",
         changes: &[LeaveOut("call_beside")],
         case: |node| Box::pin(a_writer_that_gives_up(node)),
     },
-    Broken {
+    MissingGuard {
         what: "L2: one reader fewer than the limit calls waiting readers",
         changes: &[Replace("call_beside", "called = called or shared and writer_left")],
         case: |node| Box::pin(one_that_leaves_the_most(node)),
     },
-    Broken {
+    MissingGuard {
         what: "L4: not every reader that leaves calls waiting readers",
         changes: &[Replace("call_beside", "called = called or shared and (writer_left or mine)")],
         case: |node| Box::pin(one_that_leaves_another(node)),
     },
-    Broken {
+    MissingGuard {
         what: "L4: a reader that gives up calls no readers",
         changes: &[Replace("writer_left", "writer_left = true")],
         case: |node| Box::pin(a_reader_that_gives_up(node)),
@@ -109,7 +109,7 @@ const LEAVES_PLACE: [&str; 4] = ["", "0", "", "1"];
 
 async fn one_that_leaves_the_most(node: &mut Node) -> Verdict {
     node.keep(&shared_with(Mode::MOST_READERS - 1)).await;
-    node.placed_shared("b").await?;
+    node.queued_reader("b").await?;
     assert!(node.free("a", [""; 4]).await);
     is_turn(node, READERS).await
 }
@@ -117,7 +117,7 @@ async fn one_that_leaves_the_most(node: &mut Node) -> Verdict {
 /// Its entry is still there: it was called, and has not asked yet.
 async fn one_that_leaves_another(node: &mut Node) -> Verdict {
     node.keep(&shared_with(Mode::MOST_READERS - 1)).await;
-    node.placed_shared("b").await?;
+    node.queued_reader("b").await?;
     node.keep(&shared_with(1)).await;
     assert!(node.free("a", [""; 4]).await);
     is_turn(node, "").await
@@ -125,7 +125,7 @@ async fn one_that_leaves_another(node: &mut Node) -> Verdict {
 
 async fn a_reader_past_a_writer(node: &mut Node) -> Verdict {
     node.shared("a").await?;
-    node.placed("b").await?;
+    node.queued("b").await?;
     refused(node.shared("c").await)?;
     only(node, &["a"]).await?;
     // Also not after the leases of the present readers are over.
@@ -139,26 +139,26 @@ async fn a_reader_before_a_writer(node: &mut Node) -> Verdict {
     node.shared("b").await.map(drop)
 }
 
-enum Place {
+enum DeadEntry {
     Old,
     FarAhead,
 }
 
-async fn a_reader_behind_a_dead_writer(node: &mut Node, place: Place) -> Verdict {
+async fn a_reader_behind_a_dead_writer(node: &mut Node, entry: DeadEntry) -> Verdict {
     node.shared("a").await?;
-    node.placed("b").await?;
-    let until = match place {
-        Place::Old => 1,
-        Place::FarAhead => node.now().await + 3_600 * SECOND,
+    node.queued("b").await?;
+    let until = match entry {
+        DeadEntry::Old => 1,
+        DeadEntry::FarAhead => node.now().await + 3_600 * SECOND,
     };
-    node.note_place(&owner("b"), &format!("{until} channel")).await;
+    node.set_entry(&owner("b"), &format!("{until} channel")).await;
     node.shared("c").await.map(drop)
 }
 
 async fn two_readers_that_are_called(node: &mut Node) -> Verdict {
     node.taken("a").await?;
-    node.placed_shared("b").await?;
-    node.placed_shared("c").await?;
+    node.queued_reader("b").await?;
+    node.queued_reader("c").await?;
     let second = Attempt { shared: true, ..node.attempt("c").await };
     node.free_and_ask("a", &second).await?;
     node.shared("b").await?;
@@ -167,8 +167,8 @@ async fn two_readers_that_are_called(node: &mut Node) -> Verdict {
 
 async fn a_writer_behind_a_reader(node: &mut Node) -> Verdict {
     node.taken("a").await?;
-    node.placed_shared("b").await?;
-    node.placed("c").await?;
+    node.queued_reader("b").await?;
+    node.queued("c").await?;
     node.free("a", [""; 4]).await;
     is_turn(node, READERS).await
 }
@@ -181,8 +181,8 @@ async fn a_reader_that_is_called_and_leaves(node: &mut Node) -> Verdict {
 
 async fn a_writer_that_waits_for_a_reader(node: &mut Node) -> Verdict {
     node.shared("a").await?;
-    node.placed("b").await?;
-    node.placed("c").await?;
+    node.queued("b").await?;
+    node.queued("c").await?;
     node.free("b", LEAVES_PLACE).await;
     is_turn(node, "").await?;
     node.free("a", [""; 4]).await;
@@ -191,16 +191,16 @@ async fn a_writer_that_waits_for_a_reader(node: &mut Node) -> Verdict {
 
 async fn a_reader_that_gives_up(node: &mut Node) -> Verdict {
     node.keep(&shared_with(Mode::MOST_READERS - 1)).await;
-    node.placed_shared("b").await?;
-    node.placed_shared("c").await?;
+    node.queued_reader("b").await?;
+    node.queued_reader("c").await?;
     node.free("b", LEAVES_PLACE).await;
     is_turn(node, "").await
 }
 
 async fn a_writer_that_gives_up(node: &mut Node) -> Verdict {
     node.shared("a").await?;
-    node.placed("b").await?;
-    node.placed_shared("c").await?;
+    node.queued("b").await?;
+    node.queued_reader("c").await?;
     node.free("b", LEAVES_PLACE).await;
     is_turn(node, READERS).await
 }

@@ -114,7 +114,7 @@ impl Postgres {
         request: &Request,
         entry: Option<&QueueEntry>,
     ) -> Result<Row, Error> {
-        let at: Option<i32> = row.try_get("place").map_err(general)?;
+        let at: Option<i32> = row.try_get("position").map_err(general)?;
         let behind: bool = row.try_get("behind").map_err(general)?;
         let granted = row.try_get("granted").map_err(general)?;
         if granted {

@@ -33,6 +33,6 @@ WITH gone AS (
     END AS notified, 1 / {young} AS young
 ),
 forgotten AS (
-    DELETE FROM {places} WHERE name = $1 AND owner = $2
+    DELETE FROM {queue} WHERE name = $1 AND owner = $2
 )
 SELECT * FROM gone

@@ -10,7 +10,7 @@
 -- are removed, and so is a first entry that did not take a free lock in time. A clock that was set back does not make
 -- that time longer.
 -- {attempt_…} stands for what differs for a reader, which may also join other readers when the lock is not free.
--- The statement sees the table of places as it was when the statement began. So it may miss only the newest rows:
+-- The statement sees the table of queue entries as it was when the statement began. So it may miss only the newest rows:
 -- heartbeats, for which `alive` in the row is the lower limit, and this entry, which only its own client enters.
 WITH asked AS (
     UPDATE {locks} AS l SET (
@@ -31,29 +31,29 @@ WITH asked AS (
             CASE WHEN a.takes THEN {here} ELSE l.store END,
             CASE WHEN a.takes THEN l.tableoid ELSE l.itself END,
             CASE
-                WHEN a.takes THEN CASE WHEN pg_catalog.cardinality(a.places) > 1 OR a.far IS NOT NULL THEN a.places[2:] END
-                WHEN a.far IS NOT NULL THEN coalesce(a.places, ARRAY[]::text[])
-                ELSE a.places
+                WHEN a.takes THEN CASE WHEN pg_catalog.cardinality(a.entries) > 1 OR a.far IS NOT NULL THEN a.entries[2:] END
+                WHEN a.far IS NOT NULL THEN coalesce(a.entries, ARRAY[]::text[])
+                ELSE a.entries
             END,
             CASE
-                WHEN a.takes THEN CASE WHEN pg_catalog.cardinality(a.places) > 1 OR a.far IS NOT NULL THEN a.alive[2:] END
+                WHEN a.takes THEN CASE WHEN pg_catalog.cardinality(a.entries) > 1 OR a.far IS NOT NULL THEN a.alive[2:] END
                 WHEN a.far IS NOT NULL THEN coalesce(a.alive, ARRAY[]::timestamptz[])
                 ELSE a.alive
             END,
             a.far,
             CASE
                 WHEN a.takes OR NOT a.free THEN NULL
-                WHEN l.turn > a.now AND l.turn <= a.now + $7::interval AND a.places[1] = l.waiters[1]
+                WHEN l.turn > a.now AND l.turn <= a.now + $7::interval AND a.entries[1] = l.waiters[1]
                     THEN l.turn
                 ELSE a.now + $7::interval
             END
             {attempt_readers}
         FROM (
-            SELECT j.now, j.free, j.holds, q.places, q.alive,
+            SELECT j.now, j.free, j.holds, q.entries, q.alive,
                 CASE WHEN j.joins AND j.behind THEN greatest({micros}, l.far + 1, l.moved + 1) ELSE l.far END AS far,
                 j.grants
                 -- guard: ask-first
-                AND q.places[1] IS NOT DISTINCT FROM $6
+                AND q.entries[1] IS NOT DISTINCT FROM $6
                 -- guard: ask-behind
                 AND ($6 IS NOT NULL OR l.far IS NULL)
                 AS takes
@@ -75,15 +75,15 @@ WITH asked AS (
                 ) AS r
             ) AS j
             CROSS JOIN LATERAL (
-                SELECT pg_catalog.array_agg(p.place ORDER BY p.at) AS places, pg_catalog.array_agg(p.alive ORDER BY p.at) AS alive
+                SELECT pg_catalog.array_agg(p.entry ORDER BY p.at) AS entries, pg_catalog.array_agg(p.alive ORDER BY p.at) AS alive
                 FROM (
-                    SELECT w.place, w.alive, w.at
-                    FROM unnest(l.waiters, l.alive) WITH ORDINALITY AS w (place, alive, at)
-                    WHERE w.place = $6 OR (
+                    SELECT w.entry, w.alive, w.at
+                    FROM unnest(l.waiters, l.alive) WITH ORDINALITY AS w (entry, alive, at)
+                    WHERE w.entry = $6 OR (
                         (
                             w.alive > j.now
                             -- guard: ask-heartbeat
-                            OR EXISTS (SELECT 1 FROM {places} AS b WHERE b.name = $1 AND b.owner = pg_catalog.left(w.place, 32) AND b.alive > j.now)
+                            OR EXISTS (SELECT 1 FROM {queue} AS b WHERE b.name = $1 AND b.owner = pg_catalog.left(w.entry, 32) AND b.alive > j.now)
                         ) AND NOT (
                             w.at = 1 AND j.free
                             AND coalesce(l.turn <= j.now OR l.turn > j.now + $7::interval, false)
@@ -96,7 +96,7 @@ WITH asked AS (
         ) AS a
     )
     WHERE name = $1 AND {not_abandoned}
-    RETURNING {columns}, pg_catalog.array_position(waiters, $6) AS place, far, {short} AS short,
+    RETURNING {columns}, pg_catalog.array_position(waiters, $6) AS position, far, {short} AS short,
         coalesce({attempt_mine} AND expires_2 > {now} AND NOT kept, false) AS granted,
         $6 IS NOT NULL AND far IS NOT NULL AND NOT coalesce($6 = ANY (waiters), false)
             AND NOT coalesce({attempt_mine} AND expires_2 > {now}, false) AS behind,
@@ -106,8 +106,8 @@ WITH asked AS (
         END AS notified
 ),
 enters AS (
-    INSERT INTO {places} (name, owner, entered, place, alive)
+    INSERT INTO {queue} (name, owner, entered, entry, alive)
     SELECT $1, $2, a.far, $6, {now} + $9 FROM asked AS a WHERE a.behind AND NOT a.was_behind
-    ON CONFLICT (name, owner) DO UPDATE SET entered = excluded.entered, place = excluded.place, alive = excluded.alive
+    ON CONFLICT (name, owner) DO UPDATE SET entered = excluded.entered, entry = excluded.entry, alive = excluded.alive
 )
 SELECT * FROM asked

@@ -12,7 +12,7 @@ WITH gone AS (
     END AS notified
 ),
 forgotten AS (
-    DELETE FROM {places} WHERE name = $1
+    DELETE FROM {queue} WHERE name = $1
         -- guard: leave-behind
         AND owner = $2
 )

@@ -4,20 +4,20 @@
 -- order, even if it waited for the row; it may miss the last ones. It treats the tail as empty only if nobody has joined
 -- the tail since it began. An entry that left meanwhile counts as dead.
 WITH gone AS (
-    DELETE FROM {places} AS p USING {locks} AS s
-    WHERE s.name = $1 AND p.name = $1 AND p.entered <= s.moved AND p.place <> ALL (s.waiters)
+    DELETE FROM {queue} AS p USING {locks} AS s
+    WHERE s.name = $1 AND p.name = $1 AND p.entered <= s.moved AND p.entry <> ALL (s.waiters)
 )
 UPDATE {locks} AS l SET (waiters, alive, moved, far) = (
     SELECT
-        CASE WHEN e.some THEN pg_catalog.array_cat(l.waiters, coalesce(n.places, ARRAY[]::text[])) END,
+        CASE WHEN e.some THEN pg_catalog.array_cat(l.waiters, coalesce(n.entries, ARRAY[]::text[])) END,
         CASE WHEN e.some THEN pg_catalog.array_cat(l.alive, coalesce(n.alive, ARRAY[]::timestamptz[])) END,
         e.moved,
         CASE WHEN coalesce(e.moved < l.far, true) THEN l.far END
     FROM (
-        SELECT pg_catalog.array_agg(p.place ORDER BY p.entered) AS places, pg_catalog.array_agg(p.alive ORDER BY p.entered) AS alive,
+        SELECT pg_catalog.array_agg(p.entry ORDER BY p.entered) AS entries, pg_catalog.array_agg(p.alive ORDER BY p.entered) AS alive,
             pg_catalog.count(*) AS taken, pg_catalog.max(p.entered) AS last
         FROM (
-            SELECT b.place, b.alive, b.entered FROM {places} AS b
+            SELECT b.entry, b.alive, b.entered FROM {queue} AS b
             WHERE b.name = $1 AND b.alive > {now}
                 -- guard: refill-moved
                 AND b.entered > coalesce(l.moved, 0::bigint)

@@ -23,7 +23,7 @@ WHERE name = $1 AND owner = $2 AND expires_2 > {now}
         -- guard: pass-alive
         l.alive[1] > {now} OR
         -- guard: pass-heartbeat
-        EXISTS (SELECT 1 FROM {places} AS b WHERE b.name = $1 AND b.owner = pg_catalog.left(l.waiters[1], 32) AND b.alive > {now}) OR
+        EXISTS (SELECT 1 FROM {queue} AS b WHERE b.name = $1 AND b.owner = pg_catalog.left(l.waiters[1], 32) AND b.alive > {now}) OR
         false
     )
     AND (l.buried IS NULL OR coalesce(pg_catalog.left($4, 32), '') <> ALL (l.buried))

@@ -35,7 +35,7 @@ CREATE UNLOGGED TABLE IF NOT EXISTS {locks} (
     -- until when each counts as alive without a heartbeat. Null when nobody waits, empty when all wait in the tail.
     waiters   text[],
     alive     timestamptz[],
-    far       bigint,               -- position of the last entry in the tail, in {places}; null when the tail is empty
+    far       bigint,               -- position of the last entry in the tail, in {queue}; null when the tail is empty
     moved     bigint,               -- position of the last entry that moved from the tail to the head, or was dead
     turn      timestamptz,          -- until when only the first entry may take a free lock
     -- Tombstones: owners that are never granted anything again, and since when.
@@ -48,11 +48,11 @@ CREATE UNLOGGED TABLE IF NOT EXISTS {locks} (
 
 -- Heartbeats of queue entries, and the tail of the queue. A heartbeat never waits for the lock's row, and a statement on the
 -- lock's row never waits for a heartbeat. This table only decides who moves to the head next, and who is dead.
-CREATE UNLOGGED TABLE IF NOT EXISTS {places} (
+CREATE UNLOGGED TABLE IF NOT EXISTS {queue} (
     name    text        COLLATE "C" NOT NULL,
     owner   text        COLLATE "C" NOT NULL, -- 32 hexadecimal digits
     entered bigint,                 -- position in the tail; null for an entry that joined the head
-    place   text,                   -- as in `waiters`
+    entry   text,                   -- as in `waiters`
     alive   timestamptz NOT NULL,   -- until when it counts as alive
     PRIMARY KEY (name, owner)
 ) WITH (
@@ -69,7 +69,7 @@ CREATE UNLOGGED TABLE IF NOT EXISTS {marker} (
 );
 
 {owners}
-CREATE INDEX IF NOT EXISTS {places_in_order} ON {places} (name, entered) WHERE entered IS NOT NULL;
+CREATE INDEX IF NOT EXISTS {queue_in_order} ON {queue} (name, entered) WHERE entered IS NOT NULL;
 
 -- Holders may still believe in locks that were lost. The next client, or `init`, finds a marker of another store and
 -- begins a quarantine. A new store has no marker yet.

@@ -11,6 +11,6 @@ WHERE (l.owner IS NULL OR l.expires_2 <= {now})
     )
     -- `far` is about the time at which the last entry joined the tail.
     AND (l.far IS NULL OR l.far < {micros} - 60000000::bigint AND NOT EXISTS (
-        SELECT 1 FROM {places} AS b WHERE b.name = l.name AND b.alive > {now} - interval '1 minute'
+        SELECT 1 FROM {queue} AS b WHERE b.name = l.name AND b.alive > {now} - interval '1 minute'
     ))
     AND NOT EXISTS (SELECT 1 FROM pg_catalog.unnest(l.buried_at) AS at WHERE at > {now} - interval '1 hour')

@@ -1,6 +1,6 @@
 -- Third step of a sweep: deletes the rows of entries that have long been dead. Rows that others have locked are left to
 -- the next sweep.
-DELETE FROM {places} AS p USING (
-    SELECT b.name, b.owner FROM {places} AS b WHERE b.alive < {now} - interval '1 minute' FOR UPDATE SKIP LOCKED
+DELETE FROM {queue} AS p USING (
+    SELECT b.name, b.owner FROM {queue} AS b WHERE b.alive < {now} - interval '1 minute' FOR UPDATE SKIP LOCKED
 ) AS dead
 WHERE p.name = dead.name AND p.owner = dead.owner

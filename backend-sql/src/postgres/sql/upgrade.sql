@@ -18,13 +18,13 @@ BEGIN
         ALTER TABLE {locks} RENAME COLUMN heard TO alive;
         ALTER TABLE {locks} ADD COLUMN far bigint, ADD COLUMN moved bigint, ADD COLUMN readers text;
         UPDATE {locks} SET waiters = NULL, alive = NULL, turn = NULL WHERE waiters IS NOT NULL;
-        -- A role that may use the locks needs the new table of places, too.
+        -- A role that may use the locks needs the new table of queue entries, too.
         FOR grantee IN
             SELECT DISTINCT a.grantee AS role FROM pg_catalog.pg_class AS c, pg_catalog.aclexplode(c.relacl) AS a
             WHERE c.oid = '{locks}'::regclass::oid AND a.privilege_type = 'UPDATE'::text
         LOOP
             EXECUTE pg_catalog.format(
-                'GRANT SELECT, INSERT, UPDATE, DELETE ON {places} TO %s',
+                'GRANT SELECT, INSERT, UPDATE, DELETE ON {queue} TO %s',
                 CASE WHEN grantee.role = 0::oid THEN 'PUBLIC'
                 ELSE pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(grantee.role)::text) END
             );

@@ -3,7 +3,7 @@
 use conformance_tests::{
     kit::Change,
     missing_guards::{
-        Broken, Clients,
+        Clients, MissingGuard,
         cases::{
             a_held_name, a_late_renewal, a_release_by_another, an_abandoned_owner,
             kept_of_an_abandoned,
@@ -31,64 +31,64 @@ pub(super) struct Common {
     pub(super) join_barging: Changes,
 }
 
-pub(super) fn variants<S: Clients>(common: &Common) -> Vec<Broken<S>> {
+pub(super) fn variants<S: Clients>(common: &Common) -> Vec<MissingGuard<S>> {
     vec![
-        Broken {
+        MissingGuard {
             what: "S1: a name that is held is not granted",
             changes: common.held,
             case: |store| Box::pin(a_held_name(store)),
         },
-        Broken {
+        MissingGuard {
             what: "S4: only the owner releases",
             changes: common.release_owner,
             case: |store| Box::pin(a_release_by_another(store)),
         },
-        Broken {
+        MissingGuard {
             what: "S5: a renewal does not bring an expired lease back",
             changes: common.renew_expired,
             case: |store| Box::pin(a_late_renewal(store)),
         },
-        Broken {
+        MissingGuard {
             what: "S6: an abandoned owner finds its tombstone",
             changes: common.abandoned,
             case: |store| Box::pin(an_abandoned_owner(store)),
         },
-        Broken {
+        MissingGuard {
             what: "S6: to abandon an owner does not end what it keeps",
             changes: common.abandon_kept,
             case: |store| Box::pin(kept_of_an_abandoned(store)),
         },
-        Broken {
+        MissingGuard {
             what: "S1: a reader that joins does not shorten the lease of the others",
             changes: common.join_expires,
             case: |store| Box::pin(readers::beside_a_longer_lease(store)),
         },
-        Broken {
+        MissingGuard {
             what: "S1: a reader that joins leaves the others in",
             changes: common.join_others,
             case: |store| Box::pin(readers::beside_others(store)),
         },
-        Broken {
+        MissingGuard {
             what: "S2: the readers' token is above the last writer's",
             changes: common.join_above,
             case: |store| Box::pin(readers::after_the_last_token(store)),
         },
-        Broken {
+        MissingGuard {
             what: "S5: a reader that left renews nothing",
             changes: common.renew_reader,
             case: |store| Box::pin(readers::a_renewal_by_one_that_left(store)),
         },
-        Broken {
+        MissingGuard {
             what: "S5: a reader does not bring an expired lease back",
             changes: common.renew_readers_expired,
             case: |store| Box::pin(readers::a_late_renewal(store)),
         },
-        Broken {
+        MissingGuard {
             what: "S6: an abandoned reader finds its tombstone",
             changes: common.join_abandoned,
             case: |store| Box::pin(readers::an_abandoned_one(store)),
         },
-        Broken {
+        MissingGuard {
             what: "L3: no reader passes a waiting writer",
             changes: common.join_barging,
             case: |store| Box::pin(readers::past_a_waiting_writer(store)),

@@ -9,7 +9,7 @@ use conformance_tests::{
         Mariadb, MariadbOptions, Proxy, Server as _,
     },
     missing_guards::{
-        Broken, Clients, Setup, Verdict,
+        Clients, MissingGuard, Setup, Verdict,
         cases::{
             LONG, a_batch_with_a_locked_row, above, first_use, granted, not_granted, request, words,
         },
@@ -84,83 +84,83 @@ const COMMON: Common = Common {
     join_barging: &[Replace("barging", "AND 0 > LENGTH(?) + LENGTH(?)")],
 };
 
-const VARIANTS: &[Broken<OneMariadb>] = &[
-    Broken {
+const VARIANTS: &[MissingGuard<OneMariadb>] = &[
+    MissingGuard {
         what: "S2: a name that is not there gets a token above the watermark",
         changes: &[LeaveOut("watermark")],
         case: |stage| Box::pin(a_name_below_the_watermark(stage)),
     },
-    Broken {
+    MissingGuard {
         what: "S1: exclusion is promised by what the server flushes",
         changes: &[LeaveOut("durability")],
         case: |stage| Box::pin(a_server_that_flushes_seldom(stage)),
     },
-    Broken {
+    MissingGuard {
         what: "S2: a sweep raises the watermark first",
         changes: &[Replace("sweep-raises", "watermark = watermark + ? * 0")],
         case: |stage| Box::pin(a_token_over_a_sweep(stage)),
     },
-    Broken {
+    MissingGuard {
         what: "S4: only the owner hands a lock on",
         changes: &[Replace("hand-on-owner", "AND ? <> ''")],
         case: |stage| Box::pin(a_handover_by_another(stage)),
     },
-    Broken {
+    MissingGuard {
         what: "S4: what was released, and is kept, is not handed on",
         changes: &[LeaveOut("hand-on-kept")],
         case: |stage| Box::pin(a_second_release(stage)),
     },
-    Broken {
+    MissingGuard {
         what: "S5: what has ended is not handed on",
         changes: &[LeaveOut("hand-on-expired")],
         case: |stage| Box::pin(a_late_handover(stage)),
     },
-    Broken {
+    MissingGuard {
         what: "S5: a batch of renewals is answered by the clock that it was made by",
         changes: &[Replace("renewed-clock", "AND l.expires_2 >= 0 * ?")],
         case: |stage| Box::pin(a_late_renewal_among_others(stage)),
     },
-    Broken {
+    MissingGuard {
         what: "L5: a renewal does not wait for a row that another transaction has",
         changes: &[Replace("renew-skips", "FOR UPDATE")],
         case: |stage| Box::pin(a_batch_with_a_locked_row(stage, a_locked_row(stage))),
     },
-    Broken {
+    MissingGuard {
         what: "L3: nobody barges past a live entry",
         changes: &[Replace("barging", "AND 0 > LENGTH(?) + LENGTH(?)")],
         case: |stage| Box::pin(barging(stage)),
     },
-    Broken {
+    MissingGuard {
         what: "L3: an entry without a heartbeat is passed over",
         changes: &[LeaveOut("entry-alive")],
         case: |stage| Box::pin(entries::a_dead_entry(stage, silence(stage))),
     },
-    Broken {
+    MissingGuard {
         what: "L3: a waiter that leaves removes no other entry",
         changes: &[Replace("leave-owner", "AND ? <> ''")],
         case: |stage| Box::pin(entries::an_entry_of_another(stage)),
     },
-    Broken {
+    MissingGuard {
         what: "S6: an abandoned owner gets no entry",
         changes: &[Replace("enter-abandoned", "heard = ABS(heard)")],
         case: |stage| Box::pin(entries::an_entry_of_an_abandoned_owner(stage)),
     },
-    Broken {
+    MissingGuard {
         what: "S6: a heartbeat for all entries of a client brings no abandoned owner back",
         changes: &[Replace("heartbeat-abandoned", "1 = 1")],
         case: |stage| Box::pin(an_entry_brought_back(stage)),
     },
-    Broken {
+    MissingGuard {
         what: "S1: readers join no writer",
         changes: &[LeaveOut("join-readers")],
         case: |stage| Box::pin(readers_beside_a_writer(stage)),
     },
-    Broken {
+    MissingGuard {
         what: "S1: no more readers join than may",
         changes: &[Replace("join-most", "1 = 1")],
         case: |stage| Box::pin(readers::beside_the_most(stage, full(stage))),
     },
-    Broken {
+    MissingGuard {
         what: "S2: the fence refuses a lower token",
         changes: &[Replace("fence", "token = LAST_INSERT_ID(GREATEST(?, 0))")],
         case: |stage| Box::pin(a_stale_write(stage)),
@@ -172,7 +172,10 @@ async fn mysql_misses_its_guards() {
     let common = variants::<OneMariadb>(&COMMON);
     try_all(FOLDERS, &common).await;
     try_all(FOLDERS, VARIANTS).await;
-    every_marker_is_tried(FOLDERS, &[Broken::names(&common), Broken::names(VARIANTS)].concat());
+    every_marker_is_tried(
+        FOLDERS,
+        &[MissingGuard::names(&common), MissingGuard::names(VARIANTS)].concat(),
+    );
 }
 
 async fn a_server_that_flushes_seldom(stage: &mut OneMariadb) -> Verdict {

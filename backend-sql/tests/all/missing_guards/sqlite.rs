@@ -6,7 +6,7 @@ use backend_sql::sqlite::{SqliteFence, connect};
 use conformance_tests::{
     kit::Change::{self, LeaveOut, Replace},
     missing_guards::{
-        Broken, Clients, Setup, Verdict,
+        Clients, MissingGuard, Setup, Verdict,
         cases::{
             LONG, a_renewal_above_the_longest_lease, above, first_use, granted, not_granted,
             request, words,
@@ -77,28 +77,28 @@ const COMMON: Common = Common {
     join_barging: &[LeaveOut("join-barging")],
 };
 
-const VARIANTS: &[Broken<OneFile>] = &[
-    Broken {
+const VARIANTS: &[MissingGuard<OneFile>] = &[
+    MissingGuard {
         what: "S1: a row of another boot counts as held",
         changes: &[LeaveOut("epoch")],
         case: |file| Box::pin(a_row_of_another_boot_is_held(file)),
     },
-    Broken {
+    MissingGuard {
         what: "S1: a row of another boot counts as held for its full lease from when it is seen",
         changes: &[LeaveOut("seen-for-a-lease")],
         case: |file| Box::pin(a_row_of_another_boot_is_held(file)),
     },
-    Broken {
+    MissingGuard {
         what: "S1: a row of another clock that was renewed is seen anew",
         changes: &[LeaveOut("seen-version")],
         case: |file| Box::pin(a_row_of_another_clock_is_held_while_it_is_renewed(file)),
     },
-    Broken {
+    MissingGuard {
         what: "S2: a name that is not there gets a token above the watermark",
         changes: &[LeaveOut("watermark")],
         case: |file| Box::pin(a_token_over_a_sweep(file)),
     },
-    Broken {
+    MissingGuard {
         what: "S2: a sweep raises the watermark, and forgets only tokens that it covers",
         changes: &[
             Replace("sweep-raises", "SET watermark = min(watermark, ("),
@@ -106,87 +106,87 @@ const VARIANTS: &[Broken<OneFile>] = &[
         ],
         case: |file| Box::pin(a_token_over_a_sweep(file)),
     },
-    Broken {
+    MissingGuard {
         what: "S2: the token of a free name is above its last",
         changes: &[Replace("token-above", "ELSE max(?7, ?8)")],
         case: |file| Box::pin(a_token_above_the_last(file, "primary-key")),
     },
-    Broken {
+    MissingGuard {
         what: "S2: so where this client left the name behind",
         changes: &[Replace("take-token", "token = max(?7, ?8),")],
         case: |file| Box::pin(a_token_above_the_last(file, "optimistic")),
     },
-    Broken {
+    MissingGuard {
         what: "S1: a renewal keeps the longest lease of now",
         changes: &[LeaveOut("renew-longest")],
         case: |stage| Box::pin(a_renewal_above_the_longest_lease(stage)),
     },
-    Broken {
+    MissingGuard {
         what: "S6: also if the row was read before",
         changes: &[LeaveOut("take-abandoned")],
         case: |file| Box::pin(an_abandoned_owner_of_a_row(file)),
     },
-    Broken {
+    MissingGuard {
         what: "L3: nobody barges past a live entry",
         changes: &[LeaveOut("barging")],
         case: |file| Box::pin(barging(file, "primary-key")),
     },
-    Broken {
+    MissingGuard {
         what: "L3: also if the row was read before",
         changes: &[LeaveOut("take-barging")],
         case: |file| Box::pin(barging(file, "optimistic")),
     },
-    Broken {
+    MissingGuard {
         what: "L3: a release serves the first entry",
         changes: &[Replace("pass-first", "-q.position")],
         case: |file| Box::pin(entries::order_of_entries(file)),
     },
-    Broken {
+    MissingGuard {
         what: "L3: an entry without a heartbeat is passed over",
         changes: &[Replace("entry-alive", "true")],
         case: |file| Box::pin(entries::a_dead_entry(file, file.run(SILENCE))),
     },
-    Broken {
+    MissingGuard {
         what: "L3: a waiter that leaves removes no other entry",
         changes: &[LeaveOut("leave-owner")],
         case: |file| Box::pin(entries::an_entry_of_another(file)),
     },
-    Broken {
+    MissingGuard {
         what: "S6: an abandoned owner gets no entry",
         changes: &[LeaveOut("enter-abandoned")],
         case: |file| Box::pin(entries::an_entry_of_an_abandoned_owner(file)),
     },
-    Broken {
+    MissingGuard {
         what: "S6: a holder that asks again gets no entry behind itself",
         changes: &[LeaveOut("enter-holds")],
         case: |file| Box::pin(entries::an_entry_behind_itself(file)),
     },
-    Broken {
+    MissingGuard {
         what: "S2: a lock that is given away gets a token above its last",
         changes: &[Replace("pass-token", "ELSE l.token")],
         case: |file| Box::pin(entries::a_token_that_is_passed(file)),
     },
-    Broken {
+    MissingGuard {
         what: "S6: a release gives nothing to an abandoned owner that it takes along",
         changes: &[LeaveOut("pass-abandoned")],
         case: |file| Box::pin(entries::an_abandoned_owner_that_a_release_carries(file)),
     },
-    Broken {
+    MissingGuard {
         what: "S1: readers join no writer",
         changes: &[LeaveOut("held-alone")],
         case: |file| Box::pin(readers_beside_a_writer(file, "primary-key")),
     },
-    Broken {
+    MissingGuard {
         what: "S1: also if the row was read before",
         changes: &[LeaveOut("take-alone")],
         case: |file| Box::pin(readers_beside_a_writer(file, "optimistic")),
     },
-    Broken {
+    MissingGuard {
         what: "S1: no more readers join than may",
         changes: &[LeaveOut("join-most")],
         case: |file| Box::pin(readers::beside_the_most(file, file.run(FULL))),
     },
-    Broken {
+    MissingGuard {
         what: "S2: the fence refuses a lower token",
         changes: &[LeaveOut("fence")],
         case: |file| Box::pin(a_stale_write(file)),
@@ -203,7 +203,10 @@ async fn sqlite_misses_the_common_guards() {
 async fn sqlite_misses_its_guards() {
     try_all_in_copies(FOLDERS, VARIANTS, "missing_guards::sqlite::sqlite_misses_its_guards").await;
     let common = variants::<OneFile>(&COMMON);
-    every_marker_is_tried(FOLDERS, &[Broken::names(&common), Broken::names(VARIANTS)].concat());
+    every_marker_is_tried(
+        FOLDERS,
+        &[MissingGuard::names(&common), MissingGuard::names(VARIANTS)].concat(),
+    );
 }
 
 /// Fills the lock with the maximum number of readers.

@@ -211,7 +211,7 @@ async fn the_least_privilege_is_enough() {
         .sql(
             "CREATE ROLE worker LOGIN;
              REVOKE CREATE ON SCHEMA public FROM PUBLIC;
-             GRANT SELECT, INSERT, UPDATE, DELETE ON leasehold_locks, leasehold_places, leasehold_marker TO worker;
+             GRANT SELECT, INSERT, UPDATE, DELETE ON leasehold_locks, leasehold_queue, leasehold_marker TO worker;
              GRANT SELECT ON leasehold_settings TO worker;
              GRANT SELECT, INSERT, UPDATE ON leasehold_fence TO worker",
         )

@@ -8,7 +8,7 @@ use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 
 use crate::support::postgres::{LEASE, enqueue, granted, request, start, url};
 
-const TABLES: [&str; 5] = ["settings", "locks", "places", "marker", "fence"];
+const TABLES: [&str; 5] = ["settings", "locks", "queue", "marker", "fence"];
 
 /// The roles of these tests; `hostile` may create in `public`, as everybody might before PostgreSQL 15.
 async fn with_roles() -> Postgres {

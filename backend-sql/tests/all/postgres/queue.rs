@@ -125,7 +125,7 @@ async fn an_entry_in_the_tail_counts_as_alive_until_its_next_heartbeat() {
         }
     }
     let alive = format!(
-        "SELECT round(extract(epoch FROM alive - clock_timestamp()) * 1000) FROM leasehold_places WHERE owner = '{}'",
+        "SELECT round(extract(epoch FROM alive - clock_timestamp()) * 1000) FROM leasehold_queue WHERE owner = '{}'",
         last.owner
     );
     for _ in 0..3 {
@@ -167,7 +167,7 @@ async fn many_dead_entries_delay_the_next_by_the_stated_bound() {
     let dead = "UPDATE leasehold_locks SET \
          waiters = ARRAY(SELECT lpad(to_hex(i), 64, 'd') || '+' FROM generate_series(1, 16) AS i), \
          alive = array_fill(clock_timestamp() + interval '3 s', ARRAY[16]), far = 46; \
-         INSERT INTO leasehold_places SELECT 'job', lpad(to_hex(i), 32, 'd'), i, lpad(to_hex(i), 64, 'd') || '+', \
+         INSERT INTO leasehold_queue SELECT 'job', lpad(to_hex(i), 32, 'd'), i, lpad(to_hex(i), 64, 'd') || '+', \
          clock_timestamp() + interval '5 s' FROM generate_series(17, 46) AS i";
     server.sql(dead).await.unwrap();
     let promised = holder.guarantees();

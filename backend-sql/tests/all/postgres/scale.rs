@@ -24,9 +24,9 @@ use crate::support::{
 
 /// The waiters, in the order of the server's queue.
 const ORDER: &str = "SELECT string_agg(label, ' ' ORDER BY near, at) FROM ( \
-     SELECT 0 AS near, at, substr(place, 66) AS label FROM leasehold_locks, unnest(waiters) WITH ORDINALITY AS w (place, at) \
+     SELECT 0 AS near, at, substr(entry, 66) AS label FROM leasehold_locks, unnest(waiters) WITH ORDINALITY AS w (entry, at) \
      UNION ALL \
-     SELECT 1, entered, substr(place, 66) FROM leasehold_places AS p JOIN leasehold_locks AS l ON l.name = p.name \
+     SELECT 1, entered, substr(entry, 66) FROM leasehold_queue AS p JOIN leasehold_locks AS l ON l.name = p.name \
      WHERE p.entered > coalesce(l.moved, 0)) AS q";
 
 /// Renews until then. Returns how long a renewal took: the median and the 99th percentile.
@@ -80,9 +80,9 @@ async fn many_waiting_clients_keep_their_entries() {
     says(&server, WAITING, &many.to_string()).await;
     let entered = server.sql(ORDER).await.unwrap();
     let row = "SELECT ctid::text || ' ' || xmin::text FROM leasehold_locks";
-    let beats = "SELECT sum(n_tup_upd + n_tup_ins) FROM pg_stat_user_tables WHERE relname = 'leasehold_places'";
+    let beats = "SELECT sum(n_tup_upd + n_tup_ins) FROM pg_stat_user_tables WHERE relname = 'leasehold_queue'";
     let hot = "SELECT n_tup_upd - n_tup_hot_upd < n_tup_upd / 10 FROM pg_stat_user_tables \
-               WHERE relname = 'leasehold_places'";
+               WHERE relname = 'leasehold_queue'";
     let (before, until) = (server.sql(row).await.unwrap(), Instant::now() + long);
     let beaten: u64 = server.sql(beats).await.unwrap().parse().unwrap();
     sleep(long / 2).await;
@@ -273,7 +273,7 @@ async fn a_table_that_grew_is_not_scanned() {
             store.release(&grant, ReleaseOptions::default()).await.unwrap();
         };
         turn().await;
-        server.sql("ANALYZE leasehold_locks; ANALYZE leasehold_places").await.unwrap();
+        server.sql("ANALYZE leasehold_locks; ANALYZE leasehold_queue").await.unwrap();
         // A plan that serves all arguments is made at the sixth time.
         for _ in 0..TURNS {
             turn().await;

@@ -47,7 +47,7 @@ impl Versioned for Versions {
         // All at once, as an upgrade to that version does, since a client may read at any time.
         let tables = match version {
             None | Some(1) => {
-                "DROP TABLE leasehold_places; ALTER TABLE leasehold_locks DROP COLUMN far, DROP COLUMN moved, DROP COLUMN readers; \
+                "DROP TABLE leasehold_queue; ALTER TABLE leasehold_locks DROP COLUMN far, DROP COLUMN moved, DROP COLUMN readers; \
                  ALTER TABLE leasehold_locks RENAME COLUMN expires_2 TO expires; \
                  ALTER TABLE leasehold_locks RENAME COLUMN alive TO heard"
             }

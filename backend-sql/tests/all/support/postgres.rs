@@ -32,7 +32,7 @@ pub(crate) async fn made(
     strategy: Strategy,
     longest: Duration,
 ) -> Arc<dyn Backend> {
-    let drop = "DROP TABLE IF EXISTS leasehold_locks, leasehold_places, leasehold_marker, leasehold_settings";
+    let drop = "DROP TABLE IF EXISTS leasehold_locks, leasehold_queue, leasehold_marker, leasehold_settings";
     server.sql(drop).await.unwrap();
     let store = open(server, strategy).await;
     let init = Init::new().with_longest_lease(longest);
@@ -65,7 +65,7 @@ pub(crate) async fn is_so<Fut: Future<Output = bool>>(what: &str, ask: impl Fn()
 }
 
 /// How many queue entries wait for `job`.
-pub(crate) const WAITING: &str = "SELECT coalesce(max(cardinality(waiters)), 0) + (SELECT count(*) FROM leasehold_places AS p JOIN leasehold_locks AS l \
+pub(crate) const WAITING: &str = "SELECT coalesce(max(cardinality(waiters)), 0) + (SELECT count(*) FROM leasehold_queue AS p JOIN leasehold_locks AS l \
      ON l.name = p.name WHERE p.entered > coalesce(l.moved, 0) AND l.far IS NOT NULL) FROM leasehold_locks";
 
 /// How many sessions wait for a row.

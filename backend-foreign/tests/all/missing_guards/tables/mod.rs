@@ -1,4 +1,4 @@
-//! Broken variants of the statements on ShedLock's table.
+//! MissingGuard variants of the statements on ShedLock's table.
 
 mod cases;
 mod stage;
@@ -6,7 +6,7 @@ mod stage;
 use conformance_tests::{
     kit::Change::{LeaveOut, Replace},
     missing_guards::{
-        Broken,
+        MissingGuard,
         cases::{
             a_batch_with_a_locked_row, a_held_name, a_late_renewal, a_release_by_another,
             an_abandoned_owner, kept_of_an_abandoned,
@@ -28,14 +28,14 @@ const IN_MYSQL: &[&str] = &[concat!(env!("CARGO_MANIFEST_DIR"), "/src/sql/mysql"
 async fn statements_of_postgres_miss_their_guards() {
     try_all(IN_POSTGRES, POSTGRESES).await;
     try_all(IN_POSTGRES, CLOCKED).await;
-    let names = [Broken::names(POSTGRESES), Broken::names(CLOCKED)].concat();
+    let names = [MissingGuard::names(POSTGRESES), MissingGuard::names(CLOCKED)].concat();
     every_marker_is_tried(IN_POSTGRES, &names);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn statements_of_mysql_miss_their_guards() {
     try_all(IN_MYSQL, MYSQLS).await;
-    every_marker_is_tried(IN_MYSQL, &Broken::names(MYSQLS));
+    every_marker_is_tried(IN_MYSQL, &MissingGuard::names(MYSQLS));
 }
 
 variants! {

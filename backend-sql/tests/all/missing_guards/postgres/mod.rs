@@ -14,7 +14,7 @@ use conformance_tests::{
         Clock, Postgres, PostgresOptions, Proxy, Server as _,
     },
     missing_guards::{
-        Broken, Clients, Setup, Verdict,
+        Clients, MissingGuard, Setup, Verdict,
         cases::{
             LONG, a_batch_with_a_locked_row, a_renewal_above_the_longest_lease, above, first_use,
             granted, not_granted, request, words,
@@ -107,43 +107,43 @@ const COMMON: Common = Common {
     join_barging: &[LeaveOut("join-barging")],
 };
 
-const VARIANTS: &[Broken<OnePostgres>] = &[
-    Broken {
+const VARIANTS: &[MissingGuard<OnePostgres>] = &[
+    MissingGuard {
         what: "S1: a name that is held is not granted to an entry",
         changes: &[LeaveOut("ask-held")],
         case: |stage| Box::pin(an_entry_for_a_held_name(stage)),
     },
-    Broken {
+    MissingGuard {
         what: "L3: an entry behind another is not granted a free lock",
         changes: &[LeaveOut("ask-first")],
         case: |stage| Box::pin(a_second_entry_for_a_free_name(stage)),
     },
-    Broken {
+    MissingGuard {
         what: "S1: every grant waits for the quarantine of the marker",
         changes: &[LeaveOut("marker-time")],
         case: |stage| Box::pin(an_attempt_after_a_crash(stage)),
     },
-    Broken {
+    MissingGuard {
         what: "S1: so does one that takes a row that the client has read",
         changes: &[LeaveOut("marker-time")],
         case: |stage| Box::pin(a_row_that_was_looked_at(stage)),
     },
-    Broken {
+    MissingGuard {
         what: "S1: so does one of a queue entry",
         changes: &[LeaveOut("marker-time")],
         case: |stage| Box::pin(an_entry_in_quarantine(stage)),
     },
-    Broken {
+    MissingGuard {
         what: "S1: every grant finds the marker to be of this database",
         changes: &[LeaveOut("marker-store")],
         case: |stage| Box::pin(an_attempt_in_a_copied_database(stage)),
     },
-    Broken {
+    MissingGuard {
         what: "S1: every grant finds the marker in the table that it was made in",
         changes: &[LeaveOut("marker-itself")],
         case: |stage| Box::pin(an_attempt_after_the_table_was_made_anew(stage)),
     },
-    Broken {
+    MissingGuard {
         what: "S1: a quarantine is as long as its client knows a lease to have been",
         changes: &[
             Replace("longest-heard-of", ", least($1, interval '0')"),
@@ -151,132 +151,132 @@ const VARIANTS: &[Broken<OnePostgres>] = &[
         ],
         case: |stage| Box::pin(a_raise_that_was_not_heard_of(stage)),
     },
-    Broken {
+    MissingGuard {
         what: "S1: a released row that is taken again is of this database",
         changes: &[LeaveOut("retake-store")],
         case: |stage| Box::pin(a_row_left_behind_in_a_copied_database(stage)),
     },
-    Broken {
+    MissingGuard {
         what: "S1: what a release hands to the next of its process is of this database",
         changes: &[LeaveOut("hand-on-store")],
         case: |stage| Box::pin(a_release_with_a_next_in_a_copied_database(stage)),
     },
-    Broken {
+    MissingGuard {
         what: "S1: what a release grants to a queue entry is of this database",
         changes: &[LeaveOut("pass-store")],
         case: |stage| Box::pin(a_release_to_an_entry_in_a_copied_database(stage)),
     },
-    Broken {
+    MissingGuard {
         what: "L2: a release that grants the lock to an entry notifies its client",
         changes: &[Replace("pass-tells", "'elsewhere' || client,")],
         case: |stage| Box::pin(a_release_notifies(stage, false)),
     },
-    Broken {
+    MissingGuard {
         what: "L2: a release notifies the client of an entry that must ask for the lock itself",
         changes: &[Replace("tells-first", "'elsewhere'")],
         case: |stage| Box::pin(a_release_notifies(stage, true)),
     },
-    Broken {
+    MissingGuard {
         what: "L2: a waiter without messages finds its grant when it polls",
         changes: &[Replace("check-sees-grants", "WHEN false THEN false")],
         case: |stage| Box::pin(a_release_to_a_waiter_that_polls(stage)),
     },
-    Broken {
+    MissingGuard {
         what: "L3: an attempt does not barge past entries in the tail",
         changes: &[LeaveOut("ask-behind")],
         case: |stage| Box::pin(an_attempt_before_entries_behind(stage)),
     },
-    Broken {
+    MissingGuard {
         what: "L3: an entry joins the tail once",
         changes: &[LeaveOut("ask-once")],
         case: |stage| Box::pin(an_entry_behind_that_asks_again(stage)),
     },
-    Broken {
+    MissingGuard {
         what: "L3: heartbeats keep an entry at the head alive",
         changes: &[LeaveOut("ask-heartbeat")],
         case: |stage| Box::pin(an_attempt_behind_an_old_entry(stage)),
     },
-    Broken {
+    MissingGuard {
         what: "L2: a release grants the lock to an entry that its heartbeats keep alive",
         changes: &[LeaveOut("pass-heartbeat")],
         case: |stage| Box::pin(a_release_to_an_old_entry(stage)),
     },
-    Broken {
+    MissingGuard {
         what: "L2: a release grants the lock to an entry that has sent no heartbeat yet",
         changes: &[LeaveOut("pass-alive")],
         case: |stage| Box::pin(a_release_to_a_new_entry(stage)),
     },
-    Broken {
+    MissingGuard {
         what: "L3: an entry moves to the head once",
         changes: &[LeaveOut("refill-moved")],
         case: |stage| Box::pin(a_queue_that_moves_on(stage)),
     },
-    Broken {
+    MissingGuard {
         what: "L3: an entry that joins the tail during a refill is not lost",
         changes: &[LeaveOut("refill-newest")],
         case: |stage| Box::pin(a_queue_that_moves_on_while_one_enters(stage)),
     },
-    Broken {
+    MissingGuard {
         what: "L3: a waiter that leaves removes no other entry",
         changes: &[LeaveOut("leave-behind")],
         case: |stage| Box::pin(one_of_two_behind_leaves(stage)),
     },
-    Broken {
+    MissingGuard {
         what: "S1: a message alone is no grant",
         changes: &[LeaveOut("confirm-owner")],
         case: |stage| Box::pin(a_forged_message(stage)),
     },
-    Broken {
+    MissingGuard {
         what: "S5: a grant by a release that is not confirmed in time expires",
         changes: &[LeaveOut("confirm-expired")],
         case: |stage| Box::pin(a_late_confirmation(stage)),
     },
-    Broken {
+    MissingGuard {
         what: "S2: a token is computed from the locked row, not from EXCLUDED",
         changes: &[Replace("token-of-the-row", "token = excluded.token,")],
         case: |stage| Box::pin(an_attempt_that_waits_for_the_row(stage)),
     },
-    Broken {
+    MissingGuard {
         what: "S2: a name that is not there gets a token above the watermark",
         changes: &[LeaveOut("watermark")],
         case: |stage| Box::pin(a_name_below_the_watermark(stage)),
     },
-    Broken {
+    MissingGuard {
         what: "S2: an attempt that has waited for a minute makes no row with an old watermark",
         changes: &[LeaveOut("young")],
         case: |stage| Box::pin(an_attempt_that_waits_for_a_new_row(stage)),
     },
-    Broken {
+    MissingGuard {
         what: "S2: a sweep forgets only tokens that the watermark covers",
         changes: &[LeaveOut("sweep-covered")],
         case: |stage| Box::pin(a_token_over_a_sweep(stage)),
     },
-    Broken {
+    MissingGuard {
         what: "S1: a renewal keeps the longest lease of now",
         changes: &[LeaveOut("renew-longest")],
         case: |stage| Box::pin(a_renewal_above_the_longest_lease(stage)),
     },
-    Broken {
+    MissingGuard {
         what: "S5: nor does one that waited for its row",
         changes: &[LeaveOut("renew-one-expired")],
         case: |stage| Box::pin(a_renewal_that_waits_for_the_row(stage)),
     },
-    Broken {
+    MissingGuard {
         what: "L5: a renewal does not wait for a row that another transaction has",
         changes: &[Replace("renew-skips", "FOR UPDATE OF l")],
         case: |stage| Box::pin(a_batch_with_a_locked_row(stage, a_locked_row(stage))),
     },
-    Broken {
+    MissingGuard {
         what: "S1: readers join no writer",
         changes: &[LeaveOut("join-readers")],
         case: |stage| Box::pin(readers_beside_a_writer(stage)),
     },
-    Broken {
+    MissingGuard {
         what: "S1: no more readers join than may",
         changes: &[LeaveOut("join-most")],
         case: |stage| Box::pin(readers::beside_the_most(stage, full(stage))),
     },
-    Broken {
+    MissingGuard {
         what: "S2: the fence refuses a lower token",
         changes: &[Replace("fence", "token = $2")],
         case: |stage| Box::pin(a_stale_write(stage)),
@@ -288,7 +288,10 @@ async fn postgres_misses_its_guards() {
     let common = variants::<OnePostgres>(&COMMON);
     try_all(FOLDERS, &common).await;
     try_all(FOLDERS, VARIANTS).await;
-    every_marker_is_tried(FOLDERS, &[Broken::names(&common), Broken::names(VARIANTS)].concat());
+    every_marker_is_tried(
+        FOLDERS,
+        &[MissingGuard::names(&common), MissingGuard::names(VARIANTS)].concat(),
+    );
 }
 
 /// Fills the lock with the maximum number of readers.

@@ -38,7 +38,7 @@ fn near(count: u32, how: char) -> String {
 /// SQL that adds such an entry of this owner to the table, at this position of the tail.
 fn written(owner: char, entered: &str) -> String {
     format!(
-        "INSERT INTO leasehold_places VALUES \
+        "INSERT INTO leasehold_queue VALUES \
          ('a', repeat('{owner}', 32), {entered}, repeat('{owner}', 64) || '+', now() + interval '1 hour')"
     )
 }
@@ -134,7 +134,7 @@ pub(super) async fn one_of_two_behind_leaves(stage: &mut OnePostgres) -> Verdict
     let one = enqueue(&*store, &request("a", LONG)).await?;
     let _other = enqueue(&*store, &request("a", LONG)).await?;
     one.leave().await.map_err(words)?;
-    says(stage, "SELECT count(*) FROM leasehold_places", "1").await
+    says(stage, "SELECT count(*) FROM leasehold_queue", "1").await
 }
 
 /// Any role of the database may send this.
