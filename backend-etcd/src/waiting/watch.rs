@@ -143,6 +143,8 @@ async fn watch(
             requests.cancel(id).await.map_err(failure)?;
         }
         tokio::select! {
+            // Answers first: if this task was delayed, it must not give up a watch whose answers have arrived.
+            biased;
             answer = stream.message() => {
                 let Some(answer) = answer.map_err(failure)? else { return Ok(()) };
                 (progress_requested, silent_from) = (false, Instant::now());

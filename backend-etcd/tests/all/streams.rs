@@ -53,8 +53,8 @@ async fn a_hanging_watch_delays_nobody_for_long_and_is_replaced() {
     let (_etcd, streams, [holder, waiter]) = streamed("5s").await;
     let (guard, waiting) = held_and_waited_for(holder, waiter.clone()).await;
     until("a watch", async || streams.opened("Watch") > 0).await;
-    // It is silent, but it answers the progress request: a healthy watch stays.
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    // It is silent, but it answers the progress request: a healthy watch stays. An unanswered one is given up after 6 s.
+    tokio::time::sleep(Duration::from_secs(7)).await;
     assert_eq!(streams.opened("Watch"), 1, "a healthy watch was given up");
     streams.stick("Watch");
     // The waiter notices the release by polling.
