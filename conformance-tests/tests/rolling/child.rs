@@ -21,10 +21,20 @@ use crate::resource;
 
 /// The variable that tells a process that it is a child.
 const CHILD: &str = "LEASEHOLD_ROLLING_CHILD";
-pub(crate) const NAMES: u32 = 20;
+/// How many names. Here and below: in the gate, and with `LEASEHOLD_SOAK=1`.
+const NAMES: [u32; 2] = [10, 20];
 pub(crate) const LEASE: Duration = Duration::from_secs(1);
 /// One hold in so many outlives its lease, and so is renewed.
-const LONG: u32 = 250;
+const LONG: [u32; 2] = [60, 250];
+
+/// The index of the sizes above.
+pub(crate) fn size() -> usize {
+    usize::from(env::var_os("LEASEHOLD_SOAK").is_some())
+}
+
+pub(crate) fn names() -> u32 {
+    NAMES[size()]
+}
 
 /// Which process it is, in which phase, and where the files are.
 pub(crate) struct ChildSpec {
@@ -87,7 +97,7 @@ impl ChildSpec {
 
     async fn hold_one(&self, client: &LockClient, log: &mut Log) {
         let random = SystemEnv.random();
-        let name = LockName::new(format!("job-{}", random as u32 % NAMES)).unwrap();
+        let name = LockName::new(format!("job-{}", random as u32 % names())).unwrap();
         let file = self.folder.join(name.as_str());
         let op = log.recorder.ask(&name);
         // Some waits are short, so that they run out: a waiter that leaves the queue is tested, too.
@@ -104,7 +114,7 @@ impl ChildSpec {
         op.acquired(&guard);
         log.flush();
         let read = resource::read(&file);
-        let long = ((random >> 32) as u32).is_multiple_of(LONG);
+        let long = ((random >> 32) as u32).is_multiple_of(LONG[size()]);
         let short = Duration::from_micros((random >> 96) as u64 & 0xfff);
         tokio::time::sleep(if long { LEASE + LEASE / 4 } else { short }).await;
         if op.look(&guard) {

@@ -15,10 +15,15 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{child::ChildSpec, judge::judge, report::Rolled};
+use crate::{
+    child::{self, ChildSpec},
+    judge::judge,
+    report::Rolled,
+};
 use conformance_tests::stores::pairs::{self, Kind};
 
-const PROCESSES: usize = 12;
+/// How many processes: in the gate, and with `LEASEHOLD_SOAK=1`.
+const PROCESSES: [usize; 2] = [6, 12];
 /// The record of a process that was killed lives for so long, and its locks at most.
 const LONGEST: Duration = Duration::from_secs(2);
 /// The longest that one step may take, also on a loaded machine.
@@ -61,6 +66,7 @@ impl Counts {
 struct Rolling<'a> {
     stores: [&'a str; 2],
     folder: &'a Path,
+    processes: usize,
     /// How many locks each has held before the next is moved.
     held: u32,
     counts: Counts,
@@ -73,24 +79,26 @@ pub(crate) async fn roll(from: Kind, to: Kind, held: u32) -> Rolled {
     let (from, to) = (from.expect("a store"), to.expect("a store"));
     let folder = tempfile::tempdir().unwrap();
     let stores = [from.0.as_str(), to.0.as_str()];
-    let mut rolling = Rolling { stores, folder: folder.path(), held, counts: Counts::default() };
+    let processes = PROCESSES[child::size()];
+    let mut rolling =
+        Rolling { stores, folder: folder.path(), processes, held, counts: Counts::default() };
     let mut fleet = Vec::new();
-    for _ in 0..PROCESSES {
+    for _ in 0..processes {
         let started = rolling.start(Phase::Old).await;
         fleet.push(started);
     }
     for phase in [Phase::Both, Phase::New, Phase::Both, Phase::Old] {
-        for at in 0..PROCESSES {
+        for at in 0..processes {
             // One in three is killed before it is moved, and now and then another beside it.
             rolling.end(&mut fleet[at], SystemEnv.random().is_multiple_of(3)).await;
             fleet[at] = rolling.start(phase).await;
             if SystemEnv.random().is_multiple_of(6) {
-                let other = (SystemEnv.random() % PROCESSES as u128) as usize;
+                let other = (SystemEnv.random() % processes as u128) as usize;
                 let same = fleet[other].phase;
                 rolling.end(&mut fleet[other], true).await;
                 fleet[other] = rolling.start(same).await;
             }
-            if at == PROCESSES / 2 {
+            if at == processes / 2 {
                 let old = fleet.iter().any(|process| process.phase == Phase::Old);
                 rolling.refuse(if old { Phase::New } else { Phase::Old }).await;
             }
@@ -104,7 +112,7 @@ pub(crate) async fn roll(from: Kind, to: Kind, held: u32) -> Rolled {
     let tried = judge(folder.path(), counts.started);
     assert!(counts.killed >= 1, "nobody was killed");
     assert!(counts.renewed >= 1, "no lock was renewed");
-    assert!(tried.grants as u32 >= held * PROCESSES as u32 * 5, "{} grants", tried.grants);
+    assert!(tried.grants as u32 >= held * processes as u32 * 5, "{} grants", tried.grants);
     Rolled {
         processes: counts.started,
         killed: counts.killed,
@@ -189,7 +197,7 @@ impl Rolling<'_> {
         loop {
             let fleet = Fleet::survey(&*old, &*new).await.unwrap();
             let steps = [Direction::Forward, Direction::Back].map(|way| fleet.next(way).ok());
-            if fleet.members.len() == PROCESSES
+            if fleet.members.len() == self.processes
                 && fleet.members.iter().all(|member| member.phase == Some(phase))
             {
                 let expected = match phase {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use conformance_tests::history::{History, Rule, What, check};
 
-use crate::{child::NAMES, resource};
+use crate::{child::names, resource};
 
 /// How much was tried, and what was wrong.
 pub(crate) struct Tried {
@@ -30,7 +30,7 @@ pub(crate) fn judge(folder: &Path, processes: u32) -> Tried {
         found.iter().map(|violation| violation.with_events(&all).to_string()).collect();
 
     let mut writes = 0;
-    for name in 0..NAMES {
+    for name in 0..names() {
         let lines = resource::lines(&folder.join(format!("job-{name}")));
         writes += lines.len();
         for pair in lines.windows(2) {
