@@ -42,8 +42,9 @@ pub(crate) struct Heartbeat {
     owner: OwnerId,
     /// The text of the entry behind its time.
     entry: String,
-    /// The key of the lock, if its state is wanted too.
-    lock: Option<String>,
+    lock: String,
+    /// Whether the state of the lock is wanted too.
+    with_lock: bool,
     answer: oneshot::Sender<Result<HeartbeatAnswer, Error>>,
 }
 
@@ -59,8 +60,8 @@ pub(crate) async fn heartbeat(
     let (bucket, owner) = (keys.bucket(&request.name), request.owner);
     let [_, lock, _, entries, _] = keys.of(&request.name, owner);
     let (answer, answered) = oneshot::channel();
-    let (entry, lock) = (entry_of(request, channel), with_lock.then_some(lock));
-    let heartbeat = Heartbeat { bucket, entries, owner, entry, lock, answer };
+    let entry = entry_of(request, channel);
+    let heartbeat = Heartbeat { bucket, entries, owner, entry, lock, with_lock, answer };
     let answer = async { answered.await.ok() };
     let called = queue.call(store, heartbeat, store.settings.timeout, answer).await;
     // A heartbeat takes nothing, so after an error nothing is in doubt.
@@ -80,7 +81,7 @@ impl BatchSink<Heartbeat> for Store {
         for heartbeat in others {
             heartbeat.answer.send(Ok(HeartbeatAnswer::NeedsAttempt)).ok();
         }
-        due.sort_by_key(|heartbeat| heartbeat.lock.is_some());
+        due.sort_by_key(|heartbeat| heartbeat.with_lock);
         let mut answers = ask(&self, bucket, &due, &entry).await.map(Vec::into_iter);
         for heartbeat in due {
             let answer = match &mut answers {
@@ -101,8 +102,9 @@ async fn ask(
     let mut keys = Vec::with_capacity(1 + 2 * due.len());
     keys.push(store.keys.epoch(bucket));
     keys.extend(due.iter().map(|heartbeat| heartbeat.entries.clone()));
-    keys.extend(due.iter().filter_map(|heartbeat| heartbeat.lock.clone()));
-    let own = heartbeats(due.iter().map(|heartbeat| heartbeat.owner), entry);
+    keys.extend(due.iter().map(|heartbeat| heartbeat.lock.clone()));
+    let read = due.iter().filter(|heartbeat| heartbeat.with_lock).count();
+    let own = heartbeats(due.iter().map(|heartbeat| heartbeat.owner), entry, read);
     let read = |value| Ok(Answer { first: None, reply: Some(Reply::Foreign(value)) });
     let answer = store.run_in_epoch(bucket, &HEARTBEAT, &keys, &own, read).await?;
     let Some(Reply::Foreign(value)) = answer.reply else { return Err(reply::not_understood()) };

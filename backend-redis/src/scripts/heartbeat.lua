@@ -1,10 +1,10 @@
 -- Prolongs many entries of one client, and reads the locks of some. It grants nothing, so it does not check the epoch.
--- KEYS: 1 epoch record, then the entries, then the locks of the last of them
--- ARGV: from 5 on the owner of each entry, then the text of all entries behind their time: ' lease floor channel label';
---       besides as in epoch_arguments.lua
--- Answers, for each entry: 0 if it exists; with a lock 'retry-ms remaining-ms owner token state label' of its holder; -1
--- if the case is not simple, since the entry is gone, or the lock is free or ends before the next heartbeat. Then the
--- client sends acquire.lua. Or the answer of unknown.lua.
+-- KEYS: 1 epoch record, then the entries, then their locks
+-- ARGV: from 5 on the owner of each entry, then the text of all entries behind their time: ' lease floor channel label',
+--       and how many of the last locks to read; besides as in epoch_arguments.lua
+-- Answers, for each entry: 0 if it exists and its lock was not to be read; 'retry-ms remaining-ms owner token state label' of
+-- the holder if it was; -1 if the case is not simple, since the entry is gone, or the lock is free, or was read and ends before
+-- the next heartbeat. Then the client sends acquire.lua. Or the answer of unknown.lua.
 
 -- include unknown.lua
 -- include limits.lua
@@ -17,7 +17,7 @@ if refusal then return refusal end
 -- guard: heartbeat_memory
 call('HDEL', KEYS[1], '')
 local time = call('TIME')
-local count = #ARGV - 7
+local count = #ARGV - 8
 local entry = time[1] + LIFE_US / 1000000 .. string.sub('00000' .. time[2], -6) .. ARGV[5 + count]
 for at = 1, count do
   local entries, owner, answer = KEYS[1 + at], ARGV[4 + at], 0
@@ -30,16 +30,24 @@ for at = 1, count do
   end
   answers[at] = answer
 end
-local looked_at = #KEYS - 1 - count
-if looked_at == 0 then return answers end
-local records = call('MGET', unpack(KEYS, 2 + count))
-for lock = 1, looked_at do
-  local at = count - looked_at + lock
-  local left = records[lock] and answers[at] == 0 and call('PTTL', KEYS[1 + count + lock]) or 0
+-- The holder may be another one than the client has read, with a shorter lease or an unclaimed handoff.
+-- guard: heartbeat_free
+local free = call('EXISTS', unpack(KEYS, 2 + count)) < count
+if free then
+  for at = 1, count do
+    if call('EXISTS', KEYS[1 + count + at]) == 0 then answers[at] = -1 end
+  end
+end
+local unread = count - ARGV[6 + count]
+if unread == count then return answers end
+local records = call('MGET', unpack(KEYS, 2 + count + unread))
+for at = unread + 1, count do
+  local record = records[at - unread]
+  local left = record and answers[at] == 0 and call('PTTL', KEYS[1 + count + at]) or 0
   -- Only acquire.lua prolongs the key of the queue, which may expire 20 s before that of the entries.
   -- guard: heartbeat_queue_life
   if left > 0 and call('PTTL', KEYS[1 + at]) < TOMB_MS * 2 / 3 then left = 0 end
   -- Without the line of readers, if it has one.
-  answers[at] = left > FAR_MS and NEAR_MS .. ' ' .. left .. ' ' .. string.match(records[lock], '^[^\n]*') or -1
+  answers[at] = left > FAR_MS and NEAR_MS .. ' ' .. left .. ' ' .. string.match(record, '^[^\n]*') or -1
 end
 return answers

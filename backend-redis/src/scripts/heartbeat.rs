@@ -10,7 +10,7 @@ use super::{
     script::Script,
 };
 
-/// `KEYS`: the epoch record, the entries, and the locks of the last of them.
+/// `KEYS`: the epoch record, the entries, and their locks.
 pub(crate) static HEARTBEAT: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("heartbeat.lua"), Layout::Apart));
 
@@ -20,12 +20,16 @@ pub(crate) fn entry_of(request: &Request, channel: &str) -> String {
     format!(" {} {floor} {channel} {label}", millis(*lease))
 }
 
-/// The arguments of `heartbeat.lua`.
-pub(crate) fn heartbeats(owners: impl ExactSizeIterator<Item = OwnerId>, entry: &str) -> Arguments {
-    let mut arguments = Arguments::with_room(owners.len() + 1, 32 * owners.len() + entry.len());
+/// The arguments of `heartbeat.lua`, which reads the last `read` locks.
+pub(crate) fn heartbeats(
+    owners: impl ExactSizeIterator<Item = OwnerId>,
+    entry: &str,
+    read: usize,
+) -> Arguments {
+    let mut arguments = Arguments::with_room(owners.len() + 2, 32 * owners.len() + entry.len() + 4);
     for owner in owners {
         arguments.add(owner);
     }
-    arguments.add(entry);
+    arguments.add(entry).add(read);
     arguments
 }

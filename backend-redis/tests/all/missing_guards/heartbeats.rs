@@ -39,6 +39,11 @@ pub(super) const VARIANTS: &[MissingGuard<OneRedis>] = &[
         changes: &[LeaveOut("heartbeat_gone")],
         case: |setup| Box::pin(an_entry_that_is_gone(setup)),
     },
+    Broken {
+        what: "L1: a heartbeat finds a lock free that was handed over and not claimed",
+        changes: &[Replace("heartbeat_free", "local free = false")],
+        case: |setup| Box::pin(a_handoff_without_claim(setup)),
+    },
 ];
 
 struct Waiting {
@@ -124,5 +129,19 @@ async fn an_entry_that_is_gone(setup: &mut OneRedis) -> Verdict {
     match left.as_str() {
         "0" => Ok(()),
         _ => Err("the entry of an abandoned owner is there again".to_owned()),
+    }
+}
+
+/// The client of the next entry has read a holder with a long lease before the handoff.
+async fn a_handoff_without_claim(setup: &mut OneRedis) -> Verdict {
+    let waiting = Waiting::start(setup).await?;
+    let next = request("a", LONG);
+    let _turn = waiting.store.enqueue(&next).await.map_err(words)?;
+    waiting.store.try_acquire(&next).await.map_err(words)?;
+    waiting.store.release(&waiting.held, ReleaseOptions::default()).await.map_err(words)?;
+    setup.clock().step(waiting.store.guarantees().expiry_slack.as_secs_f64()).map_err(words)?;
+    match waiting.store.try_acquire(&next).await.map_err(words)? {
+        Attempt::Granted(_) => Ok(()),
+        other => Err(format!("the lock is free, and the answer was {other:?}")),
     }
 }
