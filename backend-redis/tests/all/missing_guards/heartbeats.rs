@@ -39,7 +39,7 @@ pub(super) const VARIANTS: &[MissingGuard<OneRedis>] = &[
         changes: &[LeaveOut("heartbeat_gone")],
         case: |setup| Box::pin(an_entry_that_is_gone(setup)),
     },
-    Broken {
+    MissingGuard {
         what: "L1: a heartbeat finds a lock free that was handed over and not claimed",
         changes: &[Replace("heartbeat_free", "local free = false")],
         case: |setup| Box::pin(a_handoff_without_claim(setup)),
