@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{error::general, tables::Tables};
 
-/// The longest resource, in bytes, as in `fence.sql`.
+/// The longest resource, in bytes, as in `fence_schema.sql`.
 const LONGEST: usize = 512;
 
 /// Admits writes whose token is not stale, inside the transaction that makes them.
@@ -56,8 +56,8 @@ impl MysqlFence {
             table: tables.fill("{fence}", '`').trim_matches('`').to_owned(),
             exists: Statement::new(&tables, include_str!("sql/exists.sql")),
             checked: AtomicBool::new(false),
-            create: filled(include_str!("sql/fence.sql")),
-            admit: filled(include_str!("sql/admit.sql")),
+            create: filled(include_str!("sql/fence_schema.sql")),
+            admit: filled(include_str!("sql/fence_admit.sql")),
         })
     }
 

@@ -173,7 +173,7 @@ pub(super) fn upgrade(tables: &Tables) -> String {
 
 /// The SQL that makes the table of the fence.
 pub(super) fn fence_schema(tables: &Tables) -> String {
-    format!("{};\n", tables.fill(include_str!("sql/fence.sql"), '`').trim_end())
+    format!("{};\n", tables.fill(include_str!("sql/fence_schema.sql"), '`').trim_end())
 }
 
 /// Whether a table is there, by the answer to `exists.sql`. Refuses a view: with SQL SECURITY INVOKER it runs functions of the user

@@ -253,18 +253,18 @@ pub fn owners(names: &[&str]) -> String {
 
 /// The SQL that makes the table of the fence.
 pub(super) fn fence_schema(tables: &Tables) -> String {
-    filled(tables, &format!("{}{}", include_str!("sql/fence.sql"), owners(&["{fence}"])))
+    filled(tables, &format!("{}{}", include_str!("sql/fence_schema.sql"), owners(&["{fence}"])))
 }
 
 /// The same for a fence, even if others do so at the same time. It answers why the table is refused instead of failing: an error
 /// would end the user's transaction.
 pub(super) fn make_fence(tables: &Tables) -> SqlStr {
-    let text = include_str!("sql/make_fence.sql");
-    let text = text.replace("{fence.sql}", include_str!("sql/fence.sql").trim_end());
+    let text = include_str!("sql/fence_schema_at_once.sql");
+    let text = text.replace("{fence_schema.sql}", include_str!("sql/fence_schema.sql").trim_end());
     shared(tables, &format!("{text}{}", refused_table(&["{fence}"])))
 }
 
 /// The fence's statement.
 pub(super) fn admit(tables: &Tables) -> SqlStr {
-    shared(tables, include_str!("sql/admit.sql"))
+    shared(tables, include_str!("sql/fence_admit.sql"))
 }

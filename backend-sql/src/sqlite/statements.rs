@@ -101,13 +101,13 @@ pub(super) fn upgrade(tables: &Tables, stored: i64) -> String {
 
 /// The SQL that makes the table of the fence.
 pub(super) fn fence_schema(tables: &Tables) -> String {
-    tables.fill(include_str!("sql/fence.sql"), '"')
+    tables.fill(include_str!("sql/fence_schema.sql"), '"')
 }
 
 /// The statements of the fence: admit, and what was admitted.
 pub(super) fn fence(tables: &Tables) -> (SqlStr, SqlStr) {
-    let admit = shared(tables, include_str!("sql/admit.sql"));
-    (admit, shared(tables, include_str!("sql/admitted.sql")))
+    let admit = shared(tables, include_str!("sql/fence_admit.sql"));
+    (admit, shared(tables, include_str!("sql/fence_admitted.sql")))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 
 use tokio::sync::watch;
 
-use super::leadership::{Leadership, watch_leader};
+use super::leader_watch::{Leadership, watch_leader};
 use crate::{
     Error, ErrorKind, Guard, Lock, LockClient, LockName, Monitor,
     client::Finished,

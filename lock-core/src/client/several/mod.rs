@@ -4,7 +4,7 @@ mod all;
 mod any;
 mod election;
 mod guards;
-mod leadership;
+mod leader_watch;
 mod semaphore;
 
 pub use self::{
@@ -12,7 +12,7 @@ pub use self::{
     any::{Any, any},
     election::Election,
     guards::Guards,
-    leadership::{Leader, Leadership},
+    leader_watch::{Leader, Leadership},
     semaphore::Semaphore,
 };
 

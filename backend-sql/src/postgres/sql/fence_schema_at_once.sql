@@ -2,7 +2,7 @@
 -- has not committed: it waits for that transaction and then fails. The second try sees the table. A transaction around
 -- this statement goes on.
 DO $$ BEGIN
-    {fence.sql}
+    {fence_schema.sql}
 EXCEPTION WHEN unique_violation OR duplicate_table OR duplicate_object THEN
-    {fence.sql}
+    {fence_schema.sql}
 END $$;
