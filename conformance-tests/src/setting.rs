@@ -94,6 +94,16 @@ impl Setting {
             + Duration::from_secs(10)
     }
 
+    /// How long after a crash a lock with this lease may stay held, with 2 s more for a busy machine.
+    pub(crate) fn free_after_crash_within(&self, lease: Duration) -> Duration {
+        let promised = &self.promised;
+        lease
+            + promised.lease_step
+            + promised.expiry_slack
+            + promised.longest_poll
+            + Duration::from_secs(2)
+    }
+
     /// A request of a new owner, with the long lease.
     pub fn request(&self, name: &LockName) -> Request {
         let owner = OwnerId::from_bits(SystemEnv.random());

@@ -294,13 +294,7 @@ impl Process {
     /// [`KitError::NotRunning`], or [`KitError::TimedOut`] if it does not end.
     pub async fn stop(&mut self, signal: Signal) -> Result<()> {
         tree::signal(self.pid()?, signal)?;
-        let what = format!("{} to shut down", self.spec.name);
-        until(&what, READY_WITHIN, || {
-            let ended = self.try_status();
-            async move { ended }
-        })
-        .await?;
-        self.child = None;
+        self.wait_ended(READY_WITHIN).await?;
         Ok(())
     }
 

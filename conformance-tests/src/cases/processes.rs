@@ -30,10 +30,7 @@ async fn a_killed_holders_lock_is_free_within_its_lease(setting: Setting) {
     let guard = client.lock(&name).wait(setting.patience() + lease).acquire().await.unwrap();
     assert!(guard.token() > token);
     // The last renewal was just before the kill, at the latest.
-    let promised = setting.promised();
-    let bound = lease + promised.lease_step + promised.expiry_slack + promised.longest_poll;
-    let slack = std::time::Duration::from_secs(2);
-    let (took, bound) = (killed.elapsed(), bound + slack);
+    let (took, bound) = (killed.elapsed(), setting.free_after_crash_within(lease));
     assert!(
         took <= bound,
         "the lock of the killed holder was free after {took:?}, not within {bound:?}"

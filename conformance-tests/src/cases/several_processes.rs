@@ -56,14 +56,6 @@ async fn processes_share_the_permits_of_a_semaphore(setting: Setting) {
     assert!(enough.exists(), "the permits were never all in use at the same time");
 }
 
-/// How long after a crash a lock may stay held.
-fn bound(setting: &Setting, lease: Duration) -> Duration {
-    // More time for a busy machine.
-    let slack = Duration::from_secs(2);
-    let promised = setting.promised();
-    lease + promised.lease_step + promised.expiry_slack + promised.longest_poll + slack
-}
-
 async fn a_killed_holders_permit_is_free_within_its_lease(setting: Setting) {
     let name = setting.name("pool");
     let lease = setting.lease() * 2;
@@ -75,7 +67,7 @@ async fn a_killed_holders_permit_is_free_within_its_lease(setting: Setting) {
     let killed = child.kill().await;
     let permit = pool().wait(setting.patience() + lease).acquire().await.unwrap();
     assert!(permit.token() > token);
-    let (took, bound) = (killed.elapsed(), bound(&setting, lease));
+    let (took, bound) = (killed.elapsed(), setting.free_after_crash_within(lease));
     assert!(
         took <= bound,
         "the permit of the killed holder was free after {took:?}, not within {bound:?}"
@@ -118,7 +110,7 @@ async fn all_locks_of_a_killed_holder_are_free_within_their_lease(setting: Setti
     assert!(early.unwrap_err().is_busy(), "the child holds both locks");
     let killed = child.kill().await;
     both().acquire().await.unwrap().release().await.unwrap();
-    let (took, bound) = (killed.elapsed(), bound(&setting, lease));
+    let (took, bound) = (killed.elapsed(), setting.free_after_crash_within(lease));
     assert!(
         took <= bound,
         "the locks of the killed holder were free after {took:?}, not within {bound:?}"
