@@ -113,6 +113,8 @@ pub(crate) const HEARTBEATS: BatchPolicy =
 
 #[cfg(test)]
 mod tests {
+    use lock_core::Mode;
+
     use super::*;
 
     #[test]
@@ -121,5 +123,6 @@ mod tests {
         let (near, far) = (NEAR_HEARTBEAT.as_millis(), FAR_HEARTBEAT.as_millis());
         assert!(limits.contains(&format!("local NEAR, NEAR_MS, FAR_MS = 8, {near}, {far}\n")));
         assert!(limits.contains(&format!("local LIFE_US = {}\n", ENTRY_LIFE.as_micros())));
+        assert!(limits.contains(&format!("local MOST_READERS = {}\n", Mode::MOST_READERS)));
     }
 }

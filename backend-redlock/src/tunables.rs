@@ -98,3 +98,14 @@ pub(crate) const TOMBSTONE_LIFE: Duration = Duration::from_secs(60);
 /// How many watermarks a node keeps. Names that share one only cost each other a round trip now and then. The number is
 /// part of the protocol between clients; `highest.lua` and Redis's `init.lua` have the same.
 pub(crate) const WATERMARKS: u64 = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_scripts_count_the_same_life_of_an_entry() {
+        let limits = include_str!("../../backend-redis/src/scripts/limits.lua");
+        assert!(limits.contains(&format!("local LIFE_US = {}\n", ENTRY_LIFE.as_micros())));
+    }
+}
