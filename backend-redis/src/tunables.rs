@@ -77,8 +77,8 @@ pub(crate) const CLUSTER_CRON: Duration = Duration::from_secs(1);
 pub(crate) const EXPIRY_SLACK: Duration = Duration::from_millis(2_100);
 /// A waiter asks again at least this often, also without a push.
 pub(crate) const LONGEST_POLL: Duration = FAR_HEARTBEAT;
-/// The interval of heartbeats of a queue entry near the head, and of one far from it or whose lock does not end before
-/// (`NEAR_MS` and `FAR_MS` in `scripts/limits.lua`). An entry's life has time for two heartbeats of a far entry.
+/// The interval of heartbeats of a queue entry near the head, and of one far from it (`NEAR_MS` and `FAR_MS` in
+/// `scripts/limits.lua`). An entry's life has time for two heartbeats of a far entry.
 pub(crate) const NEAR_HEARTBEAT: Duration = Duration::from_millis(800);
 pub(crate) const FAR_HEARTBEAT: Duration = Duration::from_millis(1250);
 /// A client's heartbeats are due at multiples of this, so that many names need fewer calls with more heartbeats in each.

@@ -125,10 +125,7 @@ impl Pushes {
     /// When the next heartbeat of an entry is due: at a time that it shares with this client's other entries, so that their
     /// heartbeats go in one call.
     pub(crate) fn until_heartbeat(&self, owner: OwnerId, now: Instant) -> Duration {
-        // If the lock was read and is sure to be held at a far heartbeat too, an entry near the head needs none before.
-        let far = self.waiters().get(&owner).is_some_and(|waiter| {
-            waiter.far || waiter.last_read.as_ref().is_some_and(|(.., until)| now < *until)
-        });
+        let far = self.waiters().get(&owner).is_some_and(|waiter| waiter.far);
         let latest = now + if far { FAR_HEARTBEAT } else { NEAR_HEARTBEAT };
         let beyond =
             latest.since(Instant::default() + self.phase).as_nanos() % HEARTBEAT_STEP.as_nanos();
