@@ -262,7 +262,8 @@ fn main() {
     let span = asked.find(|word| humantime::parse_duration(word).is_ok());
     let span =
         span.map_or(Duration::from_secs(60), |span| humantime::parse_duration(span).unwrap());
-    let _awake = Awake::keep();
+    // A crowd runs for long, and shares the processors with its server.
+    let _awake = (parts != [CROWD]).then(Awake::keep);
     for kind in stores.iter().copied().filter(|kind| asked.wants(kind, &stores)) {
         for part in &parts {
             match *part {
