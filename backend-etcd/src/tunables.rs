@@ -74,8 +74,8 @@ pub(crate) const CROWDED: i64 = 8;
 /// The pause between two attempts to open the watch.
 pub(crate) const WATCH_PAUSE: Duration = millis(50);
 /// While a client waits, it asks a watch that was silent for this long for its progress. If no answer comes for as long again,
-/// the client gives up the watch. It is no shorter because every waiting client asks: with a second, that was most of the cost
-/// of 500 waiting clients.
+/// the client gives up the watch. It is no shorter because every waiting client asks: with one second, that was most of what 500
+/// waiting clients sent.
 pub(crate) const SILENT_WATCH: Duration = seconds(3);
 
 // ---- Steps ----
