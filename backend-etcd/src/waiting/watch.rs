@@ -143,7 +143,7 @@ async fn watch(
             requests.cancel(id).await.map_err(failure)?;
         }
         tokio::select! {
-            // Answers first: if this task was delayed, it must not give up a watch whose answers have arrived.
+            // Answers first: if only this task was delayed, it must not give up a watch whose answers this process has read.
             biased;
             answer = stream.message() => {
                 let Some(answer) = answer.map_err(failure)? else { return Ok(()) };
@@ -154,10 +154,12 @@ async fn watch(
             }
             () = ranges.changed.notified() => {}
             () = tokio::time::sleep_until(silent_from + SILENT_WATCH) => {
+                // After a stall of the process, the answer may still be in the socket. So a late timer asks again.
+                let on_time = silent_from.elapsed() < SILENT_WATCH * 2;
                 silent_from = Instant::now();
                 if waiters.is_empty() {
                     progress_requested = false;
-                } else if progress_requested {
+                } else if progress_requested && on_time {
                     rpc.members.give_up(position);
                     return Err(late(SILENT_WATCH));
                 } else {

@@ -75,13 +75,17 @@ async fn cost_of_a_handoff(count: usize) -> (f64, f64) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_handoff_costs_the_same_however_many_wait() {
     // A revoke and a read. After a raise of the offset, each entry that waited finds it changed and is written. There may
-    // also be grants of leases for the client's pool. A busy machine only adds to that, so the best of some tries counts.
+    // also be grants of leases for the client's pool. A busy machine only adds to that, so two good tries of five
+    // are enough.
     for count in [HANDOFFS, HANDOFFS * 4] {
-        let mut seen = Vec::new();
-        while !seen.iter().any(|(requests, entries)| *requests < 3.9 && *entries < 2.9) {
+        let (mut seen, mut good) = (Vec::new(), 0);
+        while good < 2 {
             assert!(seen.len() < 5, "requests and log entries per handoff, {count} wait: {seen:?}");
-            seen.push(cost_of_a_handoff(count).await);
+            let (requests, entries) = cost_of_a_handoff(count).await;
+            good += usize::from(requests < 3.9 && entries < 2.9);
+            seen.push((requests, entries));
         }
+        println!("requests and log entries per handoff, {count} wait: {seen:?}");
     }
 }
 

@@ -27,7 +27,7 @@ pub(crate) fn heartbeat_queue() -> HeartbeatQueue {
 
 /// What the server answers about a queue entry.
 pub(crate) enum HeartbeatAnswer {
-    /// The entry exists.
+    /// The entry exists, and others hold the lock.
     Exists,
     /// The entry exists, and this is the state of the lock.
     Busy(Busy),

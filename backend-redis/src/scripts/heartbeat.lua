@@ -2,9 +2,9 @@
 -- KEYS: 1 epoch record, then the entries, then their locks
 -- ARGV: from 5 on the owner of each entry, then the text of all entries behind their time: ' lease floor channel label',
 --       and how many of the last locks to read; besides as in epoch_arguments.lua
--- Answers, for each entry: 0 if it exists and its lock was not to be read; 'retry-ms remaining-ms owner token state label' of
--- the holder if it was; -1 if the case is not simple, since the entry is gone, or the lock is free, or was read and ends before
--- the next heartbeat. Then the client sends acquire.lua. Or the answer of unknown.lua.
+-- Answers, for each entry: 0 if it and its lock exist, and the lock was not to be read; 'retry-ms remaining-ms owner token
+-- state label' of the holder if it was; -1 if the case is not simple, since the entry is gone, or the lock is free, or was
+-- read and ends before the next heartbeat. Then the client sends acquire.lua. Or the answer of unknown.lua.
 
 -- include unknown.lua
 -- include limits.lua

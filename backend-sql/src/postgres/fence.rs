@@ -52,7 +52,7 @@ impl PostgresFence {
         Ok(Self {
             exists: statements::exists(&tables, &["{fence}"]),
             checked: AtomicBool::new(false),
-            create: statements::make_fence(&tables),
+            create: statements::fence_schema_concurrent(&tables),
             admit: statements::admit(&tables),
         })
     }

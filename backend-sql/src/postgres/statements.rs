@@ -258,8 +258,8 @@ pub(super) fn fence_schema(tables: &Tables) -> String {
 
 /// The same for a fence, even if others do so at the same time. It answers why the table is refused instead of failing: an error
 /// would end the user's transaction.
-pub(super) fn make_fence(tables: &Tables) -> SqlStr {
-    let text = include_str!("sql/fence_schema_at_once.sql");
+pub(super) fn fence_schema_concurrent(tables: &Tables) -> SqlStr {
+    let text = include_str!("sql/fence_schema_concurrent.sql");
     let text = text.replace("{fence_schema.sql}", include_str!("sql/fence_schema.sql").trim_end());
     shared(tables, &format!("{text}{}", refused_table(&["{fence}"])))
 }

@@ -52,13 +52,13 @@ async fn a_late_repeat_never_shortens_the_lease() {
 async fn an_abandoned_entry_is_not_handed_the_lock() {
     let (memory, clock) = store();
     grant(&memory, &request(1, SECOND)).await;
-    let place = request(2, SECOND);
-    let Enqueued::Waiting(_waiter, _) = memory.enqueue(&place).await.unwrap() else {
+    let waiter = request(2, SECOND);
+    let Enqueued::Waiting(_waiter, _) = memory.enqueue(&waiter).await.unwrap() else {
         panic!("two holders")
     };
     // The holder's lease ends in the very step of the clean-up.
     clock.suspend(SECOND);
-    memory.abandon(&place).await.unwrap();
+    memory.abandon(&waiter).await.unwrap();
     assert_eq!(holder(&memory).await, None);
     let Attempt::Granted(_) = memory.try_acquire(&request(3, SECOND)).await.unwrap() else {
         panic!("something was left behind")

@@ -51,7 +51,7 @@ async fn a_push_without_validity_left_is_confirmed_by_an_attempt() {
     stub.reached("acquire", before + 1).await;
     holder.release().await.unwrap();
     say.send(Signal::Recheck).unwrap();
-    let guard = soon("the place is served", waiter).await.unwrap().unwrap();
+    let guard = soon("the entry is served", waiter).await.unwrap().unwrap();
     assert_ne!(guard.owner(), OwnerId::from_bits(1));
     assert_eq!(stub.holder("job").await, Some(guard.owner()));
 }
@@ -136,7 +136,7 @@ async fn an_entry_is_kept_if_the_store_answers_late() {
         stub.let_go(question);
         holder.release().await.unwrap();
         drop(soon("the waiter is served", waiter).await.unwrap().unwrap());
-        assert_eq!(stub.calls("enqueue"), 1, "{question}: the place was given up");
+        assert_eq!(stub.calls("enqueue"), 1, "{question}: the entry was given up");
     }
 }
 
@@ -164,7 +164,7 @@ async fn more_waiters_of_one_process_cause_no_more_entries_and_attempts() {
     for _ in 0..1_000 {
         tokio::task::yield_now().await;
     }
-    assert_eq!(stub.calls("enqueue"), 1, "more than one place");
+    assert_eq!(stub.calls("enqueue"), 1, "more than one entry");
     assert_eq!(stub.calls("acquire"), before, "a newcomer has asked");
     drop((first, waiters, holder));
 }
@@ -195,7 +195,7 @@ async fn a_new_entry_polls_after_its_own_retry_after() {
     tokio::time::sleep(SECOND / 2).await;
     say.send(Signal::Lost("this is a case".into())).unwrap();
     tokio::time::sleep(SECOND * 9 / 10).await;
-    assert_eq!(stub.calls("enqueue"), 2, "a new place");
+    assert_eq!(stub.calls("enqueue"), 2, "a new entry");
     assert_eq!(stub.calls("acquire"), before, "it was told to come after a second");
     tokio::time::sleep(SECOND / 5).await;
     assert_eq!(stub.calls("acquire"), before + 1, "it comes after a second");

@@ -66,7 +66,8 @@ impl PostgresOptions {
 
 /// A running PostgreSQL server, or a replica of one. Started by root it runs as `postgres`, or else
 /// as `nobody`. Servers of one process have the same system identifier, except those with a password and those that lost
-/// their data: they start with copies of the same empty data.
+/// their data: they start with copies of the same empty data. To leasehold two of them may be one store, so a test that
+/// needs two stores starts one of them with a password.
 #[derive(Debug)]
 pub struct Postgres {
     process: Process,

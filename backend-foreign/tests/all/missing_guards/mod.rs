@@ -1,5 +1,5 @@
-//! MissingGuard variants of the scripts. A proxy in front of a real server removes one guard from a script, and the case for that guard
-//! must fail. With the unchanged script the same case must pass.
+//! Broken variants of the scripts. A proxy in front of a real server removes one guard from a script, and the case for that
+//! guard must fail. With the unchanged script the same case must pass.
 
 // Before the modules, because `tables` uses it too.
 macro_rules! variants {

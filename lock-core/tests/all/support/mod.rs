@@ -34,5 +34,5 @@ pub(crate) async fn one_entry_waits(memory: &Memory) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(10), taken).await.expect("nobody has a place");
+    tokio::time::timeout(Duration::from_secs(10), taken).await.expect("nobody has a queue entry");
 }

@@ -1,4 +1,4 @@
-//! MissingGuard variants of the statements on ShedLock's table.
+//! Broken variants of the statements on ShedLock's table.
 
 mod cases;
 mod stage;
