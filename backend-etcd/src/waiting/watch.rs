@@ -154,12 +154,10 @@ async fn watch(
             }
             () = ranges.changed.notified() => {}
             () = tokio::time::sleep_until(silent_from + SILENT_WATCH) => {
-                // After a stall of the process, the answer may still be in the socket. So a late timer asks again.
-                let on_time = silent_from.elapsed() < SILENT_WATCH * 2;
                 silent_from = Instant::now();
                 if waiters.is_empty() {
                     progress_requested = false;
-                } else if progress_requested && on_time {
+                } else if progress_requested {
                     rpc.members.give_up(position);
                     return Err(late(SILENT_WATCH));
                 } else {
