@@ -156,15 +156,15 @@ async fn init_and_check_warn_of_a_longest_lease_that_the_url_does_not_name() {
 async fn check_says_that_tokens_are_used_up_and_init_sets_them_back() {
     let server = Redis::start(RedisOptions::new()).await.unwrap();
     let url = format!("redis://{}", server.address());
-    told(&url, &["init", "--first-use", "--longest-lease", "100ms"]);
+    told(&url, &["init", "--first-use", "--longest-lease", "2s"]);
     let record = "leasehold:{0}:epoch";
     server.cli(&["HSET", record, "mark", "9007199254740991"]).await.unwrap();
     says(&told(&url, &["check"]), &["tokens are used up", "--reset-tokens"]);
     assert_eq!(json(&url, &["check"])["tokens_used_up"], true);
     let set = json(&url, &["init", "--reset-tokens"]);
-    assert_eq!(set["grants_in_ms"], 100);
+    assert_eq!(set["grants_in_ms"], 2000);
     assert!(!told(&url, &["check"]).contains("used up"));
-    let mut job = run(&url, &["--lease", "100ms"], "job", "echo ran");
+    let mut job = run(&url, &["--lease", "2s"], "job", "echo ran");
     assert_eq!((job.code(), job.line()), (0, "ran".to_owned()));
 }
 

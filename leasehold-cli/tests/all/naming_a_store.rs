@@ -96,7 +96,11 @@ fn warnings_are_lines_that_do_not_look_like_failures() {
     let (ours, warnings): (Vec<_>, Vec<_>) =
         lines.iter().partition(|line| line.starts_with("leasehold:"));
     assert_eq!(ours.len(), 1, "{lines:?}");
-    assert!(warnings.iter().any(|line| line.contains("WARN") && line.contains("lock lost")));
+    assert!(
+        warnings.iter().any(|line| line.contains("WARN") && line.contains("lock lost")),
+        "{lines:?}"
+    );
+    // The year of a timestamp.
     assert!(warnings.iter().all(|line| line.starts_with("20")), "{lines:?}");
 }
 
