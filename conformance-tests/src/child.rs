@@ -7,6 +7,7 @@ use std::{
 };
 
 use lock_core::{FencingToken, Guard, LockClient, LockName};
+use rustix::process::Signal;
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader, Lines},
     process::{ChildStdout, Command},
@@ -284,9 +285,24 @@ impl Child {
         self.process.id().expect("a running child")
     }
 
-    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         let pid = self.process.id().and_then(|id| rustix::process::Pid::from_raw(id as i32));
         rustix::process::kill_process(pid.expect("a running child"), signal).expect("a signal");
+    }
+
+    /// Stops the child (SIGSTOP), but not in the middle of a request, where it could block a store that is a file.
+    pub(crate) async fn pause(&self, setting: &Setting, client: &LockClient) {
+        let other = setting.name("of no child");
+        for _ in 0..10 {
+            self.signal(Signal::STOP);
+            if client.lock(&other).try_acquire().await.is_ok() {
+                return;
+            }
+            self.signal(Signal::CONT);
+            // This answer comes when the child's request has ended.
+            let _ = client.lock(&other).try_acquire().await;
+        }
+        panic!("the store answers nobody while the child is stopped");
     }
 
     /// Kills the child (SIGKILL), as a crash would, and waits for its end.

@@ -68,6 +68,7 @@ async fn an_election_outlives_its_leaders(setting: Setting) {
     let mut heard = said.subscribe();
     let mut candidates: BTreeMap<u32, Child> =
         (0..CANDIDATES).map(|_| candidate(&setting, &name, &said)).collect();
+    let client = setting.client().await;
     let promised = setting.promised();
     let limit = setting.lease()
         + promised.lease_step
@@ -83,7 +84,7 @@ async fn an_election_outlives_its_leaders(setting: Setting) {
             hit.kill().await;
             None
         } else {
-            hit.signal(Signal::STOP);
+            hit.pause(&setting, &client).await;
             Some(hit)
         };
         let began = Instant::now();

@@ -42,18 +42,8 @@ async fn a_paused_holder_learns_of_its_loss_and_is_fenced(setting: Setting) {
     let mut child = Child::start(&setting, &name, setting.lease(), Job::Hold);
     let token = child.held().await;
     let client = setting.client().await;
-    let mut attempts = 3;
-    let guard = loop {
-        child.signal(Signal::STOP);
-        match client.lock(&name).wait(setting.patience()).acquire().await {
-            Ok(guard) => break guard,
-            // A process that was stopped in the middle of a request may block a store that is a file.
-            Err(error) if attempts > 0 => eprintln!("stopped in a request? {error}"),
-            Err(error) => panic!("{error}"),
-        }
-        attempts -= 1;
-        child.signal(Signal::CONT);
-    };
+    child.pause(&setting, &client).await;
+    let guard = client.lock(&name).wait(setting.patience()).acquire().await.unwrap();
     let fence = Fence::new();
     fence.admit("data", guard.token()).unwrap();
     child.signal(Signal::CONT);

@@ -128,8 +128,8 @@ async fn a_paused_holder_of_a_permit_learns_of_its_loss(setting: Setting) {
     let name = setting.name("pool");
     let mut child = Child::start(&setting, &name, setting.lease(), Job::HoldPermit);
     let token = child.held().await;
-    child.signal(Signal::STOP);
     let client = setting.client().await;
+    child.pause(&setting, &client).await;
     let permit = client.semaphore(&name, 1).wait(setting.patience()).acquire().await.unwrap();
     assert!(permit.token() > token);
     child.signal(Signal::CONT);
@@ -141,8 +141,8 @@ async fn a_paused_holder_of_all_learns_of_its_loss(setting: Setting) {
     let name = setting.name("job");
     let mut child = Child::start(&setting, &name, setting.lease(), Job::HoldBoth);
     let token = child.held().await;
-    child.signal(Signal::STOP);
     let client = setting.client().await;
+    child.pause(&setting, &client).await;
     let guards = both(&setting, &client, &name).acquire().await.unwrap();
     assert!(guards[0].token() > token);
     child.signal(Signal::CONT);

@@ -56,8 +56,8 @@ async fn a_paused_reader_learns_of_its_loss(setting: Setting) {
     let name = setting.name("job");
     let mut child = Child::start(&setting, &name, setting.lease(), Job::HoldShared);
     let token = child.held().await;
-    child.signal(Signal::STOP);
     let client = setting.client().await;
+    child.pause(&setting, &client).await;
     let writer = client.lock(&name).wait(setting.patience()).acquire().await.unwrap();
     assert!(writer.token() > token);
     child.signal(Signal::CONT);
