@@ -52,6 +52,9 @@ async fn what_is_kept_for_a_minimum_hold_is_told_from_what_is_held(setting: Sett
     backend.release(&again, ReleaseOptions::default()).await.unwrap();
 }
 
+/// A slow store answers one request after the other, and the other cases wait behind these.
+const AT_ONCE: usize = 10;
+
 async fn a_list_shows_every_held_name(setting: Setting) {
     let backend = setting.connect().await;
     let own = setting.name("");
@@ -59,8 +62,10 @@ async fn a_list_shows_every_held_name(setting: Setting) {
     let requests: Vec<_> =
         (0..450).map(|at| setting.request(&setting.name(&format!("{at}")))).collect();
     for some in requests.chunks(90) {
-        let some = join_all(some.iter().map(|request| granted(&*backend, request))).await;
-        grants.extend(some.into_iter().map(|grant| (grant.name.clone(), grant)));
+        for few in some.chunks(AT_ONCE) {
+            let few = join_all(few.iter().map(|request| granted(&*backend, request))).await;
+            grants.extend(few.into_iter().map(|grant| (grant.name.clone(), grant)));
+        }
         // On a busy machine a slow store may take longer than a lease for all of them. `Unknown` is no loss: the next round renews.
         let held: Vec<_> = grants.values().collect();
         for renewal in backend.renew(&held, SystemEnv.now()).await {
@@ -93,9 +98,9 @@ async fn a_list_shows_every_held_name(setting: Setting) {
     }
     assert!(!seen.contains_key(&free), "`list` must not show {free:?}, which is free");
     // Otherwise the lists of all later cases would be as long.
-    for some in grants.into_values().collect::<Vec<_>>().chunks(90) {
+    for few in grants.into_values().collect::<Vec<_>>().chunks(AT_ONCE) {
         let release = |grant| backend.release(grant, ReleaseOptions::default());
-        for released in join_all(some.iter().map(release)).await {
+        for released in join_all(few.iter().map(release)).await {
             released.unwrap();
         }
     }

@@ -1,6 +1,6 @@
 //! A foreign transaction locks the row of a lock that one of our clients holds.
 
-use std::{sync::Arc, time::Duration};
+use std::{cell::Cell, sync::Arc, time::Duration};
 
 use futures_util::future::{join_all, select_all};
 use lock_core::{Backend, Env as _, Grant, LockClient, LossReason, Renewal, SystemEnv};
@@ -83,11 +83,22 @@ pub(crate) async fn what_is_answered<T>(
     commit(foreign).await;
 
     let foreign = lock().await;
+    let seen = Cell::new(false);
     let end = async {
         waits().await;
+        seen.set(true);
         commit(foreign).await;
     };
-    let (answers, ()) = tokio::join!(store.renew(&all, SystemEnv.now()), end);
+    let renewed = async {
+        loop {
+            let answers = store.renew(&all, SystemEnv.now()).await;
+            // A renewal that nobody saw waiting, on a busy machine, says nothing.
+            if seen.get() {
+                return answers;
+            }
+        }
+    };
+    let (answers, ()) = tokio::join!(renewed, end);
     check(&all, &answers, false);
 }
 
