@@ -53,13 +53,14 @@ const ANY: Library = Library {
     endless: false,
 };
 
-/// The commands that install a Java client, with additional options for Maven.
+/// The commands that install a Java client, with additional options for Maven. A virtual machine that lives for seconds is
+/// better off with its first compiler only.
 macro_rules! java {
     ($options:literal) => {
         concat!(
-            "mvn -q -B dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=lib ",
+            "MAVEN_OPTS=-XX:TieredStopAtLevel=1 mvn -q -B dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=lib ",
             $options,
-            " && javac -cp 'lib/*' *.java"
+            " && javac -J-XX:TieredStopAtLevel=1 -cp 'lib/*' *.java"
         )
     };
 }
@@ -79,7 +80,7 @@ macro_rules! java_files {
 macro_rules! java_start {
     ($arguments:literal) => {
         concat!(
-            "exec java -XX:+UseSerialGC -Xmx256m -cp 'lib/*:.' Client ",
+            "exec java -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmx256m -cp 'lib/*:.' Client ",
             $arguments,
             "\"$1\" \"$2\""
         )

@@ -1,5 +1,5 @@
--- Reads the row of ?1, for the owner ?2 or, if that is null, for an operator. `ahead` is how many live entries come first, by the
--- rule of behind.sql, up to a limit beyond which the number makes no difference. `queued`: whether ?2 has an entry, maybe a dead
+-- Reads the row of ?1, for the owner ?2 or, if that is null, for an operator. `ahead` is how many live entries come first, up to a
+-- limit beyond which the number makes no difference. `queued`: whether ?2 has an entry, maybe a dead
 -- one.
 SELECT name, IF({has_reader}, SUBSTR(readers, LOCATE(?2, readers), 32), owner) AS owner, {readers}, label, token, version, kept, GREATEST(expires_2, {now}) - {now} AS remaining,
     IF(?2 IS NULL, (SELECT COUNT(*) FROM {queue} AS q WHERE q.name = ?1 AND {alive}), NULL) AS waiting,

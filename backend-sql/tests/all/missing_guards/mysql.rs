@@ -81,7 +81,7 @@ const COMMON: Common = Common {
     renew_reader: &[Replace("renew-reader", "1 = 1")],
     renew_readers_expired: &[LeaveOut("renew-expired")],
     join_abandoned: &[Replace("not-abandoned", "? <> ''")],
-    join_barging: &[Replace("barging", "AND 0 > LENGTH(?) + LENGTH(?)")],
+    join_barging: &[Replace("barging", "= CONCAT(?, '-')")],
 };
 
 const VARIANTS: &[MissingGuard<OneMariadb>] = &[
@@ -127,7 +127,7 @@ const VARIANTS: &[MissingGuard<OneMariadb>] = &[
     },
     MissingGuard {
         what: "L3: nobody barges past a live entry",
-        changes: &[Replace("barging", "AND 0 > LENGTH(?) + LENGTH(?)")],
+        changes: &[Replace("barging", "= CONCAT(?, '-')")],
         case: |stage| Box::pin(barging(stage)),
     },
     MissingGuard {

@@ -56,7 +56,9 @@ impl Backend for Directory {
         check_lease(request.lease, self.promised.longest_lease)
             .map_err(|error| error.at("directory", "acquire"))?;
         let ours = request.clone();
-        let answer = self.folder.step("acquire", move |state, now| state.attempt(&ours, now));
+        let name = &request.name;
+        let answer =
+            self.folder.step("acquire", name, move |state, _, now| state.attempt(&ours, now));
         match answer.await? {
             Some(Ok(token)) => Ok(Attempt::Granted(Grant::new(request, token))),
             Some(Err(busy)) => Ok(Attempt::Busy(busy)),
@@ -65,17 +67,20 @@ impl Backend for Directory {
     }
 
     async fn abandon(&self, request: &Request) -> Result<(), Error> {
-        let (name, owner) = (request.name.clone(), request.owner);
-        self.folder.step("abandon", move |state, now| state.abandon(&name, owner, now)).await
+        let owner = request.owner;
+        let step = self.folder.step("abandon", &request.name, move |state, name, now| {
+            state.abandon(name, owner, now);
+        });
+        step.await
     }
 
     async fn renew(&self, grants: &[&Grant], sent: Instant) -> Vec<Renewal> {
-        let asked: Vec<_> =
-            grants.iter().map(|grant| (grant.name.clone(), grant.owner, grant.lease)).collect();
-        let answers = self.folder.step("renew", move |state, now| -> Vec<Renewal> {
-            let renewed = asked.into_iter().map(|(name, owner, lease)| {
-                let taken = state.held.contains_key(&name);
-                match state.of(&name, owner).filter(|record| !record.kept) {
+        let mut answers = Vec::new();
+        for grant in grants {
+            let (owner, lease) = (grant.owner, grant.lease);
+            let renewed = self.folder.step("renew", &grant.name, move |state, name, now| {
+                let taken = state.held.contains_key(name);
+                match state.of(name, owner).filter(|record| !record.kept) {
                     Some(record) => {
                         record.expires = record.expires.max(now + lease);
                         Renewal::Renewed { from: sent, lease }
@@ -84,26 +89,25 @@ impl Backend for Directory {
                     None => Renewal::Lost(LossReason::Gone),
                 }
             });
-            renewed.collect()
-        });
-        match answers.await {
-            Ok(answers) => answers,
-            Err(error) => grants.iter().map(|_| Renewal::Unknown(error.clone())).collect(),
+            answers.push(renewed.await.unwrap_or_else(Renewal::Unknown));
         }
+        answers
     }
 
     async fn release(&self, grant: &Grant, options: ReleaseOptions<'_>) -> Result<Released, Error> {
-        let (name, owner, keep) = (grant.name.clone(), grant.owner, options.keep);
+        let (owner, keep) = (grant.owner, options.keep);
         let released =
-            self.folder.step("release", move |state, now| match state.of(&name, owner) {
-                None => false,
-                Some(record) => match keep {
-                    Some(keep) => {
-                        (record.expires, record.kept) = (now + keep, true);
-                        true
-                    }
-                    None => state.free(&name),
-                },
+            self.folder.step("release", &grant.name, move |state, name, now| {
+                match state.of(name, owner) {
+                    None => false,
+                    Some(record) => match keep {
+                        Some(keep) => {
+                            (record.expires, record.kept) = (now + keep, true);
+                            true
+                        }
+                        None => state.free(name),
+                    },
+                }
             });
         let outcome =
             if released.await? { ReleaseOutcome::Released } else { ReleaseOutcome::NotHeld };
@@ -116,9 +120,9 @@ impl Backend for Directory {
 
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<(), Error> {
         self.check("raise", token)?;
-        let (name, owner) = (grant.name.clone(), grant.owner);
-        let raised = self.folder.step("raise", move |state, _| {
-            let record = state.of(&name, owner);
+        let owner = grant.owner;
+        let raised = self.folder.step("raise", &grant.name, move |state, name, _| {
+            let record = state.of(name, owner);
             record.map(|record| record.token = record.token.max(token)).is_some()
         });
         if raised.await? {
@@ -128,25 +132,19 @@ impl Backend for Directory {
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Option<LockState>, Error> {
-        let asked = name.clone();
-        let step = self.folder.step("inspect", move |state, now| {
-            let record = state.held.get(&asked)?;
-            Some(record.state(asked.clone(), now))
+        let step = self.folder.step("inspect", name, |state, name, now| {
+            let record = state.held.get(name)?;
+            Some(record.state(name.clone(), now))
         });
         step.await
     }
 
     async fn list(&self, _from: Option<Cursor>) -> Result<Page, Error> {
-        let step = self.folder.step("list", |state, now| {
-            let held = state.held.iter();
-            held.map(|(name, record)| record.state(name.clone(), now)).collect()
-        });
-        Ok(Page::new(step.await?, None))
+        Ok(Page::new(self.folder.all().await?, None))
     }
 
     async fn force_release(&self, name: &LockName) -> Result<ReleaseOutcome, Error> {
-        let name = name.clone();
-        let freed = self.folder.step("release", move |state, _| state.free(&name)).await?;
+        let freed = self.folder.step("release", name, |state, name, _| state.free(name)).await?;
         Ok(if freed { ReleaseOutcome::Released } else { ReleaseOutcome::NotHeld })
     }
 

@@ -1,4 +1,4 @@
-//! The store: one JSON file in a folder, replaced as a whole, by one process at a time.
+//! The store: some JSON files in a folder, each replaced as a whole, by one process at a time.
 
 use std::{collections::BTreeMap, fs::File, io, path::PathBuf, time::Duration};
 
@@ -14,10 +14,13 @@ const REMEMBERED: Duration = Duration::from_secs(600);
 /// The shortest and the longest pause between two polls of a waiter.
 pub(crate) const POLL: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(10)];
 
+/// How many files there are. A step reads and writes all locks of one file.
+const FILES: usize = 64;
+
 #[derive(Clone, Debug)]
 pub(crate) struct Folder(PathBuf);
 
-/// What the file holds.
+/// What a file holds.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct State {
     /// At least the last token of every name that is not held.
@@ -41,18 +44,45 @@ impl Folder {
         Self(path.into())
     }
 
-    /// One atomic step: nobody else reads or writes meanwhile. A process that is killed during a step has
-    /// changed nothing, and the kernel frees its `flock`.
+    /// One atomic step on the file of a name.
     pub(crate) async fn step<T: Send + 'static>(
         &self,
         operation: &'static str,
+        name: &LockName,
+        work: impl FnOnce(&mut State, &LockName, Instant) -> T + Send + 'static,
+    ) -> Result<T, Error> {
+        let name = name.clone();
+        let file = name.as_str().bytes().map(usize::from).sum::<usize>() % FILES;
+        self.on_file(operation, file, move |state, now| work(state, &name, now)).await
+    }
+
+    /// All locks, one file after the other.
+    pub(crate) async fn all(&self) -> Result<Vec<LockState>, Error> {
+        let mut all = Vec::new();
+        for file in 0..FILES {
+            let states = self.on_file("list", file, |state, now| {
+                let held = state.held.iter();
+                held.map(|(name, record)| record.state(name.clone(), now)).collect::<Vec<_>>()
+            });
+            all.extend(states.await?);
+        }
+        Ok(all)
+    }
+
+    /// Nobody else reads or writes the file meanwhile. A process that is killed during a step has
+    /// changed nothing, and the kernel frees its `flock`.
+    async fn on_file<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        file: usize,
         work: impl FnOnce(&mut State, Instant) -> T + Send + 'static,
     ) -> Result<T, Error> {
         let folder = self.0.clone();
         let done = tokio::task::spawn_blocking(move || -> io::Result<T> {
-            let guard = File::options().create(true).append(true).open(folder.join("guard"))?;
+            let path = folder.join(format!("{file}.guard"));
+            let guard = File::options().create(true).append(true).open(path)?;
             flock(&guard, FlockOperation::LockExclusive)?;
-            let path = folder.join("locks.json");
+            let path = folder.join(format!("{file}.json"));
             let mut state = match std::fs::read(&path) {
                 Ok(text) => serde_json::from_slice(&text)?,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => State::default(),
@@ -61,7 +91,7 @@ impl Folder {
             let now = SystemEnv.now();
             state.forget(now);
             let answer = work(&mut state, now);
-            let next = folder.join("next.json");
+            let next = folder.join(format!("{file}.next"));
             std::fs::write(&next, serde_json::to_vec(&state)?)?;
             std::fs::rename(next, path)?;
             Ok(answer)
