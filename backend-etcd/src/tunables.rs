@@ -68,6 +68,9 @@ pub(crate) const REMEMBERED_DELETIONS: usize = 64;
 /// How many names and keys a client watches one by one. If it needs more, one watch covers all names, including those that
 /// no waiter of this client waits for.
 pub(crate) const MOST_WATCHED: usize = 16;
+/// With so few names and keys it watches them one by one again. One more or less than [`MOST_WATCHED`] would otherwise change all
+/// watches each time.
+pub(crate) const FEW_WATCHED: usize = MOST_WATCHED / 2;
 /// A writer with at least so many entries before it watches only its predecessor. Otherwise etcd would report each release to
 /// all waiting clients.
 pub(crate) const CROWDED: i64 = 8;

@@ -8,7 +8,7 @@ use std::{
 use lock_core::Mutex;
 use tokio::sync::Notify;
 
-use crate::tunables::MOST_WATCHED;
+use crate::tunables::{FEW_WATCHED, MOST_WATCHED};
 
 /// The ranges: names, by the prefix of their keys, which ends with `/`, and single keys.
 #[derive(Debug, Default)]
@@ -132,8 +132,7 @@ impl WatchedRanges {
         } else {
             known.idle.push_back(range.to_owned());
         }
-        // Only at half of the limit, so that one range more or less does not change all watches each time.
-        if known.all && known.users.len() - known.idle.len() <= MOST_WATCHED / 2 {
+        if known.all && known.users.len() - known.idle.len() <= FEW_WATCHED {
             known.all = false;
             drop(known);
             self.changed.notify_one();
@@ -189,9 +188,9 @@ mod tests {
         assert_eq!(few(&ranges), Some(MOST_WATCHED));
         kept.extend(watched(&ranges, MOST_WATCHED..3 * MOST_WATCHED));
         assert_eq!(few(&ranges), None);
-        kept.truncate(MOST_WATCHED / 2 + 1);
+        kept.truncate(FEW_WATCHED + 1);
         assert_eq!(few(&ranges), None);
-        kept.truncate(MOST_WATCHED / 2);
+        kept.truncate(FEW_WATCHED);
         assert!(few(&ranges).is_some_and(|few| few <= MOST_WATCHED));
         kept.clear();
         assert!(ranges.known.lock().idle.len() <= MOST_WATCHED);

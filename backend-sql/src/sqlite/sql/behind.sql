@@ -1,4 +1,1 @@
-EXISTS (
-SELECT 1 FROM {queue} AS q WHERE q.name = ?1 AND q.position < coalesce(
-(SELECT m.position FROM {queue} AS m WHERE m.name = ?1 AND m.owner = ?2), 9223372036854775807
-) AND {alive})
+(coalesce((SELECT q.owner FROM {queue} AS q WHERE q.name = ?1 AND {alive} ORDER BY q.position LIMIT 1), ?2) <> ?2)
