@@ -181,10 +181,10 @@ macro_rules! setters {
 }
 pub(crate) use setters;
 
-/// The setters of the databases that have a server.
+/// What the builders of the databases that have a server share. `open` of the builder opens the store.
 #[cfg(any(feature = "mysql", feature = "postgres"))]
-macro_rules! server_setters {
-    ($builder:ident, $pool:ty, $options:ty) => {
+macro_rules! server_builder {
+    ($kind:literal, $builder:ident, $pool:ty, $options:ty) => {
         impl $builder {
             /// Uses the database of your pool. A statement takes one of its connections, usually for less than a
             /// millisecond; if another transaction has locked the row, for up to the time limit. A waiter keeps no connection.
@@ -210,11 +210,21 @@ macro_rules! server_setters {
                 self.settings.plaintext = allowed;
                 self
             }
+
+            /// Connects, and compares the settings if the tables exist. It makes no tables: [`Backend::init`] does, and so does
+            /// the SQL of [`schema`].
+            ///
+            /// # Errors
+            /// `InvalidInput` for a setting that is not allowed; `Unavailable`, `Auth` or `Config` for a
+            /// server that cannot be used.
+            pub async fn build(self) -> Result<Arc<dyn Backend>, Error> {
+                self.open().await.map_err(|error| error.at($kind, "connect"))
+            }
         }
     };
 }
 #[cfg(any(feature = "mysql", feature = "postgres"))]
-pub(crate) use server_setters;
+pub(crate) use server_builder;
 
 #[cfg(test)]
 mod tests {

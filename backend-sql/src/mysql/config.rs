@@ -17,7 +17,7 @@ use crate::{
     servers::connection::micros,
     servers::shrink::Shrinking,
     servers::tls::{Named, Tls, readable},
-    settings::{Settings, server_setters, setters},
+    settings::{Settings, server_builder, setters},
     tables::Tables,
     tunables::mysql::SHORTEST_LEASE,
 };
@@ -30,7 +30,7 @@ pub struct MysqlBuilder {
 }
 
 setters!(MysqlBuilder);
-server_setters!(MysqlBuilder, MySqlPool, MySqlConnectOptions);
+server_builder!("mysql", MysqlBuilder, MySqlPool, MySqlConnectOptions);
 
 /// What a URL may say.
 const FORM: Form = Form {
@@ -52,16 +52,6 @@ const FORM: Form = Form {
 impl MysqlBuilder {
     fn new(reached: Reached<MySql>) -> Self {
         Self { reached, settings: Settings::default() }
-    }
-
-    /// Connects, and compares the settings if the tables exist. It makes no tables:
-    /// [`Backend::init`] does, and so does the SQL of [`schema`].
-    ///
-    /// # Errors
-    /// `InvalidInput` for a setting that is not allowed; `Unavailable`, `Auth` or `Config` for a
-    /// server that cannot be used.
-    pub async fn build(self) -> Result<Arc<dyn Backend>, Error> {
-        self.open().await.map_err(|error| error.at("mysql", "connect"))
     }
 
     async fn open(self) -> Result<Arc<dyn Backend>, Error> {

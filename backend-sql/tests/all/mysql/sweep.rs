@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use crate::support::mariadb::{
-    BOTH, cause_a_sweep, granted, made, prefix, request, session, start, used_once,
+    BOTH, assert_renewed, cause_a_sweep, granted, made, prefix, request, session, start, used_once,
 };
 use backend_sql::Strategy;
 use conformance_tests::kit::{Clock, Mariadb, MariadbOptions};
-use lock_core::{Env as _, Init, Renewal, SystemEnv};
+use lock_core::Init;
 use sqlx::{AssertSqlSafe, Executor as _};
 
 /// A swept name's token is remembered by the watermark, also where the clock does not help. A row that
@@ -35,8 +35,7 @@ async fn a_sweep_forgets_free_names_and_no_token() {
     assert!(store.try_acquire(&late).await.unwrap().granted().is_none());
     clock.step(-3600.0).unwrap();
     assert!(granted(&store, &request("swept")).await.token > swept.token);
-    let answers = store.renew(&[&held], SystemEnv.now()).await;
-    assert!(matches!(answers[..], [Renewal::Renewed { .. }]), "{answers:?}");
+    assert_renewed(&store, &held).await;
     clock.step(3.0 * 3600.0).unwrap();
     cause_a_sweep(&store).await;
     let names = server.sql(names).await.unwrap();

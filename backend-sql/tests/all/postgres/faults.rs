@@ -15,7 +15,7 @@ use crate::support::{
     faults::{
         broken_attempt_is_in_doubt, drop_attempts, late_first_try, restart_breaks_no_attempt,
     },
-    postgres::{BOTH, LEASE, SECOND, granted, start, used_once},
+    postgres::{BOTH, LEASE, SECOND, assert_renewed, granted, start, used_once},
 };
 
 /// Shorter than the lease, so a lock that is left behind is in the way.
@@ -181,10 +181,7 @@ async fn the_least_privilege_is_enough() {
         let store = connect(&url).await.unwrap();
         let ours = request(&strategy.to_string());
         let grant = store.try_acquire(&ours).await.unwrap().granted().unwrap();
-        assert!(matches!(
-            store.renew(&[&grant], SystemEnv.now()).await[..],
-            [lock_core::Renewal::Renewed { .. }]
-        ));
+        assert_renewed(&store, &grant).await;
         // As many as bring a sweep for sure.
         for _ in 0..1_000 {
             let grant = store.try_acquire(&ours).await.unwrap().granted().unwrap();

@@ -12,8 +12,8 @@ use tokio::time::timeout;
 
 use crate::support;
 use crate::support::postgres::{
-    BLOCKED, LEASE, SECOND, WAIT, cause_a_sweep, enqueue, given, granted, request, says, url,
-    used_once,
+    BLOCKED, LEASE, SECOND, WAIT, assert_renewed, cause_a_sweep, enqueue, given, granted, request,
+    says, url, used_once,
 };
 
 /// The types of all values and columns in our statements.
@@ -52,7 +52,7 @@ async fn use_all(server: &Postgres, options: &str, pushes: bool) {
         used_once(&store, &request("job", LEASE)).await;
     }
     let held = granted(&other, &request("job", LEASE)).await;
-    assert!(matches!(other.renew(&[&held], SystemEnv.now()).await[..], [Renewal::Renewed { .. }]));
+    assert_renewed(&other, &held).await;
     let ahead = FencingToken::new(held.token.get() + 1_000_000).unwrap();
     other.raise(&held, ahead).await.unwrap();
     let (waiting, mut waiter) = enqueue(&store, "job").await;

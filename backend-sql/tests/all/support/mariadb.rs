@@ -11,8 +11,8 @@ use lock_core::{Backend, Init};
 use sqlx::{Connection as _, MySqlConnection, MySqlPool, mysql::MySqlPoolOptions};
 
 pub(crate) use super::{
-    BOTH, LEASE, SECOND, WAIT, busy, cause_a_sweep, count, drop_acquires, enqueue, granted,
-    request, used_once,
+    BOTH, LEASE, SECOND, WAIT, assert_renewed, busy, cause_a_sweep, count, drop_acquires, enqueue,
+    granted, request, used_once,
 };
 
 pub(crate) async fn start() -> Mariadb {

@@ -23,7 +23,8 @@ use backend_sql::Strategy;
 use futures_util::future::poll_fn;
 use lock_core::{
     Attempt, Backend, Busy, Enqueued, Env as _, FencingToken, Grant, LockClient, LockName,
-    LockState, OwnerId, OwnerLabel, ReleaseOptions, ReleaseOutcome, Request, SystemEnv, Waiter,
+    LockState, OwnerId, OwnerLabel, ReleaseOptions, ReleaseOutcome, Renewal, Request, SystemEnv,
+    Waiter,
 };
 
 pub(crate) const BOTH: [Strategy; 2] = [Strategy::PrimaryKey, Strategy::Optimistic];
@@ -55,6 +56,11 @@ pub(crate) async fn used_once(store: &Arc<dyn Backend>, request: &Request) -> Gr
     let grant = granted(store, request).await;
     store.release(&grant, ReleaseOptions::default()).await.unwrap();
     grant
+}
+
+pub(crate) async fn assert_renewed(store: &Arc<dyn Backend>, grant: &Grant) {
+    let answers = store.renew(&[grant], SystemEnv.now()).await;
+    assert!(matches!(answers[..], [Renewal::Renewed { .. }]), "{answers:?}");
 }
 
 /// Asserts that others hold the lock, or come first.

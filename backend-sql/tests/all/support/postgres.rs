@@ -8,7 +8,8 @@ use lock_core::{Backend, Grant, Init, Request, Signal, Waiter};
 use tokio::time::timeout;
 
 pub(crate) use super::{
-    BOTH, LEASE, SECOND, busy, cause_a_sweep, count, granted, request_for as request, used_once,
+    BOTH, LEASE, SECOND, assert_renewed, busy, cause_a_sweep, count, granted,
+    request_for as request, used_once,
 };
 
 /// With much room for a loaded machine.

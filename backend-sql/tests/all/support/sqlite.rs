@@ -11,7 +11,7 @@ use lock_core::{Backend, Request};
 use sqlx::{Connection as _, SqliteConnection, sqlite::SqliteConnectOptions};
 use tempfile::TempDir;
 
-pub(crate) use super::{BOTH, busy, used_once};
+pub(crate) use super::{BOTH, assert_renewed, busy, used_once};
 
 pub(crate) const LEASE: Duration = Duration::from_secs(10);
 
