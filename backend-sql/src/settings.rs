@@ -86,16 +86,7 @@ impl Settings {
     pub(crate) fn check(&self, shortest: Duration) -> Result<Tables, Error> {
         let tables = Tables::new(&self.prefix)?;
         check_longest(self.longest_lease.unwrap_or(shortest), shortest)?;
-        let [shortest, longest] = TIMEOUTS;
-        if !(shortest..=longest).contains(&self.timeout) {
-            let show = humantime::format_duration;
-            return Err(refusal(format!(
-                "timeout {} is not allowed; it must be between {} and {}",
-                show(self.timeout),
-                show(shortest),
-                show(longest)
-            )));
-        }
+        check_range("timeout", self.timeout, TIMEOUTS)?;
         Ok(tables)
     }
 
@@ -110,17 +101,15 @@ impl Settings {
 /// # Errors
 /// `InvalidInput`, with the range.
 pub fn check_longest(longest: Duration, shortest: Duration) -> Result<(), Error> {
-    let most = LONGEST_LEASE;
-    if longest < shortest || longest > most {
-        let show = humantime::format_duration;
-        return Err(refusal(format!(
-            "longest lease {} is not allowed; it must be between {} and {}",
-            show(longest),
-            show(shortest),
-            show(most)
-        )));
+    check_range("longest lease", longest, [shortest, LONGEST_LEASE])
+}
+
+fn check_range(what: &str, value: Duration, [least, most]: [Duration; 2]) -> Result<(), Error> {
+    if (least..=most).contains(&value) {
+        return Ok(());
     }
-    Ok(())
+    let [value, least, most] = [value, least, most].map(humantime::format_duration);
+    Err(refusal(format!("{what} {value} is not allowed; it must be between {least} and {most}")))
 }
 
 /// Refuses a store whose longest lease is not the one that this client expects.
