@@ -173,6 +173,8 @@ mod tests {
     /// Refused before anything is sent: the host is not there.
     #[tokio::test]
     async fn a_password_leaves_the_machine_encrypted_or_by_an_explicit_word() {
+        use ConnectionSecurity::{Local, Plain, Unverified, Verified};
+
         for url in ["", "?ssl-mode=preferred", "?ssl-mode=disabled", "?plaintext=off"] {
             let error = connect(&format!("mysql://me:secret@db.invalid/a{url}")).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{url}: {error}");
@@ -185,19 +187,15 @@ mod tests {
             (way.security, way.check(builder.settings.plaintext, "").is_ok())
         };
         for (url, security, allowed) in [
-            ("mysql://me:secret@db/a?plaintext=on", ConnectionSecurity::Plain, true),
-            ("mysql://me@db/a", ConnectionSecurity::Plain, true),
-            ("mysql://me:secret@db/a?ssl-mode=required", ConnectionSecurity::Unverified, true),
-            ("mysql://me:secret@db/a?ssl-mode=verify_ca", ConnectionSecurity::Unverified, true),
-            ("mysql://me:secret@db/a?ssl-mode=verify_identity", ConnectionSecurity::Verified, true),
-            ("mysql://me:secret@127.0.0.1/a", ConnectionSecurity::Local, true),
-            ("mysql://me:secret@[::1]/a", ConnectionSecurity::Local, true),
-            (
-                "mysql://me:secret@db/a?socket=/run/mysqld/mysqld.sock",
-                ConnectionSecurity::Local,
-                true,
-            ),
-            ("mysql://me:secret@db/a", ConnectionSecurity::Plain, false),
+            ("mysql://me:secret@db/a?plaintext=on", Plain, true),
+            ("mysql://me@db/a", Plain, true),
+            ("mysql://me:secret@db/a?ssl-mode=required", Unverified, true),
+            ("mysql://me:secret@db/a?ssl-mode=verify_ca", Unverified, true),
+            ("mysql://me:secret@db/a?ssl-mode=verify_identity", Verified, true),
+            ("mysql://me:secret@127.0.0.1/a", Local, true),
+            ("mysql://me:secret@[::1]/a", Local, true),
+            ("mysql://me:secret@db/a?socket=/run/mysqld/mysqld.sock", Local, true),
+            ("mysql://me:secret@db/a", Plain, false),
         ] {
             assert_eq!(way(url), (security, allowed), "{url}");
         }

@@ -95,13 +95,10 @@ async fn sessions_without_autocommit_are_refused() {
 #[tokio::test]
 async fn views_of_another_user_are_not_read() {
     let server = start().await;
-    server
-        .sql(
-            "CREATE USER hostile@'127.0.0.1'; CREATE DATABASE ours; CREATE TABLE ours.ran (id INT);
-             GRANT SELECT, CREATE VIEW, CREATE ROUTINE, EXECUTE ON test.* TO hostile@'127.0.0.1'",
-        )
-        .await
-        .unwrap();
+    let roles = "CREATE USER hostile@'127.0.0.1'; \
+        CREATE DATABASE ours; CREATE TABLE ours.ran (id INT); \
+        GRANT SELECT, CREATE VIEW, CREATE ROUTINE, EXECUTE ON test.* TO hostile@'127.0.0.1'";
+    server.sql(roles).await.unwrap();
     let hostile = url(server.address()).replace("root@", "hostile@");
     let mut hostile = MySqlConnection::connect(&hostile).await.unwrap();
     let trap = "CREATE FUNCTION trap() RETURNS BIGINT SQL SECURITY INVOKER MODIFIES SQL DATA \

@@ -3,8 +3,8 @@
 use std::{pin::pin, sync::Arc};
 
 use crate::support::mariadb::{
-    BOTH, SECOND, WAIT, counted, granted, made, no_transaction_is_open, open, prefix, request,
-    session, single, start, used_once, waiting_for_rows,
+    BOTH, LEVELS, SECOND, WAIT, counted, granted, isolate, made, no_transaction_is_open, open,
+    prefix, request, session, single, start, used_once, waiting_for_rows,
 };
 use backend_sql::Strategy;
 use conformance_tests::kit::{Clock, Mariadb, MariadbOptions, Server as _, wait::until};
@@ -12,8 +12,6 @@ use futures_util::poll;
 use lock_core::{Attempt, Backend, Env as _, ErrorKind, Init, Renewal, Request, SystemEnv};
 use sqlx::{AssertSqlSafe, Executor as _, MySqlConnection};
 use tokio::task::JoinHandle;
-
-const LEVELS: [&str; 4] = ["READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"];
 
 async fn run(session: &mut MySqlConnection, sql: String) {
     session.execute(AssertSqlSafe(sql)).await.unwrap();
@@ -46,11 +44,6 @@ fn everything(levels: &[&'static str]) -> Vec<(&'static str, Strategy, &'static 
         }
     }
     all
-}
-
-async fn isolate(server: &Mariadb, level: &str) {
-    let level = level.replace(' ', "-");
-    server.sql(&format!("SET GLOBAL tx_isolation = '{level}'")).await.unwrap();
 }
 
 /// The attempt is read before its tombstone, and gets the row only after the clean-up has asked for it.
@@ -108,10 +101,8 @@ async fn a_late_request_overtaken_by_its_clean_up_takes_nothing() {
         run(&mut operator, "COMMIT".into()).await;
         no_transaction_is_open(&server).await;
         let state = direct.inspect(&late.name).await.unwrap().unwrap();
-        let row = server
-            .sql(&format!("SELECT * FROM {prefix}_locks WHERE name = '{name}'"))
-            .await
-            .unwrap();
+        let row = format!("SELECT * FROM {prefix}_locks WHERE name = '{name}'");
+        let row = server.sql(&row).await.unwrap();
         assert!(
             state.holder.is_none(),
             "{level}, {strategy}, {name}, first {}, late {owner} ({error}): {state:?}, {row}",

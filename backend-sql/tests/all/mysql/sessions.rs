@@ -5,7 +5,8 @@ use std::{sync::Arc, time::Duration};
 use crate::support::{
     checks,
     mariadb::{
-        BOTH, LEASE, WAIT, busy, count, granted, made, prefix, request, session, start, url,
+        BOTH, LEASE, LEVELS, WAIT, busy, count, granted, isolate, made, prefix, request, session,
+        start, url,
     },
 };
 use backend_sql::{Strategy, mysql::MysqlBuilder};
@@ -20,7 +21,6 @@ use sqlx::{
     mysql::{MySqlConnectOptions, MySqlPoolOptions},
 };
 
-const LEVELS: [&str; 4] = ["READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"];
 /// MySQL's default, nothing, and all at once that changes the meaning of SQL.
 const MODES: [&str; 3] = [
     "STRICT_TRANS_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO",
@@ -213,8 +213,7 @@ async fn many_clients_count_without_losing_one_at_any_isolation_level() {
     // began is refused.
     server.sql("SET GLOBAL innodb_snapshot_isolation = ON").await.unwrap();
     for (level, strategy) in LEVELS.iter().flat_map(|level| BOTH.map(|each| (level, each))) {
-        let set = format!("SET GLOBAL tx_isolation = '{}'", level.replace(' ', "-"));
-        server.sql(&set).await.unwrap();
+        isolate(&server, level).await;
         made(&server, strategy).await;
         println!("{level}, {strategy}");
         let clients = join_all((0..4).map(|_| plain(&server, strategy, 2))).await;

@@ -1,6 +1,6 @@
 //! PostgreSQL when the network, the server or the caller fails half-way.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc};
 
 use backend_sql::{
     Strategy,
@@ -10,16 +10,14 @@ use conformance_tests::kit::{Postgres, Proxy, Server as _, wait::until};
 use lock_core::{Backend, Env as _, ErrorKind, FencingToken, Init, ReleaseOptions, SystemEnv};
 use sqlx::{Connection as _, Executor as _, PgPool, postgres::PgPoolOptions};
 
-use crate::support::request;
 use crate::support::{
+    WAIT,
     faults::{
         broken_attempt_is_in_doubt, drop_attempts, late_first_try, restart_breaks_no_attempt,
     },
-    postgres::{BOTH, LEASE, SECOND, assert_renewed, granted, start, used_once},
+    postgres::{BLOCKED, BOTH, LEASE, SECOND, assert_renewed, granted, start, used_once},
+    request,
 };
-
-/// Shorter than the lease, so a lock that is left behind is in the way.
-const WAIT: Duration = Duration::from_secs(20);
 
 fn url(address: SocketAddr, strategy: Strategy, timeout: &str) -> String {
     format!("postgres://postgres@{address}/postgres?strategy={strategy}&timeout={timeout}")
@@ -145,11 +143,10 @@ async fn a_statement_that_is_given_up_takes_its_connection_along() {
         let hanging = request("warm");
         let error = store.try_acquire(&hanging).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
-        let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
-        assert_eq!(server.sql(waits).await.unwrap(), "1", "the fault did not happen");
+        assert_eq!(server.sql(BLOCKED).await.unwrap(), "1", "the fault did not happen");
         // On the pool's only connection.
         used_once(&store, &request("other")).await;
-        assert_eq!(server.sql(waits).await.unwrap(), "1");
+        assert_eq!(server.sql(BLOCKED).await.unwrap(), "1");
         operator.execute("COMMIT").await.unwrap();
         store.abandon(&hanging).await.unwrap();
         used_once(&direct, &request("warm")).await;
@@ -166,16 +163,12 @@ async fn the_least_privilege_is_enough() {
     let fence = PostgresFence::new("leasehold").unwrap();
     let mut operator = sqlx::PgConnection::connect(&address(server.address())).await.unwrap();
     fence.create(&mut operator).await.unwrap();
-    server
-        .sql(
-            "CREATE ROLE worker LOGIN;
+    let worker = "CREATE ROLE worker LOGIN;
              REVOKE CREATE ON SCHEMA public FROM PUBLIC;
              GRANT SELECT, INSERT, UPDATE, DELETE ON leasehold_locks, leasehold_queue, leasehold_marker TO worker;
              GRANT SELECT ON leasehold_settings TO worker;
-             GRANT SELECT, INSERT, UPDATE ON leasehold_fence TO worker",
-        )
-        .await
-        .unwrap();
+             GRANT SELECT, INSERT, UPDATE ON leasehold_fence TO worker";
+    server.sql(worker).await.unwrap();
     for strategy in BOTH {
         let url = url(server.address(), strategy, "10s").replace("postgres@", "worker@");
         let store = connect(&url).await.unwrap();

@@ -10,8 +10,8 @@ use lock_core::{Attempt, FencingToken, Grant, Init, ReleaseOptions};
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
 
 use crate::support::postgres::{
-    BOTH, SECOND, busy, cause_a_sweep, granted, made_apart as made, open_apart as open, says,
-    start, url, used_once,
+    BLOCKED, BOTH, SECOND, busy, cause_a_sweep, granted, made_apart as made, open_apart as open,
+    says, start, url, used_once,
 };
 use crate::support::{request, request_for};
 
@@ -44,15 +44,11 @@ async fn tables_have_the_given_prefix_and_the_fence_is_logged() {
 async fn a_grant_whose_commit_fails_is_none() {
     let server = start().await;
     let store = made(&server, Strategy::PrimaryKey).await;
-    server
-        .sql(
-            "CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS
-                $$ BEGIN RAISE EXCEPTION 'at commit'; END $$;
+    let fails = "CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS
+            $$ BEGIN RAISE EXCEPTION 'at commit'; END $$;
              CREATE CONSTRAINT TRIGGER fail AFTER INSERT ON primary_key_locks
-                DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION fail()",
-        )
-        .await
-        .unwrap();
+            DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION fail()";
+    server.sql(fails).await.unwrap();
     let answer = store.try_acquire(&request("job")).await;
     assert!(answer.is_err(), "{answer:?}");
     assert!(store.list(None).await.unwrap().locks.is_empty());
@@ -161,8 +157,7 @@ async fn a_statement_that_waited_too_long_makes_no_row_with_an_old_watermark() {
                     false => store.try_acquire(&wanted).await.unwrap().granted(),
                 }
             });
-            let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
-            says(&server, waits, "1").await;
+            says(&server, BLOCKED, "1").await;
             let raise = format!(
                 "UPDATE {prefix}_marker SET watermark = \
                  greatest(watermark, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) + 3600000000"

@@ -8,7 +8,9 @@ use conformance_tests::kit::{Postgres, PostgresOptions};
 use lock_core::{Env as _, ErrorKind, LockClient, Renewal, SystemEnv};
 use sqlx::{Connection as _, Executor as _};
 
-use crate::support::postgres::{BOTH, WAIT, count, granted, made_apart as made, says, start, url};
+use crate::support::postgres::{
+    BLOCKED, BOTH, WAIT, count, granted, made_apart as made, says, start, url,
+};
 use crate::support::request;
 
 #[tokio::test]
@@ -76,8 +78,7 @@ async fn a_users_transaction_that_locks_in_another_order_is_no_deadlock() {
     lock(&mut operator, "b").await;
     let renewing =
         tokio::spawn(async move { store.renew(&[&grants[0], &grants[1]], SystemEnv.now()).await });
-    let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
-    says(&server, waits, "1").await;
+    says(&server, BLOCKED, "1").await;
     lock(&mut operator, "a").await;
     operator.execute("COMMIT").await.unwrap();
     let answers = renewing.await.unwrap();

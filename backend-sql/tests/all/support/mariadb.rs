@@ -15,6 +15,10 @@ pub(crate) use super::{
     granted, request, used_once,
 };
 
+/// The isolation levels.
+pub(crate) const LEVELS: [&str; 4] =
+    ["READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"];
+
 pub(crate) async fn start() -> Mariadb {
     Mariadb::start(MariadbOptions::new()).await.unwrap()
 }
@@ -62,6 +66,12 @@ pub(crate) async fn single(
 
 pub(crate) async fn session(server: &Mariadb) -> MySqlConnection {
     MySqlConnection::connect(&url(server.address())).await.unwrap()
+}
+
+/// Sets the isolation level of new sessions.
+pub(crate) async fn isolate(server: &Mariadb, level: &str) {
+    let level = level.replace(' ', "-");
+    server.sql(&format!("SET GLOBAL tx_isolation = '{level}'")).await.unwrap();
 }
 
 /// Waits until so many statements wait for a row that another transaction has.
