@@ -163,9 +163,13 @@ impl<D: Dialect> SqlBackend<D> {
         Ok(Some(Released::new(ReleaseOutcome::Released, Some(next))))
     }
 
-    /// The answer of a step. If it failed because the tables have another version, the error says so.
-    async fn explained<T>(&self, answer: Result<T, Error>) -> Result<T, Error> {
-        match answer {
+    /// The answer of an operation. If it failed because the tables have another version, the error says so.
+    async fn explained<T>(
+        &self,
+        operation: &'static str,
+        answer: Result<T, Error>,
+    ) -> Result<T, Error> {
+        let answer = match answer {
             Err(error) if error.kind() == ErrorKind::Config => {
                 match self.dialect.check_version().await {
                     Err(version) if version.kind() == ErrorKind::Config => Err(version),
@@ -173,7 +177,8 @@ impl<D: Dialect> SqlBackend<D> {
                 }
             }
             answer => answer,
-        }
+        };
+        answer.during::<D>(operation)
     }
 
     /// Counts releases and abandoned owners, and sweeps once in [`SWEEP_EVERY`].
@@ -235,16 +240,14 @@ impl<D: Dialect> Backend for SqlBackend<D> {
     }
 
     async fn try_acquire(&self, request: &Request) -> Result<Attempt, Error> {
-        let attempt = self.attempt(&Self::supported(request)).await;
-        self.explained(attempt).await.during::<D>("acquire")
+        self.explained("acquire", self.attempt(&Self::supported(request)).await).await
     }
 
     async fn enqueue(&self, request: &Request) -> Result<Enqueued, Error> {
         let request = &*Self::supported(request);
         // The waiter comes first: then the attempt enters the queue if it is refused.
         let waiter = Arc::clone(&self.dialect).waiter(request);
-        let attempt = self.explained(self.attempt(request).await).await;
-        match attempt.during::<D>("enqueue") {
+        match self.explained("enqueue", self.attempt(request).await).await {
             Ok(Attempt::Granted(grant)) => Ok(Enqueued::Granted(grant)),
             Ok(Attempt::Quarantined(quarantined)) => Ok(Enqueued::Quarantined(quarantined)),
             Ok(Attempt::Busy(busy)) => Ok(Enqueued::Waiting(waiter, busy)),
@@ -268,7 +271,7 @@ impl<D: Dialect> Backend for SqlBackend<D> {
             self.sweep_sometimes().await;
             Ok(())
         };
-        self.explained(abandon.await).await.during::<D>("abandon")
+        self.explained("abandon", abandon.await).await
     }
 
     async fn renew(&self, grants: &[&Grant], sent: Instant) -> Vec<Renewal> {
@@ -276,7 +279,7 @@ impl<D: Dialect> Backend for SqlBackend<D> {
         let batch = timeout(limit, self.dialect.renew(grants)).await.unwrap_or_else(|_| {
             Err(Error::new(ErrorKind::Timeout, "the renewals got no answer in time"))
         });
-        let leases = match self.explained(batch).await.during::<D>("renew") {
+        let leases = match self.explained("renew", batch).await {
             Ok(leases) => leases,
             Err(error) => return grants.iter().map(|_| Renewal::Unknown(error.clone())).collect(),
         };
@@ -287,20 +290,18 @@ impl<D: Dialect> Backend for SqlBackend<D> {
         let _pass = gate::call(self.dialect.gate()).await.during::<D>("release")?;
         if let (None, Some(next)) = (options.keep, options.next)
             && let Some(released) =
-                self.explained(self.hand_on(grant, next).await).await.during::<D>("release")?
+                self.explained("release", self.hand_on(grant, next).await).await?
         {
             return Ok(released);
         }
-        let outcome = self.explained(self.give_back(grant, options.keep).await).await;
-        let outcome = outcome.during::<D>("release")?;
-        Ok(Released::plain(outcome))
+        let outcome = self.give_back(grant, options.keep).await;
+        self.explained("release", outcome).await.map(Released::plain)
     }
 
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<(), Error> {
         self.check_token(token).during::<D>("raise")?;
         let _pass = gate::call(self.dialect.gate()).await.during::<D>("raise")?;
-        let raised = self.explained(self.dialect.raise(grant, token).await).await;
-        if raised.during::<D>("raise")? {
+        if self.explained("raise", self.dialect.raise(grant, token).await).await? {
             return Ok(());
         }
         let message = "the grant whose token was to be raised is gone";
@@ -308,22 +309,19 @@ impl<D: Dialect> Backend for SqlBackend<D> {
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Option<LockState>, Error> {
-        let row =
-            self.explained(self.dialect.read_row(name, None).await).await.during::<D>("inspect")?;
+        let row = self.explained("inspect", self.dialect.read_row(name, None).await).await?;
         Ok(row.map(Row::into_state))
     }
 
     async fn list(&self, from: Option<Cursor>) -> Result<Page, Error> {
         let after = from.unwrap_or_default();
-        let rows = self.explained(self.dialect.list(&after, PAGE).await).await;
-        let rows = rows.during::<D>("list")?;
+        let rows = self.explained("list", self.dialect.list(&after, PAGE).await).await?;
         Ok(page(rows, PAGE as usize))
     }
 
     async fn force_release(&self, name: &LockName) -> Result<ReleaseOutcome, Error> {
         let _pass = gate::call(self.dialect.gate()).await.during::<D>("force-release")?;
-        let freed = self.explained(self.dialect.force(name).await).await;
-        let freed = freed.during::<D>("force-release")?;
+        let freed = self.explained("force-release", self.dialect.force(name).await).await?;
         Ok(if freed { ReleaseOutcome::Released } else { ReleaseOutcome::NotHeld })
     }
 

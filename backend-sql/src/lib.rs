@@ -20,6 +20,7 @@
 )]
 
 mod backend;
+mod bounded_set;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod check;
 mod dialect;

@@ -86,16 +86,7 @@ impl Settings {
     pub(crate) fn check(&self, shortest: Duration) -> Result<Tables, Error> {
         let tables = Tables::new(&self.prefix)?;
         check_longest(self.longest_lease.unwrap_or(shortest), shortest)?;
-        let [shortest, longest] = TIMEOUTS;
-        if !(shortest..=longest).contains(&self.timeout) {
-            let show = humantime::format_duration;
-            return Err(refusal(format!(
-                "timeout {} is not allowed; it must be between {} and {}",
-                show(self.timeout),
-                show(shortest),
-                show(longest)
-            )));
-        }
+        check_range("timeout", self.timeout, TIMEOUTS)?;
         Ok(tables)
     }
 
@@ -110,17 +101,15 @@ impl Settings {
 /// # Errors
 /// `InvalidInput`, with the range.
 pub fn check_longest(longest: Duration, shortest: Duration) -> Result<(), Error> {
-    let most = LONGEST_LEASE;
-    if longest < shortest || longest > most {
-        let show = humantime::format_duration;
-        return Err(refusal(format!(
-            "longest lease {} is not allowed; it must be between {} and {}",
-            show(longest),
-            show(shortest),
-            show(most)
-        )));
+    check_range("longest lease", longest, [shortest, LONGEST_LEASE])
+}
+
+fn check_range(what: &str, value: Duration, [least, most]: [Duration; 2]) -> Result<(), Error> {
+    if (least..=most).contains(&value) {
+        return Ok(());
     }
-    Ok(())
+    let [value, least, most] = [value, least, most].map(humantime::format_duration);
+    Err(refusal(format!("{what} {value} is not allowed; it must be between {least} and {most}")))
 }
 
 /// Refuses a store whose longest lease is not the one that this client expects.
@@ -181,10 +170,10 @@ macro_rules! setters {
 }
 pub(crate) use setters;
 
-/// The setters of the databases that have a server.
+/// What the builders of the databases that have a server share. `open` of the builder opens the store.
 #[cfg(any(feature = "mysql", feature = "postgres"))]
-macro_rules! server_setters {
-    ($builder:ident, $pool:ty, $options:ty) => {
+macro_rules! server_builder {
+    ($kind:literal, $builder:ident, $pool:ty, $options:ty) => {
         impl $builder {
             /// Uses the database of your pool. A statement takes one of its connections, usually for less than a
             /// millisecond; if another transaction has locked the row, for up to the time limit. A waiter keeps no connection.
@@ -210,11 +199,21 @@ macro_rules! server_setters {
                 self.settings.plaintext = allowed;
                 self
             }
+
+            /// Connects, and compares the settings if the tables exist. It makes no tables: [`Backend::init`] does, and so does
+            /// the SQL of [`schema`].
+            ///
+            /// # Errors
+            /// `InvalidInput` for a setting that is not allowed; `Unavailable`, `Auth` or `Config` for a
+            /// server that cannot be used.
+            pub async fn build(self) -> Result<Arc<dyn Backend>, Error> {
+                self.open().await.map_err(|error| error.at($kind, "connect"))
+            }
         }
     };
 }
 #[cfg(any(feature = "mysql", feature = "postgres"))]
-pub(crate) use server_setters;
+pub(crate) use server_builder;
 
 #[cfg(test)]
 mod tests {

@@ -17,7 +17,7 @@ use crate::{
     servers::connection::micros,
     servers::shrink::Shrinking,
     servers::tls::{Named, Tls, readable},
-    settings::{Settings, server_setters, setters},
+    settings::{Settings, server_builder, setters},
     tables::Tables,
     tunables::mysql::SHORTEST_LEASE,
 };
@@ -30,7 +30,7 @@ pub struct MysqlBuilder {
 }
 
 setters!(MysqlBuilder);
-server_setters!(MysqlBuilder, MySqlPool, MySqlConnectOptions);
+server_builder!("mysql", MysqlBuilder, MySqlPool, MySqlConnectOptions);
 
 /// What a URL may say.
 const FORM: Form = Form {
@@ -52,16 +52,6 @@ const FORM: Form = Form {
 impl MysqlBuilder {
     fn new(reached: Reached<MySql>) -> Self {
         Self { reached, settings: Settings::default() }
-    }
-
-    /// Connects, and compares the settings if the tables exist. It makes no tables:
-    /// [`Backend::init`] does, and so does the SQL of [`schema`].
-    ///
-    /// # Errors
-    /// `InvalidInput` for a setting that is not allowed; `Unavailable`, `Auth` or `Config` for a
-    /// server that cannot be used.
-    pub async fn build(self) -> Result<Arc<dyn Backend>, Error> {
-        self.open().await.map_err(|error| error.at("mysql", "connect"))
     }
 
     async fn open(self) -> Result<Arc<dyn Backend>, Error> {
@@ -183,6 +173,8 @@ mod tests {
     /// Refused before anything is sent: the host is not there.
     #[tokio::test]
     async fn a_password_leaves_the_machine_encrypted_or_by_an_explicit_word() {
+        use ConnectionSecurity::{Local, Plain, Unverified, Verified};
+
         for url in ["", "?ssl-mode=preferred", "?ssl-mode=disabled", "?plaintext=off"] {
             let error = connect(&format!("mysql://me:secret@db.invalid/a{url}")).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{url}: {error}");
@@ -195,19 +187,15 @@ mod tests {
             (way.security, way.check(builder.settings.plaintext, "").is_ok())
         };
         for (url, security, allowed) in [
-            ("mysql://me:secret@db/a?plaintext=on", ConnectionSecurity::Plain, true),
-            ("mysql://me@db/a", ConnectionSecurity::Plain, true),
-            ("mysql://me:secret@db/a?ssl-mode=required", ConnectionSecurity::Unverified, true),
-            ("mysql://me:secret@db/a?ssl-mode=verify_ca", ConnectionSecurity::Unverified, true),
-            ("mysql://me:secret@db/a?ssl-mode=verify_identity", ConnectionSecurity::Verified, true),
-            ("mysql://me:secret@127.0.0.1/a", ConnectionSecurity::Local, true),
-            ("mysql://me:secret@[::1]/a", ConnectionSecurity::Local, true),
-            (
-                "mysql://me:secret@db/a?socket=/run/mysqld/mysqld.sock",
-                ConnectionSecurity::Local,
-                true,
-            ),
-            ("mysql://me:secret@db/a", ConnectionSecurity::Plain, false),
+            ("mysql://me:secret@db/a?plaintext=on", Plain, true),
+            ("mysql://me@db/a", Plain, true),
+            ("mysql://me:secret@db/a?ssl-mode=required", Unverified, true),
+            ("mysql://me:secret@db/a?ssl-mode=verify_ca", Unverified, true),
+            ("mysql://me:secret@db/a?ssl-mode=verify_identity", Verified, true),
+            ("mysql://me:secret@127.0.0.1/a", Local, true),
+            ("mysql://me:secret@[::1]/a", Local, true),
+            ("mysql://me:secret@db/a?socket=/run/mysqld/mysqld.sock", Local, true),
+            ("mysql://me:secret@db/a", Plain, false),
         ] {
             assert_eq!(way(url), (security, allowed), "{url}");
         }

@@ -17,7 +17,7 @@ use crate::{
     backend::SqlBackend,
     servers::connect_options::{CAPACITY, Described, Form, Reached, Way, described, switch},
     servers::tls::{Named, Tls, readable},
-    settings::{Settings, server_setters, setters},
+    settings::{Settings, server_builder, setters},
     tables::Tables,
     tunables::postgres::SHORTEST_LEASE,
 };
@@ -33,7 +33,7 @@ pub struct PostgresBuilder {
 }
 
 setters!(PostgresBuilder);
-server_setters!(PostgresBuilder, PgPool, PgConnectOptions);
+server_builder!("postgres", PostgresBuilder, PgPool, PgConnectOptions);
 
 /// The form of the URL.
 const FORM: Form = Form {
@@ -102,16 +102,6 @@ impl PostgresBuilder {
     /// The names of the tables, if all settings are allowed.
     pub(crate) fn tables(&self) -> Result<Tables, Error> {
         self.settings.check(SHORTEST_LEASE)?.in_schema(&self.schema)
-    }
-
-    /// Connects, and compares the settings if the tables exist. It makes no tables:
-    /// [`Backend::init`] does, and so does the SQL of [`schema`].
-    ///
-    /// # Errors
-    /// `InvalidInput` for a setting that is not allowed; `Unavailable`, `Auth` or `Config` for a
-    /// server that cannot be used.
-    pub async fn build(self) -> Result<Arc<dyn Backend>, Error> {
-        self.open().await.map_err(|error| error.at("postgres", "connect"))
     }
 
     async fn open(self) -> Result<Arc<dyn Backend>, Error> {

@@ -11,11 +11,12 @@ use super::{
     guarantees::{Terms, guarantees},
     statements::{check_version, is_older},
     waiting::{
-        entries::{BoundedSet, QueueEntries},
+        entries::QueueEntries,
         listen::{Delivery, Listening},
     },
 };
 use crate::{
+    bounded_set::BoundedSet,
     error::general,
     servers::connection::span,
     settings::{Settings, agree},
@@ -81,10 +82,6 @@ impl Postgres {
             Listening::start(&self.server, &self.entries).await
         };
         self.listening.get_or_init(start).await
-    }
-
-    pub(super) fn entries(&self) -> &QueueEntries {
-        &self.entries
     }
 
     /// Whether messages arrive at this client, and each change of that.

@@ -1,7 +1,7 @@
 //! The queue entries of this client, and the names that it knows to be crowded.
 
 use std::{
-    collections::{HashMap, HashSet, hash_map::Entry as Slot},
+    collections::{HashMap, hash_map::Entry as Slot},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -12,10 +12,7 @@ use std::{
 use lock_core::{LockName, Mutex, OwnerId, Request};
 use tokio::{sync::Notify, time::Instant};
 
-use crate::{
-    dialect::Row,
-    tunables::{HEARTBEAT, REMEMBERED_NAMES},
-};
+use crate::{bounded_set::BoundedSet, dialect::Row, tunables::HEARTBEAT};
 
 /// What a client knows of queues.
 #[derive(Debug, Default)]
@@ -23,7 +20,7 @@ pub(crate) struct QueueEntries {
     /// Its own entries, by owner.
     own: Mutex<HashMap<OwnerId, Arc<QueueEntry>>>,
     /// Names that others held or waited for when the client last read their rows. For these, an attempt reads before it writes.
-    crowded: Mutex<HashSet<LockName>>,
+    crowded: BoundedSet<LockName>,
 }
 
 #[derive(Debug)]
@@ -97,15 +94,10 @@ impl QueueEntries {
 
     /// Notes whether others hold a name or come first, by the row that this request has read.
     pub(crate) fn note(&self, request: &Request, row: Option<&Row>) {
-        let (owner, name) = (request.owner, &request.name);
-        let mut names = self.crowded.lock();
-        if row.is_none_or(|row| !row.refuses(request) || row.owner == Some(owner)) {
-            names.remove(name);
-        } else if !names.contains(name) {
-            if names.len() >= REMEMBERED_NAMES {
-                names.clear();
-            }
-            names.insert(name.clone());
+        if row.is_none_or(|row| !row.refuses(request) || row.owner == Some(request.owner)) {
+            self.crowded.remove(&request.name);
+        } else {
+            self.crowded.insert(&request.name);
         }
     }
 
@@ -113,7 +105,7 @@ impl QueueEntries {
     pub(crate) fn reads_first(&self, request: &Request) -> bool {
         match self.own.lock().get(&request.owner) {
             Some(entry) => !entry.free.swap(false, Ordering::Relaxed),
-            None => self.crowded.lock().contains(&request.name),
+            None => self.crowded.contains(&request.name),
         }
     }
 

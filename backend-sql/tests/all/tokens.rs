@@ -111,11 +111,10 @@ async fn mysql_says_so() {
 async fn sqlite_says_so() {
     use sqlx::{AssertSqlSafe, Executor as _};
 
-    use crate::support::sqlite::{open, raw};
+    use crate::support::sqlite::{file, open, raw};
 
     for strategy in BOTH {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("locks.db");
+        let (_folder, path) = file();
         let store = open(&path, strategy).await;
         let set = async |limit| {
             let sql = format!("UPDATE leasehold_settings SET watermark = {limit}");

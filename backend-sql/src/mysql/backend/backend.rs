@@ -96,7 +96,11 @@ impl Dialect for Mysql {
         name: &LockName,
         owner: Option<OwnerId>,
     ) -> Result<Option<Row>, Error> {
-        self.fetch(name, owner).await
+        let owner = owner.map(|owner| owner.to_string());
+        let mut arguments = vec![Bytes(name.as_str().as_bytes())];
+        arguments.extend(owner.as_ref().map(|owner| Bytes(owner.as_bytes())));
+        let rows = self.ready().await?.rows(&self.sql.read_row, &arguments).await?;
+        rows.first().map(row).transpose()
     }
 
     fn reads_first(&self, request: &Request) -> bool {
@@ -104,7 +108,7 @@ impl Dialect for Mysql {
     }
 
     async fn read_to_take(&self, request: &Request) -> Result<Option<Row>, Error> {
-        let mut row = self.fetch(&request.name, Some(request.owner)).await?;
+        let mut row = self.read_row(&request.name, Some(request.owner)).await?;
         if let Some(row) = &mut row {
             // Beyond `FAR` the number makes no difference: then all poll at the same pace, often enough for the heartbeats.
             row.before_us = row.before_us.min(FAR);

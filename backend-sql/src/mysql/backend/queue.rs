@@ -72,7 +72,7 @@ impl Queue for Mysql {
     }
 
     async fn check(&self, request: &Request) -> Result<CheckResult, Error> {
-        let row = self.fetch(&request.name, Some(request.owner)).await?;
+        let row = self.read_row(&request.name, Some(request.owner)).await?;
         // Nobody gives it the lock: it has to ask.
         let waits = row.filter(|row| row.refuses(request));
         Ok(waits.map_or(CheckResult::Free, |row| CheckResult::Wait(row.before_us)))

@@ -1,11 +1,11 @@
 //! Statements that several steps share.
 
-use lock_core::{Error, FencingToken, Grant, LockName, OwnerId, Request};
+use lock_core::{Error, FencingToken, Grant, Request};
 
 use crate::{
-    dialect::{Row, token_of},
+    dialect::token_of,
     mysql::{
-        rows::{insert_id, row},
+        rows::insert_id,
         statements::{
             Argument::{self, Bytes, Number},
             Statement,
@@ -59,19 +59,6 @@ impl Mysql {
         arguments.push(Bytes(before.as_bytes()));
         let answer = self.ready().await?.execute(&self.sql.hand_on, &arguments).await?;
         insert_id(&answer).map(token_of).transpose()
-    }
-
-    /// Reads the row of a name, for an owner that may have a queue entry, or for an operator.
-    pub(super) async fn fetch(
-        &self,
-        name: &LockName,
-        owner: Option<OwnerId>,
-    ) -> Result<Option<Row>, Error> {
-        let owner = owner.map(|owner| owner.to_string());
-        let mut arguments = vec![Bytes(name.as_str().as_bytes())];
-        arguments.extend(owner.as_ref().map(|owner| Bytes(owner.as_bytes())));
-        let rows = self.ready().await?.rows(&self.sql.read_row, &arguments).await?;
-        rows.first().map(row).transpose()
     }
 }
 

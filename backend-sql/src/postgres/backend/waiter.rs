@@ -31,7 +31,7 @@ pub(super) struct QueueWaiter {
 
 impl QueueWaiter {
     pub(super) fn new(store: Arc<Postgres>, request: &Request) -> Self {
-        let entry = store.entries().add(request);
+        let entry = store.entries.add(request);
         let delivery = store.delivery();
         Self { store, request: request.clone(), entry, delivery, check: Check::default() }
     }
@@ -76,7 +76,7 @@ impl QueueWaiter {
 
 impl Drop for QueueWaiter {
     fn drop(&mut self) {
-        self.store.entries().remove(self.request.owner, &self.entry);
+        self.store.entries.remove(self.request.owner, &self.entry);
     }
 }
 

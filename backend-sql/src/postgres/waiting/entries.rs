@@ -1,18 +1,15 @@
 //! The queue entries of this client.
 
 use std::{
-    collections::{HashMap, HashSet, hash_map::Entry},
-    hash::Hash,
+    collections::{HashMap, hash_map::Entry},
     sync::{
-        Arc, MutexGuard,
+        Arc,
         atomic::{AtomicBool, AtomicU32},
     },
 };
 
 use lock_core::{Env as _, FencingToken, Mode, Mutex, OwnerId, Request, SystemEnv};
 use tokio::sync::Notify;
-
-use crate::tunables::REMEMBERED_NAMES;
 
 /// All entries of a client, by owner.
 #[derive(Debug)]
@@ -72,10 +69,6 @@ impl QueueEntries {
         format!("leasehold_{}", self.client)
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<OwnerId, Arc<QueueEntry>>> {
-        self.entries.lock()
-    }
-
     /// Adds an entry here, before the server knows of it.
     pub(crate) fn add(&self, request: &Request) -> Arc<QueueEntry> {
         let Request { owner, label, floor, mode, .. } = request;
@@ -92,18 +85,18 @@ impl QueueEntries {
             wake: Notify::new(),
             notice: Mutex::default(),
         });
-        self.lock().insert(*owner, Arc::clone(&entry));
+        self.entries.lock().insert(*owner, Arc::clone(&entry));
         self.wanted.notify_one();
         entry
     }
 
     pub(crate) fn of(&self, owner: OwnerId) -> Option<Arc<QueueEntry>> {
-        self.lock().get(&owner).cloned()
+        self.entries.lock().get(&owner).cloned()
     }
 
     /// Removes this entry, but not one that a repeat of its request entered later.
     pub(crate) fn remove(&self, owner: OwnerId, entry: &Arc<QueueEntry>) {
-        if let Entry::Occupied(known) = self.lock().entry(owner)
+        if let Entry::Occupied(known) = self.entries.lock().entry(owner)
             && Arc::ptr_eq(known.get(), entry)
         {
             known.remove();
@@ -111,7 +104,7 @@ impl QueueEntries {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.lock().is_empty()
+        self.entries.lock().is_empty()
     }
 
     /// Handles a message. The owner alone means that this entry should ask for the lock; the owner and `+` mean that the entry
@@ -128,39 +121,8 @@ impl QueueEntries {
 
     /// Wakes all entries, since a message may have been missed.
     pub(crate) fn wake_all(&self) {
-        for entry in self.lock().values() {
+        for entry in self.entries.lock().values() {
             entry.wake.notify_one();
         }
-    }
-}
-
-/// A set that forgets everything when it is full. To forget a member is safe: the client then needs one more statement.
-#[derive(Debug)]
-pub(crate) struct BoundedSet<T>(Mutex<HashSet<T>>);
-
-impl<T> Default for BoundedSet<T> {
-    fn default() -> Self {
-        Self(Mutex::default())
-    }
-}
-
-impl<T: Clone + Eq + Hash> BoundedSet<T> {
-    pub(crate) fn insert(&self, member: &T) {
-        let mut members = self.0.lock();
-        if !members.contains(member) {
-            if members.len() >= REMEMBERED_NAMES {
-                members.clear();
-            }
-            members.insert(member.clone());
-        }
-    }
-
-    pub(crate) fn contains(&self, member: &T) -> bool {
-        self.0.lock().contains(member)
-    }
-
-    /// Returns whether it was a member.
-    pub(crate) fn remove(&self, member: &T) -> bool {
-        self.0.lock().remove(member)
     }
 }

@@ -1,17 +1,31 @@
 //! The guards that the statements of every database have. The cases are the same; only the changed text differs.
 
 use conformance_tests::{
-    kit::Change,
+    kit::{Change, KitError},
     missing_guards::{
-        Clients, MissingGuard,
+        Clients, MissingGuard, Verdict,
         cases::{
-            a_held_name, a_late_renewal, a_release_by_another, an_abandoned_owner,
-            kept_of_an_abandoned,
+            LONG, a_held_name, a_late_renewal, a_release_by_another, an_abandoned_owner, first_use,
+            granted, kept_of_an_abandoned, request, words,
         },
     },
 };
 
 use super::readers;
+
+/// Takes a new name while the watermark leads the clock. `lead` raises the watermark, and returns it.
+pub(super) async fn below_the_watermark<S: Clients>(
+    setup: &S,
+    lead: impl Future<Output = Result<String, KitError>>,
+) -> Verdict {
+    let store = first_use(setup).await;
+    let watermark: u64 = lead.await.map_err(words)?.parse().map_err(words)?;
+    let grant = granted(&*store, &request("new", LONG)).await?;
+    match grant.token.get() > watermark {
+        true => Ok(()),
+        false => Err(format!("token {} came after the watermark {watermark}", grant.token)),
+    }
+}
 
 type Changes = &'static [Change<'static>];
 

@@ -1,5 +1,7 @@
 //! Cases of queue entries, for the guards of each database.
 
+use std::fmt::Display;
+
 use conformance_tests::missing_guards::{
     Clients, Verdict,
     cases::{LONG, above, first_use, granted, name, not_granted, request, words},
@@ -20,6 +22,12 @@ pub(super) async fn release(store: &dyn Backend, grant: &Grant) -> Verdict {
     store.release(grant, ReleaseOptions::default()).await.map(drop).map_err(words)
 }
 
+/// Takes a lock and releases it.
+pub(super) async fn used_once(store: &dyn Backend, request: &Request) -> Result<Grant, String> {
+    let grant = granted(store, request).await?;
+    release(store, &grant).await.map(|()| grant)
+}
+
 async fn holder_is(store: &dyn Backend, owner: OwnerId) -> Verdict {
     let state = store.inspect(&name("a")).await.map_err(words)?;
     match state.and_then(|state| state.holder) {
@@ -38,14 +46,14 @@ pub(super) async fn order_of_entries<S: Clients>(setup: &S) -> Verdict {
 }
 
 /// `silence` makes the last heartbeat of the entry seem old.
-pub(super) async fn a_dead_entry<S: Clients, T>(
+pub(super) async fn a_dead_entry<S: Clients, T, E: Display>(
     setup: &S,
-    silence: impl Future<Output = Result<T, String>>,
+    silence: impl Future<Output = Result<T, E>>,
 ) -> Verdict {
     let store = first_use(setup).await;
     let held = granted(&*store, &request("a", LONG)).await?;
     let _waiter = enqueue(&*store, &request("a", LONG)).await?;
-    silence.await?;
+    silence.await.map_err(words)?;
     release(&*store, &held).await?;
     granted(&*store, &request("a", LONG)).await.map(drop)
 }

@@ -15,8 +15,8 @@ mod sqlite;
 
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
 use {
-    conformance_tests::missing_guards::cases::{LONG, granted, request, words},
-    lock_core::{Backend, Env as _, FencingToken, Grant, Init, ReleaseOptions, SystemEnv},
+    conformance_tests::missing_guards::cases::{LONG, request, words},
+    lock_core::{Backend, Env as _, FencingToken, Grant, Init, SystemEnv},
     std::time::Duration,
 };
 
@@ -28,15 +28,14 @@ async fn ahead(store: &dyn Backend) -> Result<Grant, String> {
     store.init(&init).await.map_err(words)?;
     let mut asked = request("a", LONG);
     asked.floor = FencingToken::new(SystemEnv.wall_micros() + 590_000_000).unwrap();
-    let first = granted(store, &asked).await?;
-    store.release(&first, ReleaseOptions::default()).await.map_err(words)?;
+    let first = entries::used_once(store, &asked).await?;
     Ok(first)
 }
 
 /// Offers a lower token after a higher one to the fence of one database.
 macro_rules! stale_write {
     ($fence:ty, $session:ty, $url:expr) => {
-        async {
+        async move {
             let fence = <$fence>::new("fenced").unwrap();
             let mut session = <$session>::connect(&$url).await.map_err(words)?;
             fence.create(&mut session).await.map_err(words)?;
@@ -50,22 +49,4 @@ macro_rules! stale_write {
     };
 }
 
-/// Takes a new name while the watermark leads the clock. `lead` raises the watermark, and `watermark` reads it, both in SQL.
-#[cfg(any(feature = "mysql", feature = "postgres"))]
-macro_rules! below_the_watermark {
-    ($stage:ident, $lead:expr, $watermark:expr) => {{
-        let store = first_use($stage).await;
-        $stage.server.sql($lead).await.map_err(words)?;
-        let watermark = $stage.server.sql($watermark).await.map_err(words)?;
-        let watermark: u64 = watermark.parse().map_err(words)?;
-        let grant = granted(&*store, &request("new", LONG)).await?;
-        match grant.token.get() > watermark {
-            true => Ok(()),
-            false => Err(format!("token {} came after the watermark {watermark}", grant.token)),
-        }
-    }};
-}
-
-#[cfg(any(feature = "mysql", feature = "postgres"))]
-use below_the_watermark;
 use stale_write;

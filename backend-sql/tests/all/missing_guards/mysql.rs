@@ -21,9 +21,9 @@ use lock_core::{Backend, Enqueued, Env as _, Grant, ReleaseOptions, Renewal, Sys
 use sqlx::{Connection as _, MySqlConnection};
 
 use super::{
-    ahead, below_the_watermark,
-    common::{Common, variants},
-    entries::{self, enqueue, release},
+    ahead,
+    common::{Common, below_the_watermark, variants},
+    entries::{self, enqueue, release, used_once},
     readers, stale_write,
 };
 
@@ -88,7 +88,7 @@ const VARIANTS: &[MissingGuard<OneMariadb>] = &[
     MissingGuard {
         what: "S2: a name that is not there gets a token above the watermark",
         changes: &[LeaveOut("watermark")],
-        case: |stage| Box::pin(a_name_below_the_watermark(stage)),
+        case: |stage| Box::pin(below_the_watermark(stage, stage.server.sql(LEAD))),
     },
     MissingGuard {
         what: "S1: exclusion is promised by what the server flushes",
@@ -133,7 +133,7 @@ const VARIANTS: &[MissingGuard<OneMariadb>] = &[
     MissingGuard {
         what: "L3: an entry without a heartbeat is passed over",
         changes: &[LeaveOut("entry-alive")],
-        case: |stage| Box::pin(entries::a_dead_entry(stage, silence(stage))),
+        case: |stage| Box::pin(entries::a_dead_entry(stage, stage.server.sql(SILENCE))),
     },
     MissingGuard {
         what: "L3: a waiter that leaves removes no other entry",
@@ -153,17 +153,17 @@ const VARIANTS: &[MissingGuard<OneMariadb>] = &[
     MissingGuard {
         what: "S1: readers join no writer",
         changes: &[LeaveOut("join-readers")],
-        case: |stage| Box::pin(readers_beside_a_writer(stage)),
+        case: |stage| Box::pin(readers::beside_a_writer(first_use(stage))),
     },
     MissingGuard {
         what: "S1: no more readers join than may",
         changes: &[Replace("join-most", "1 = 1")],
-        case: |stage| Box::pin(readers::beside_the_most(stage, full(stage))),
+        case: |stage| Box::pin(readers::beside_the_most(stage, stage.server.sql(FULL))),
     },
     MissingGuard {
         what: "S2: the fence refuses a lower token",
         changes: &[Replace("fence", "token = LAST_INSERT_ID(GREATEST(?, 0))")],
-        case: |stage| Box::pin(a_stale_write(stage)),
+        case: |stage| Box::pin(stale_write!(MysqlFence, MySqlConnection, stage.plain())),
     },
 ];
 
@@ -247,27 +247,17 @@ async fn a_locked_row(stage: &OneMariadb) -> Result<MySqlConnection, String> {
     Ok(session)
 }
 
-/// As many share it as may.
-async fn full(stage: &OneMariadb) -> Result<String, String> {
-    let full =
-        "UPDATE leasehold_locks SET readers = REPEAT('0123456789abcdef0123456789abcdef,', 1000)";
-    stage.server.sql(full).await.map_err(words)
-}
+/// Fills the lock with the maximum number of readers.
+const FULL: &str =
+    "UPDATE leasehold_locks SET readers = REPEAT('0123456789abcdef0123456789abcdef,', 1000)";
 
-/// No entry has had a heartbeat for long.
-async fn silence(stage: &OneMariadb) -> Result<String, String> {
-    stage.server.sql("UPDATE leasehold_queue SET heard = 1").await.map_err(words)
-}
+/// Makes the last heartbeat of every entry old.
+const SILENCE: &str = "UPDATE leasehold_queue SET heard = 1";
 
-async fn readers_beside_a_writer(stage: &OneMariadb) -> Verdict {
-    readers::beside_a_writer(&*first_use(stage).await).await
-}
-
-async fn a_name_below_the_watermark(stage: &mut OneMariadb) -> Verdict {
-    let lead = "UPDATE leasehold_settings \
-                SET watermark = ROUND(UNIX_TIMESTAMP(NOW(6)) * 1000000) + 25000000";
-    below_the_watermark!(stage, lead, "SELECT watermark FROM leasehold_settings")
-}
+/// Makes the watermark lead the clock, and reads it.
+const LEAD: &str = "UPDATE leasehold_settings \
+    SET watermark = ROUND(UNIX_TIMESTAMP(NOW(6)) * 1000000) + 25000000; \
+    SELECT watermark FROM leasehold_settings";
 
 async fn a_token_over_a_sweep(stage: &mut OneMariadb) -> Verdict {
     let store = first_use(stage).await;
@@ -275,8 +265,7 @@ async fn a_token_over_a_sweep(stage: &mut OneMariadb) -> Verdict {
     // A client sweeps once in a thousand releases.
     let busy = ["busy 1", "busy 2", "busy 3", "busy 4"].map(async |name| -> Verdict {
         for _ in 0..251 {
-            let grant = granted(&*store, &request(name, LONG)).await?;
-            store.release(&grant, ReleaseOptions::default()).await.map_err(words)?;
+            used_once(&*store, &request(name, LONG)).await?;
         }
         Ok(())
     });
@@ -286,10 +275,6 @@ async fn a_token_over_a_sweep(stage: &mut OneMariadb) -> Verdict {
         return Err("nothing was swept".to_owned());
     }
     above(&first, &granted(&*store, &request("a", LONG)).await?)
-}
-
-async fn a_stale_write(stage: &mut OneMariadb) -> Verdict {
-    stale_write!(MysqlFence, MySqlConnection, stage.plain()).await
 }
 
 /// The first of two entries, and no other, may take a free lock.

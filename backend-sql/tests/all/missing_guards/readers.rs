@@ -1,14 +1,13 @@
 //! Cases of readers and writers, for the guards of each database.
 
-use std::time::Duration;
+use std::{fmt::Display, sync::Arc, time::Duration};
 
+use super::entries::used_once;
 use conformance_tests::missing_guards::{
     Clients, Verdict,
     cases::{LONG, above, first_use, granted, not_granted, request, words},
 };
-use lock_core::{
-    Backend, Env as _, FencingToken, Grant, Mode, ReleaseOptions, Renewal, Request, SystemEnv,
-};
+use lock_core::{Backend, Env as _, FencingToken, Grant, Mode, Renewal, Request, SystemEnv};
 
 pub(super) const SHORT: Duration = Duration::from_millis(300);
 
@@ -17,11 +16,12 @@ pub(super) fn reader(lease: Duration) -> Request {
 }
 
 /// A writer takes the lock after a reader has crashed.
-pub(super) async fn beside_a_writer(store: &dyn Backend) -> Verdict {
-    granted(store, &reader(SHORT)).await?;
+pub(super) async fn beside_a_writer(open: impl Future<Output = Arc<dyn Backend>>) -> Verdict {
+    let store = open.await;
+    granted(&*store, &reader(SHORT)).await?;
     tokio::time::sleep(2 * SHORT).await;
-    granted(store, &request("a", LONG)).await?;
-    not_granted(store, &reader(LONG)).await
+    granted(&*store, &request("a", LONG)).await?;
+    not_granted(&*store, &reader(LONG)).await
 }
 
 pub(super) async fn after_the_last_token<S: Clients>(setup: &S) -> Verdict {
@@ -29,8 +29,7 @@ pub(super) async fn after_the_last_token<S: Clients>(setup: &S) -> Verdict {
     // So far ahead that no clock comes after it.
     let mut asked = request("a", LONG);
     asked.floor = FencingToken::new(SystemEnv.wall_micros() + 15_000_000).unwrap();
-    let writer = granted(&*store, &asked).await?;
-    store.release(&writer, ReleaseOptions::default()).await.map_err(words)?;
+    let writer = used_once(&*store, &asked).await?;
     above(&writer, &granted(&*store, &reader(LONG)).await?)
 }
 
@@ -59,27 +58,25 @@ pub(super) async fn beside_a_longer_lease<S: Clients>(setup: &S) -> Verdict {
 pub(super) async fn beside_others<S: Clients>(setup: &S) -> Verdict {
     let store = first_use(setup).await;
     granted(&*store, &reader(LONG)).await?;
-    let second = granted(&*store, &reader(LONG)).await?;
-    store.release(&second, ReleaseOptions::default()).await.map_err(words)?;
+    used_once(&*store, &reader(LONG)).await?;
     not_granted(&*store, &request("a", LONG)).await
 }
 
 /// `full` fills the lock with the maximum number of readers.
-pub(super) async fn beside_the_most<S: Clients, T>(
+pub(super) async fn beside_the_most<S: Clients, T, E: Display>(
     setup: &S,
-    full: impl Future<Output = Result<T, String>>,
+    full: impl Future<Output = Result<T, E>>,
 ) -> Verdict {
     let store = first_use(setup).await;
     granted(&*store, &reader(LONG)).await?;
-    full.await?;
+    full.await.map_err(words)?;
     not_granted(&*store, &reader(LONG)).await
 }
 
 pub(super) async fn a_renewal_by_one_that_left<S: Clients>(setup: &S) -> Verdict {
     let store = first_use(setup).await;
     granted(&*store, &reader(LONG)).await?;
-    let left = granted(&*store, &reader(LONG)).await?;
-    store.release(&left, ReleaseOptions::default()).await.map_err(words)?;
+    let left = used_once(&*store, &reader(LONG)).await?;
     // A renewal would extend the lease to this.
     let mut longer = left;
     longer.lease = LONG + Duration::from_secs(5);

@@ -14,7 +14,7 @@ use conformance_tests::{
         every_marker_is_tried, try_all_in_copies,
     },
 };
-use lock_core::{Backend, ReleaseOptions};
+use lock_core::Backend;
 use sqlx::{Connection as _, SqliteConnection};
 
 use super::{
@@ -174,12 +174,12 @@ const VARIANTS: &[MissingGuard<OneFile>] = &[
     MissingGuard {
         what: "S1: readers join no writer",
         changes: &[LeaveOut("held-alone")],
-        case: |file| Box::pin(readers_beside_a_writer(file, "primary-key")),
+        case: |file| Box::pin(readers::beside_a_writer(open_by(file, "primary-key"))),
     },
     MissingGuard {
         what: "S1: also if the row was read before",
         changes: &[LeaveOut("take-alone")],
-        case: |file| Box::pin(readers_beside_a_writer(file, "optimistic")),
+        case: |file| Box::pin(readers::beside_a_writer(open_by(file, "optimistic"))),
     },
     MissingGuard {
         what: "S1: no more readers join than may",
@@ -243,8 +243,7 @@ async fn a_token_over_a_sweep(file: &OneFile) -> Verdict {
     let first = ahead(&*store).await?;
     // A client sweeps once in a thousand releases.
     for number in 0..1_100 {
-        let busy = granted(&*store, &request(&format!("busy {number}"), LONG)).await?;
-        store.release(&busy, ReleaseOptions::default()).await.map_err(words)?;
+        entries::used_once(&*store, &request(&format!("busy {number}"), LONG)).await?;
     }
     let mut session = SqliteConnection::connect(&file.url()).await.map_err(words)?;
     let rows = sqlx::query_scalar::<_, i64>("SELECT count(*) FROM leasehold_locks");
@@ -253,19 +252,22 @@ async fn a_token_over_a_sweep(file: &OneFile) -> Verdict {
     above(&first, &granted(&*store, &request("a", LONG)).await?)
 }
 
+/// A client of this strategy that did not make the file.
+async fn open_by(file: &OneFile, strategy: &str) -> Arc<dyn Backend> {
+    drop(first_use(file).await);
+    connect(&format!("{}?strategy={strategy}", file.url())).await.unwrap()
+}
+
 /// The name is taken again by another client, or by the one that released it.
 async fn a_token_above_the_last(file: &OneFile, strategy: &str) -> Verdict {
-    drop(first_use(file).await);
-    let store = connect(&format!("{}?strategy={strategy}", file.url())).await.map_err(words)?;
+    let store = open_by(file, strategy).await;
     let first = ahead(&*store).await?;
     let next = if strategy == "optimistic" { store } else { file.open().await };
     above(&first, &granted(&*next, &request("a", LONG)).await?)
 }
 
 async fn an_abandoned_owner_of_a_row(file: &OneFile) -> Verdict {
-    drop(first_use(file).await);
-    let url = format!("{}?strategy=optimistic", file.url());
-    let store = connect(&url).await.map_err(words)?;
+    let store = open_by(file, "optimistic").await;
     let given_up = request("a", LONG);
     store.abandon(&given_up).await.map_err(words)?;
     not_granted(&*store, &given_up).await
@@ -276,18 +278,11 @@ async fn a_stale_write(file: &OneFile) -> Verdict {
     stale_write!(SqliteFence, SqliteConnection, file.url()).await
 }
 
-async fn readers_beside_a_writer(file: &OneFile, strategy: &str) -> Verdict {
-    drop(first_use(file).await);
-    let store = connect(&format!("{}?strategy={strategy}", file.url())).await.map_err(words)?;
-    readers::beside_a_writer(&*store).await
-}
-
 /// A lock is free, and a queue entry waits for it.
 async fn barging(file: &OneFile, strategy: &str) -> Verdict {
-    drop(first_use(file).await);
-    let store = connect(&format!("{}?strategy={strategy}", file.url())).await.map_err(words)?;
+    let store = open_by(file, strategy).await;
     // The client then knows the version of the row, and need not read it before it takes it.
-    entries::release(&*store, &granted(&*store, &request("a", LONG)).await?).await?;
+    entries::used_once(&*store, &request("a", LONG)).await?;
     let entry = "INSERT INTO leasehold_queue \
         SELECT name, 1, hex(randomblob(16)), 'guards', 0, NULL, 9000000000000000000, epoch, 0, 0 FROM leasehold_locks";
     file.run(entry).await?;

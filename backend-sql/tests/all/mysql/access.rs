@@ -1,15 +1,14 @@
 //! Who may use a store in MySQL, and what a session has to be like.
 
-use crate::support::mariadb::{BOTH, LEASE, granted, made, prefix, request, session, start, url};
+use crate::support::mariadb::{
+    BOTH, LEASE, assert_renewed, granted, made, prefix, request, session, start, url,
+};
 use backend_sql::{
     Strategy,
     mysql::{MysqlFence, connect},
 };
 use conformance_tests::kit::Server as _;
-use lock_core::{
-    Env as _, Error, ErrorKind, FencingToken, Init, ReleaseOptions, ReleaseOutcome, Renewal,
-    SystemEnv,
-};
+use lock_core::{Error, ErrorKind, FencingToken, Init, ReleaseOptions, ReleaseOutcome};
 use sqlx::{Connection as _, MySqlConnection};
 
 /// What no waiting mends is not said to be retryable.
@@ -47,8 +46,7 @@ async fn the_least_privilege_is_enough() {
         let store = connect(&url).await.unwrap();
         let ours = request("job");
         let grant = granted(&store, &ours).await;
-        let answers = store.renew(&[&grant], SystemEnv.now()).await;
-        assert!(matches!(answers[..], [Renewal::Renewed { .. }]), "{answers:?}");
+        assert_renewed(&store, &grant).await;
         assert!(store.guarantees().exclusion.holds(), "it may read what is flushed");
         // As many as bring a sweep for sure, quickly.
         server.sql("SET GLOBAL innodb_flush_log_at_trx_commit = 2").await.unwrap();
@@ -97,13 +95,10 @@ async fn sessions_without_autocommit_are_refused() {
 #[tokio::test]
 async fn views_of_another_user_are_not_read() {
     let server = start().await;
-    server
-        .sql(
-            "CREATE USER hostile@'127.0.0.1'; CREATE DATABASE ours; CREATE TABLE ours.ran (id INT);
-             GRANT SELECT, CREATE VIEW, CREATE ROUTINE, EXECUTE ON test.* TO hostile@'127.0.0.1'",
-        )
-        .await
-        .unwrap();
+    let roles = "CREATE USER hostile@'127.0.0.1'; \
+        CREATE DATABASE ours; CREATE TABLE ours.ran (id INT); \
+        GRANT SELECT, CREATE VIEW, CREATE ROUTINE, EXECUTE ON test.* TO hostile@'127.0.0.1'";
+    server.sql(roles).await.unwrap();
     let hostile = url(server.address()).replace("root@", "hostile@");
     let mut hostile = MySqlConnection::connect(&hostile).await.unwrap();
     let trap = "CREATE FUNCTION trap() RETURNS BIGINT SQL SECURITY INVOKER MODIFIES SQL DATA \

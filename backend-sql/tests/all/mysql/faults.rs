@@ -1,20 +1,20 @@
 //! MySQL when the network, the server or the caller fails half-way.
 
-use std::sync::Arc;
-
-use crate::support::late::late_first_try;
+use crate::support::faults::{
+    broken_attempt_is_in_doubt, drop_attempts, late_first_try, restart_breaks_no_attempt,
+};
 use crate::support::mariadb::{
-    BOTH, LEASE, SECOND, WAIT, cancelled, counted, drop_acquires, granted, made,
-    no_transaction_is_open, open, prefix, request, single, start, url,
+    BOTH, LEASE, SECOND, WAIT, assert_renewed, counted, drop_acquires, granted, made,
+    no_transaction_is_open, open, prefix, request, single, start, url, used_once,
 };
 use backend_sql::{
     Strategy,
     mysql::{MysqlBuilder, connect},
 };
 use conformance_tests::kit::{
-    Counters, Data, Mariadb, MariadbOptions, Mode, Proxy, Server as _, wait::until,
+    Data, Mariadb, MariadbOptions, Mode, Proxy, Server as _, wait::until,
 };
-use futures_util::future::{join, join_all};
+use futures_util::future::join_all;
 use lock_core::{Attempt, Env as _, LockClient, ReleaseOptions, Renewal, SystemEnv};
 use sqlx::mysql::MySqlPoolOptions;
 use tokio::time::timeout;
@@ -38,13 +38,10 @@ async fn a_lost_answer_leaves_no_lock() {
         assert_eq!(state.holder.unwrap().owner, lost.owner, "the attempt was to be carried out");
         proxy.set(Mode::Pass).await.unwrap();
         behind.abandon(&lost).await.unwrap();
-        let next = granted(&direct, &request("warm")).await;
-        direct.release(&next, ReleaseOptions::default()).await.unwrap();
+        used_once(&direct, &request("warm")).await;
     }
 }
 
-/// The attempt arrives and is granted, its connection breaks, and no other is to be had: that the last was refused says
-/// nothing of the first.
 #[tokio::test]
 async fn an_attempt_whose_connection_broke_is_in_doubt_whatever_comes_after() {
     let server = start().await;
@@ -52,21 +49,7 @@ async fn an_attempt_whose_connection_broke_is_in_doubt_whatever_comes_after() {
         let direct = made(&server, strategy).await;
         let proxy = Proxy::start(server.address()).await.unwrap();
         let (behind, _) = single(proxy.address(), strategy, 5 * SECOND).await;
-
-        proxy.set(Mode::HalfCut).await.unwrap();
-        let lost = request("warm");
-        let attempt = behind.try_acquire(&lost);
-        let fault = async {
-            let swallowed = |now: &Counters| now.to_client.swallowed > 0;
-            proxy.until("the answer to be lost", WAIT, swallowed).await.unwrap();
-            proxy.set(Mode::Reset).await.unwrap();
-        };
-        let (answer, ()) = join(attempt, fault).await;
-        let error = answer.unwrap_err();
-        assert!(error.is_ambiguous(), "{strategy}: {error}");
-        let state = direct.inspect(&lost.name).await.unwrap().unwrap();
-        assert_eq!(state.holder.unwrap().owner, lost.owner, "the attempt was to be carried out");
-        direct.abandon(&lost).await.unwrap();
+        broken_attempt_is_in_doubt(&direct, &behind, &proxy).await;
     }
 }
 
@@ -126,8 +109,7 @@ async fn a_paused_server_is_an_error_in_time_and_not_a_loss() {
         let answers = store.renew(&[&grant], SystemEnv.now()).await;
         assert!(matches!(answers[..], [Renewal::Unknown(_)]), "{answers:?}");
         server.resume().unwrap();
-        let answers = store.renew(&[&grant], SystemEnv.now()).await;
-        assert!(matches!(answers[..], [Renewal::Renewed { .. }]), "{answers:?}");
+        assert_renewed(&store, &grant).await;
         store.release(&grant, ReleaseOptions::default()).await.unwrap();
     }
 }
@@ -143,25 +125,13 @@ async fn an_acquire_dropped_after_any_poll_leaves_no_lock_and_no_transaction() {
     }
 }
 
-/// The store's own future, dropped half-way: its connection does not come back to the pool, and no
-/// statement of the next borrower meets what is left of it.
 #[tokio::test]
 async fn a_statement_dropped_after_any_poll_leaves_its_pool_in_order() {
     let server = start().await;
     made(&server, Strategy::PrimaryKey).await;
     let (store, pool) = single(server.address(), Strategy::PrimaryKey, 5 * SECOND).await;
-    for polls in 0.. {
-        let wanted = request("job");
-        let done = cancelled(store.try_acquire(&wanted), polls).await.is_some_and(|a| a.is_ok());
-        store.abandon(&wanted).await.unwrap();
-        assert!(pool.size() <= 1);
-        let one: i64 = sqlx::query_scalar("SELECT 1").fetch_one(&pool).await.unwrap();
-        assert_eq!(one, 1);
-        if done {
-            assert!(polls > 0);
-            break;
-        }
-    }
+    let one = async || sqlx::query_scalar("SELECT 1").fetch_one(&pool).await.unwrap();
+    drop_attempts(&store, &pool, one).await;
     no_transaction_is_open(&server).await;
 }
 
@@ -177,19 +147,12 @@ async fn a_pool_whose_connections_are_all_busy_is_an_error_in_time() {
     granted(&direct, &request("job")).await;
 }
 
-/// All connections of the pool are broken by then; nobody is to hear of that.
 #[tokio::test]
 async fn a_restart_breaks_connections_and_no_attempt() {
     let mut server = start().await;
     for strategy in BOTH {
         let store = made(&server, strategy).await;
-        let attempts = (0..4).map(|at| {
-            let (store, request) = (Arc::clone(&store), request(&format!("job {at}")));
-            async move { store.try_acquire(&request).await.unwrap() }
-        });
-        join_all(attempts).await;
-        server.restart_cleanly().await.unwrap();
-        granted(&store, &request("job")).await;
+        restart_breaks_no_attempt(&store, server.restart_cleanly()).await;
     }
 }
 

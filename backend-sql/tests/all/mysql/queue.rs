@@ -7,12 +7,15 @@ use std::{
 
 use crate::support::{
     checks,
-    mariadb::{BOTH, LEASE, WAIT, counted, granted, made, open, prefix, request, session, start},
+    mariadb::{
+        BOTH, LEASE, WAIT, busy, cause_a_sweep, counted, enqueue, granted, made, open, prefix,
+        request, session, start,
+    },
     request_for,
     turns::nobody_is_served_twice_before_another,
 };
 use conformance_tests::kit::{Clock, Mariadb, MariadbOptions, Server as _, SlowFlush, wait::until};
-use lock_core::{Attempt, Enqueued, ReleaseOptions, Request};
+use lock_core::{Attempt, ReleaseOptions};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_in_a_loop_are_served_in_turn() {
@@ -40,9 +43,7 @@ async fn a_waiter_that_waits_for_long_checks_seldom() {
     for strategy in BOTH {
         let (holder, store) = (made(&server, strategy).await, open(&server, strategy).await);
         let held = granted(&holder, &request("job")).await;
-        let Enqueued::Waiting(mut waiter, _) = store.enqueue(&request("job")).await.unwrap() else {
-            panic!("it is not held");
-        };
+        let mut waiter = enqueue(&store, &request("job")).await;
         let mut checks = async |span: Duration| {
             let (began, before) = (Instant::now(), counted(&server, "Com_stmt_execute").await);
             tokio::time::timeout(span, waiter.next()).await.unwrap_err();
@@ -175,11 +176,8 @@ async fn a_poll_sends_the_heartbeats_of_all_entries_of_its_client() {
             let name = format!("job {at}");
             granted(&holder, &request(&name)).await;
             let request = request(&name);
-            let Enqueued::Waiting(waiter, _) = store.enqueue(&request).await.unwrap() else {
-                panic!("it is not held");
-            };
+            waiters.push(enqueue(&store, &request).await);
             requests.push(request);
-            waiters.push(waiter);
         }
         let table = format!("{}_queue", prefix(strategy));
         let when = format!("SELECT CONCAT(MIN(heard), ' ', MAX(heard)) FROM {table}");
@@ -190,8 +188,7 @@ async fn a_poll_sends_the_heartbeats_of_all_entries_of_its_client() {
         };
         let (_, entered) = heard().await;
         let all_are = async || {
-            let answer = store.try_acquire(&requests[0]).await.unwrap();
-            assert!(matches!(answer, Attempt::Busy(_)), "{answer:?}");
+            busy(&store, &requests[0]).await;
             let (first, last) = heard().await;
             Ok((first > entered).then_some((first, last)))
         };
@@ -211,26 +208,18 @@ async fn entries_are_swept_when_nobody_can_come_back_to_them() {
         let owners = format!("SELECT COUNT(*) FROM {prefix}_queue");
         server.sql(&owners).await.unwrap()
     };
-    let queued = async |request: &Request| {
-        let Enqueued::Waiting(waiter, _) = store.enqueue(request).await.unwrap() else {
-            panic!("it is not held");
-        };
-        waiter
-    };
     let held = granted(&store, &request("job")).await;
     let next = request("job");
-    let _waiter = queued(&next).await;
+    let _waiter = enqueue(&store, &next).await;
     store.release(&held, ReleaseOptions::default()).await.unwrap();
-    let Attempt::Granted(grant) = store.try_acquire(&next).await.unwrap() else {
-        panic!("not granted")
-    };
+    let grant = granted(&store, &next).await;
     // The grant does not wait for that.
     let is_empty = async || Ok((entries().await == "0").then_some(()));
     until("the entry to be removed", WAIT, is_empty).await.unwrap();
-    drop(queued(&request("job")).await);
+    drop(enqueue(&store, &request("job")).await);
     store.abandon(&request_for("other", LEASE)).await.unwrap();
     let living = request("job");
-    let _living = queued(&living).await;
+    let _living = enqueue(&store, &living).await;
     assert_eq!(entries().await, "3");
     let age = format!(
         "UPDATE {prefix}_queue SET heard = CASE WHEN heard < 0 THEN heard + 3700000000 \
@@ -239,12 +228,8 @@ async fn entries_are_swept_when_nobody_can_come_back_to_them() {
     );
     server.sql(&age).await.unwrap();
     server.sql("SET GLOBAL innodb_flush_log_at_trx_commit = 2").await.unwrap();
-    // As many as bring a sweep for sure.
-    for _ in 0..1_001 {
-        let grant = granted(&store, &request("busy")).await;
-        store.release(&grant, ReleaseOptions::default()).await.unwrap();
-    }
+    cause_a_sweep(&store).await;
     assert_eq!(entries().await, "1");
     store.release(&grant, ReleaseOptions::default()).await.unwrap();
-    assert!(matches!(store.try_acquire(&living).await.unwrap(), Attempt::Granted(_)));
+    granted(&store, &living).await;
 }

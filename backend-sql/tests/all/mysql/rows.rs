@@ -3,19 +3,15 @@
 use std::{pin::pin, sync::Arc};
 
 use crate::support::mariadb::{
-    BOTH, SECOND, WAIT, counted, granted, made, no_transaction_is_open, open, prefix, request,
-    session, single, start, waiting_for_rows,
+    BOTH, LEVELS, SECOND, WAIT, counted, granted, isolate, made, no_transaction_is_open, open,
+    prefix, request, session, single, start, used_once, waiting_for_rows,
 };
 use backend_sql::Strategy;
 use conformance_tests::kit::{Clock, Mariadb, MariadbOptions, Server as _, wait::until};
 use futures_util::poll;
-use lock_core::{
-    Attempt, Backend, Env as _, ErrorKind, Init, ReleaseOptions, Renewal, Request, SystemEnv,
-};
+use lock_core::{Attempt, Backend, Env as _, ErrorKind, Init, Renewal, Request, SystemEnv};
 use sqlx::{AssertSqlSafe, Executor as _, MySqlConnection};
 use tokio::task::JoinHandle;
-
-const LEVELS: [&str; 4] = ["READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"];
 
 async fn run(session: &mut MySqlConnection, sql: String) {
     session.execute(AssertSqlSafe(sql)).await.unwrap();
@@ -50,11 +46,6 @@ fn everything(levels: &[&'static str]) -> Vec<(&'static str, Strategy, &'static 
     all
 }
 
-async fn isolate(server: &Mariadb, level: &str) {
-    let level = level.replace(' ', "-");
-    server.sql(&format!("SET GLOBAL tx_isolation = '{level}'")).await.unwrap();
-}
-
 /// The attempt is read before its tombstone, and gets the row only after the clean-up has asked for it.
 #[tokio::test]
 async fn a_late_request_that_waits_for_its_row_takes_nothing() {
@@ -64,8 +55,7 @@ async fn a_late_request_that_waits_for_its_row_takes_nothing() {
         isolate(&server, level).await;
         let direct = made(&server, strategy).await;
         let (behind, _) = single(server.address(), strategy, 2 * SECOND).await;
-        let first = granted(&direct, &request(name)).await;
-        direct.release(&first, ReleaseOptions::default()).await.unwrap();
+        used_once(&direct, &request(name)).await;
         lock_row(&mut operator, strategy, name).await;
         let late = request(name);
         let error = behind.try_acquire(&late).await.unwrap_err();
@@ -81,8 +71,7 @@ async fn a_late_request_that_waits_for_its_row_takes_nothing() {
         no_transaction_is_open(&server).await;
         let state = direct.inspect(&late.name).await.unwrap().unwrap();
         assert!(state.holder.is_none(), "{level}, {strategy}, {name}: {state:?}");
-        let next = granted(&direct, &request(name)).await;
-        direct.release(&next, ReleaseOptions::default()).await.unwrap();
+        used_once(&direct, &request(name)).await;
     }
 }
 
@@ -96,8 +85,7 @@ async fn a_late_request_overtaken_by_its_clean_up_takes_nothing() {
         isolate(&server, level).await;
         let direct = made(&server, strategy).await;
         let (behind, _) = single(server.address(), strategy, 2 * SECOND).await;
-        let first = granted(&direct, &request(name)).await;
-        direct.release(&first, ReleaseOptions::default()).await.unwrap();
+        let first = used_once(&direct, &request(name)).await;
         lock_row(&mut operator, strategy, name).await;
         let late = request(name);
         let error = behind.try_acquire(&late).await.unwrap_err();
@@ -113,10 +101,8 @@ async fn a_late_request_overtaken_by_its_clean_up_takes_nothing() {
         run(&mut operator, "COMMIT".into()).await;
         no_transaction_is_open(&server).await;
         let state = direct.inspect(&late.name).await.unwrap().unwrap();
-        let row = server
-            .sql(&format!("SELECT * FROM {prefix}_locks WHERE name = '{name}'"))
-            .await
-            .unwrap();
+        let row = format!("SELECT * FROM {prefix}_locks WHERE name = '{name}'");
+        let row = server.sql(&row).await.unwrap();
         assert!(
             state.holder.is_none(),
             "{level}, {strategy}, {name}, first {}, late {owner} ({error}): {state:?}, {row}",
@@ -131,8 +117,7 @@ async fn a_grant_that_waited_for_its_row_is_not_valid_for_longer_than_it_is_stor
     let server = start().await;
     for strategy in BOTH {
         let store = made(&server, strategy).await;
-        let first = granted(&store, &request("job")).await;
-        store.release(&first, ReleaseOptions::default()).await.unwrap();
+        used_once(&store, &request("job")).await;
         let mut operator = session(&server).await;
         lock_row(&mut operator, strategy, "job").await;
         let wanted = request("job");
@@ -219,8 +204,7 @@ async fn a_deadlock_with_a_users_transaction_is_repeated_and_not_shown() {
     let mut operator = session(&server).await;
     let strategy = Strategy::PrimaryKey;
     let store = made(&server, strategy).await;
-    let first = granted(&store, &request("job")).await;
-    store.release(&first, ReleaseOptions::default()).await.unwrap();
+    used_once(&store, &request("job")).await;
     run(&mut operator, "CREATE TABLE heavy (x INT PRIMARY KEY) ENGINE = InnoDB".into()).await;
     lock_row(&mut operator, strategy, "job").await;
     // Of two in a deadlock the one that has changed less is rolled back.
@@ -242,8 +226,7 @@ async fn a_wait_that_the_server_ends_is_repeated_and_not_shown() {
     server.sql("SET GLOBAL innodb_lock_wait_timeout = 1").await.unwrap();
     for strategy in BOTH {
         let store = made(&server, strategy).await;
-        let first = granted(&store, &request("job")).await;
-        store.release(&first, ReleaseOptions::default()).await.unwrap();
+        used_once(&store, &request("job")).await;
         let mut operator = session(&server).await;
         lock_row(&mut operator, strategy, "job").await;
         // It waits, is sent away, and waits again.

@@ -4,7 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use crate::support::{
     checks,
-    mariadb::{BOTH, LEASE, WAIT, count, granted, made, prefix, request, session, start, url},
+    mariadb::{
+        BOTH, LEASE, LEVELS, WAIT, busy, count, granted, isolate, made, prefix, request, session,
+        start, url,
+    },
 };
 use backend_sql::{Strategy, mysql::MysqlBuilder};
 use conformance_tests::kit::{Mariadb, Server as _, wait::until};
@@ -18,7 +21,6 @@ use sqlx::{
     mysql::{MySqlConnectOptions, MySqlPoolOptions},
 };
 
-const LEVELS: [&str; 4] = ["READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"];
 /// MySQL's default, nothing, and all at once that changes the meaning of SQL.
 const MODES: [&str; 3] = [
     "STRICT_TRANS_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO",
@@ -107,9 +109,7 @@ async fn steps(ours: &Arc<dyn Backend>, theirs: &Arc<dyn Backend>) {
     assert_eq!(granted(ours, &mine).await.token, grant.token);
     let mut stranger = request("job");
     stranger.label = OwnerLabel::new("").unwrap();
-    let Attempt::Busy(busy) = theirs.try_acquire(&stranger).await.unwrap() else {
-        panic!("granted twice");
-    };
+    let busy = busy(theirs, &stranger).await;
     let holder = busy.holder.unwrap();
     assert_eq!((holder.owner, busy.token), (mine.owner, grant.token));
     assert_eq!(holder.label, mine.label);
@@ -213,8 +213,7 @@ async fn many_clients_count_without_losing_one_at_any_isolation_level() {
     // began is refused.
     server.sql("SET GLOBAL innodb_snapshot_isolation = ON").await.unwrap();
     for (level, strategy) in LEVELS.iter().flat_map(|level| BOTH.map(|each| (level, each))) {
-        let set = format!("SET GLOBAL tx_isolation = '{}'", level.replace(' ', "-"));
-        server.sql(&set).await.unwrap();
+        isolate(&server, level).await;
         made(&server, strategy).await;
         println!("{level}, {strategy}");
         let clients = join_all((0..4).map(|_| plain(&server, strategy, 2))).await;

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use crate::support::mariadb::{
-    BOTH, LEASE, counted, granted, made, open, prefix, request, start, url,
+    BOTH, LEASE, assert_renewed, busy, counted, granted, made, open, prefix, request, start, url,
+    used_once,
 };
 use backend_sql::{
     Strategy,
@@ -99,8 +100,7 @@ async fn tokens_rise_over_a_clock_that_is_set_back() {
     let server = Mariadb::start(MariadbOptions::new().clock(&clock)).await.unwrap();
     for strategy in BOTH {
         let store = made(&server, strategy).await;
-        let first = granted(&store, &request("job")).await;
-        store.release(&first, ReleaseOptions::default()).await.unwrap();
+        let first = used_once(&store, &request("job")).await;
         clock.step(-3600.0).unwrap();
         let behind = store.clock_difference_micros().await.unwrap().unwrap();
         assert!(behind < -1_800_000_000, "the fault did not happen: {behind}");
@@ -127,8 +127,7 @@ async fn tables_are_named_as_they_are_told() {
         server.sql(&schema(&url).unwrap()).await.unwrap();
         let store = connect(&url).await.unwrap();
         for _ in 0..2 {
-            let grant = granted(&store, &request("job")).await;
-            store.release(&grant, ReleaseOptions::default()).await.unwrap();
+            used_once(&store, &request("job")).await;
         }
         let rows = format!("SELECT COUNT(*) FROM `{prefix}_locks`");
         assert_eq!(server.sql(&rows).await.unwrap(), "1");
@@ -148,8 +147,7 @@ async fn the_strategies_share_their_tables() {
         let grant = granted(ours, &request("job")).await;
         assert!(grant.token > last);
         last = grant.token;
-        let answer = theirs.try_acquire(&request("job")).await.unwrap();
-        assert!(matches!(answer, Attempt::Busy(_)), "{answer:?}");
+        busy(theirs, &request("job")).await;
         ours.release(&grant, ReleaseOptions::default()).await.unwrap();
     }
 }
@@ -176,8 +174,7 @@ async fn a_killed_server_keeps_its_locks() {
             };
             assert_eq!(busy.token, grant.token);
         }
-        let answers = store.renew(&[&grant], SystemEnv.now()).await;
-        assert!(matches!(answers[..], [Renewal::Renewed { .. }]), "{answers:?}");
+        assert_renewed(&store, &grant).await;
         store.release(&grant, ReleaseOptions::default()).await.unwrap();
         assert!(granted(&store, &request("job")).await.token > grant.token);
     }
@@ -219,7 +216,7 @@ async fn a_request_that_a_release_carries_gets_the_lock_where_nobody_waits() {
         let answer = store.release(&held, options).await.unwrap().next;
         let Some(Enqueued::Granted(grant)) = answer else { panic!("{answer:?}") };
         assert!(grant.token > held.token);
-        assert!(matches!(store.try_acquire(&request("job")).await.unwrap(), Attempt::Busy(_)));
+        busy(&store, &request("job")).await;
         // A second release of what is gone hands nothing on.
         let released = store.release(&held, ReleaseOptions::new().with_next(&request("job"))).await;
         let released = released.unwrap();

@@ -1,20 +1,14 @@
 //! What is forgotten in MySQL, and what is not.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use crate::support::mariadb::{BOTH, granted, made, prefix, request, session, start};
+use crate::support::mariadb::{
+    BOTH, assert_renewed, cause_a_sweep, granted, made, prefix, request, session, start, used_once,
+};
 use backend_sql::Strategy;
 use conformance_tests::kit::{Clock, Mariadb, MariadbOptions};
-use lock_core::{Backend, Env as _, Init, ReleaseOptions, Renewal, SystemEnv};
+use lock_core::Init;
 use sqlx::{AssertSqlSafe, Executor as _};
-
-/// As many releases as bring a sweep for sure.
-async fn sweep(store: &Arc<dyn Backend>) {
-    for _ in 0..1_000 {
-        let grant = granted(store, &request("other")).await;
-        store.release(&grant, ReleaseOptions::default()).await.unwrap();
-    }
-}
 
 /// A swept name's token is remembered by the watermark, also where the clock does not help. A row that
 /// has tombstones is not swept until no late request can come.
@@ -31,21 +25,19 @@ async fn a_sweep_forgets_free_names_and_no_token() {
     let mut wanted = request("held");
     wanted.lease = longest;
     let held = granted(&store, &wanted).await;
-    let swept = granted(&store, &request("swept")).await;
-    store.release(&swept, ReleaseOptions::default()).await.unwrap();
+    let swept = used_once(&store, &request("swept")).await;
     let late = request("late");
     store.abandon(&late).await.unwrap();
-    sweep(&store).await;
+    cause_a_sweep(&store).await;
     let names =
-        "SELECT GROUP_CONCAT(name ORDER BY name) FROM primary_key_locks WHERE name <> 'other'";
+        "SELECT GROUP_CONCAT(name ORDER BY name) FROM primary_key_locks WHERE name <> 'busy'";
     assert_eq!(server.sql(names).await.unwrap(), "held,late");
     assert!(store.try_acquire(&late).await.unwrap().granted().is_none());
     clock.step(-3600.0).unwrap();
     assert!(granted(&store, &request("swept")).await.token > swept.token);
-    let answers = store.renew(&[&held], SystemEnv.now()).await;
-    assert!(matches!(answers[..], [Renewal::Renewed { .. }]), "{answers:?}");
+    assert_renewed(&store, &held).await;
     clock.step(3.0 * 3600.0).unwrap();
-    sweep(&store).await;
+    cause_a_sweep(&store).await;
     let names = server.sql(names).await.unwrap();
     assert!(!names.contains("late"), "{names}");
 }
@@ -79,8 +71,7 @@ async fn a_name_is_taken_also_where_its_row_has_gone() {
     for strategy in BOTH {
         let store = made(&server, strategy).await;
         for _ in 0..2 {
-            let grant = granted(&store, &request("job")).await;
-            store.release(&grant, ReleaseOptions::default()).await.unwrap();
+            used_once(&store, &request("job")).await;
             let prefix = prefix(strategy);
             server.sql(&format!("DELETE FROM {prefix}_locks")).await.unwrap();
         }

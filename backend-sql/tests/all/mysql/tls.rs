@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use crate::support::{
-    mariadb::{granted, request, start},
+    mariadb::{request, start, used_once},
     tls::{Words, installed, words_are_used_or_refused},
 };
 use backend_sql::mysql::{connect, schema};
 use conformance_tests::kit::{ClientCertificates, Mariadb, MariadbOptions, Server as _};
-use lock_core::{ErrorKind, Init, ReleaseOptions};
+use lock_core::{ErrorKind, Init};
 
 /// TLS as the URL asks for it: the server has to show a certificate of this authority, and we show ours.
 #[tokio::test]
@@ -33,8 +33,7 @@ async fn tls_is_used_and_a_wrong_certificate_refused() {
     for url in [to("ciphered", &files.ca), to("certified", &files.ca) + &ours] {
         let store = connect(&url).await.unwrap();
         store.init(&Init::default()).await.unwrap();
-        let grant = granted(&store, &request("job")).await;
-        store.release(&grant, ReleaseOptions::default()).await.unwrap();
+        used_once(&store, &request("job")).await;
     }
     // These show that the server does ask for it.
     let plain = format!("mysql://ciphered@localhost:{port}/test?ssl-mode=disabled");

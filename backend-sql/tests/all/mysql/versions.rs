@@ -6,12 +6,13 @@ use async_trait::async_trait;
 use backend_sql::{Strategy, mysql::connect};
 use conformance_tests::{
     kit::{Mariadb, Server as _},
-    versions::{Versioned, refused, upgraded_from},
+    versions::Versioned,
 };
 use lock_core::{Backend, Error, Init, LockClient};
 use sqlx::{AssertSqlSafe, Connection as _, MySqlConnection};
 
-use crate::support::mariadb::{BOTH, LEASE, start, url};
+use crate::support::mariadb::{LEASE, start, url};
+use crate::support::versions::refused_or_upgraded;
 
 struct Versions {
     server: Mariadb,
@@ -80,22 +81,9 @@ impl Versioned for Versions {
     }
 }
 
-async fn each(test: impl AsyncFn(Versions)) {
-    for strategy in BOTH {
-        test(Versions::start(strategy).await).await;
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_version_is_refused_in_every_step() {
-    each(async |store| refused(&store).await).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn older_records_are_upgraded_by_init_under_load() {
-    for stored in [None, Some(1)] {
-        each(async |store| upgraded_from(Arc::new(store), stored).await).await;
-    }
+async fn another_version_is_refused_and_an_older_one_is_upgraded() {
+    refused_or_upgraded(Versions::start).await;
 }
 
 /// What uses a table waits behind an upgrade that waits for another's transaction: so that gives up in time.

@@ -4,22 +4,16 @@ use std::{sync::Arc, time::Duration};
 
 use backend_sql::Strategy;
 use conformance_tests::kit::{Clock, Data, Postgres, PostgresOptions, Server as _};
-use lock_core::{Attempt, Blocked, Env as _, Init, LockClient, ReleaseOptions, Request, SystemEnv};
+use lock_core::{Attempt, Blocked, Env as _, Init, LockClient, Request, SystemEnv};
 
-use crate::support::postgres;
 use crate::support::postgres::{
-    BOTH, SECOND, granted, made_apart as made, open_apart as open, start,
+    BOTH, SECOND, granted, made_apart as made, open_apart as open, start, used_once,
 };
-
-const LEASE: Duration = Duration::from_secs(20);
-
-fn request(name: &str) -> Request {
-    postgres::request(name, LEASE)
-}
+use crate::support::{request, request_for};
 
 /// As short as the longest lease of any store here.
 fn short(name: &str) -> Request {
-    postgres::request(name, SECOND)
+    request_for(name, SECOND)
 }
 
 /// A crash empties the locks: nothing is granted until every lease that may have been lost is over.
@@ -66,8 +60,7 @@ async fn tokens_rise_over_a_clock_that_is_set_back() {
     let server = Postgres::start(PostgresOptions::new().clock(&clock)).await.unwrap();
     for strategy in BOTH {
         let store = made(&server, strategy).await;
-        let first = granted(&store, &request("job")).await;
-        store.release(&first, ReleaseOptions::default()).await.unwrap();
+        let first = used_once(&store, &request("job")).await;
         clock.step(-3600.0).unwrap();
         let second = granted(&store, &request("job")).await;
         assert!(second.token > first.token, "{strategy}");

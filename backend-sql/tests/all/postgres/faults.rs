@@ -1,31 +1,23 @@
 //! PostgreSQL when the network, the server or the caller fails half-way.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc};
 
 use backend_sql::{
     Strategy,
     postgres::{PostgresBuilder, PostgresFence, connect},
 };
-use conformance_tests::kit::{
-    Counters, Mode, Postgres, PostgresOptions, Proxy, Server as _, wait::until,
-};
-use lock_core::{
-    Backend, Env as _, ErrorKind, FencingToken, Init, ReleaseOptions, Request, SystemEnv,
-};
+use conformance_tests::kit::{Postgres, Proxy, Server as _, wait::until};
+use lock_core::{Backend, Env as _, ErrorKind, FencingToken, Init, ReleaseOptions, SystemEnv};
 use sqlx::{Connection as _, Executor as _, PgPool, postgres::PgPoolOptions};
 
-use crate::support::postgres;
 use crate::support::{
-    late::late_first_try,
-    postgres::{BOTH, LEASE, SECOND, cancelled, granted},
+    WAIT,
+    faults::{
+        broken_attempt_is_in_doubt, drop_attempts, late_first_try, restart_breaks_no_attempt,
+    },
+    postgres::{BLOCKED, BOTH, LEASE, SECOND, assert_renewed, granted, start, used_once},
+    request,
 };
-
-/// Shorter than the lease, so a lock that is left behind is in the way.
-const WAIT: Duration = Duration::from_secs(20);
-
-fn request(name: &str) -> Request {
-    postgres::request(name, LEASE)
-}
 
 fn url(address: SocketAddr, strategy: Strategy, timeout: &str) -> String {
     format!("postgres://postgres@{address}/postgres?strategy={strategy}&timeout={timeout}")
@@ -59,8 +51,7 @@ async fn warmed_with(
     let store = how(PostgresBuilder::with_pool(pool.clone())).build().await.unwrap();
     // Twice, because a released name is taken by another statement than a new one.
     for _ in 0..2 {
-        let grant = store.try_acquire(&request("warm")).await.unwrap().granted().unwrap();
-        store.release(&grant, ReleaseOptions::default()).await.unwrap();
+        used_once(&store, &request("warm")).await;
     }
     // The pool looks at a connection that is given back before it lies ready.
     let ready = || async { Ok((pool.num_idle() == 1).then_some(())) };
@@ -68,12 +59,6 @@ async fn warmed_with(
     store
 }
 
-async fn start() -> Postgres {
-    Postgres::start(PostgresOptions::new()).await.unwrap()
-}
-
-/// The attempt arrives and is granted, its connection breaks, and there is no other connection. The refusal of the last try says
-/// nothing about the first.
 #[tokio::test]
 async fn an_attempt_whose_connection_broke_is_in_doubt_whatever_comes_after() {
     let server = start().await;
@@ -81,21 +66,7 @@ async fn an_attempt_whose_connection_broke_is_in_doubt_whatever_comes_after() {
         let direct = open(server.address(), strategy).await;
         let proxy = Proxy::start(server.address()).await.unwrap();
         let behind = warmed(proxy.address(), strategy).await;
-
-        proxy.set(Mode::HalfCut).await.unwrap();
-        let lost = request("warm");
-        let attempt = behind.try_acquire(&lost);
-        let fault = async {
-            let swallowed = |now: &Counters| now.to_client.swallowed > 0;
-            proxy.until("the answer to be lost", WAIT, swallowed).await.unwrap();
-            proxy.set(Mode::Reset).await.unwrap();
-        };
-        let (answer, ()) = futures_util::future::join(attempt, fault).await;
-        let error = answer.unwrap_err();
-        assert!(error.is_ambiguous(), "{strategy}: {error}");
-        let state = direct.inspect(&lost.name).await.unwrap().unwrap();
-        assert_eq!(state.holder.unwrap().owner, lost.owner, "the attempt was to be carried out");
-        direct.abandon(&lost).await.unwrap();
+        broken_attempt_is_in_doubt(&direct, &behind, &proxy).await;
     }
 }
 
@@ -142,8 +113,6 @@ async fn no_transaction_is_open(server: &Postgres) {
     assert_eq!(server.sql(open).await.unwrap(), "0");
 }
 
-/// The store's own future is dropped half-way (as in sqlx#4393). Its connection does not return to the pool, so the next user of
-/// the pool does not get the rest of its answer.
 #[tokio::test]
 async fn a_statement_dropped_after_any_poll_leaves_its_pool_in_order() {
     let server = start().await;
@@ -152,18 +121,8 @@ async fn a_statement_dropped_after_any_poll_leaves_its_pool_in_order() {
         let pool = single(server.address()).await;
         let builder = PostgresBuilder::with_pool(pool.clone()).strategy(strategy);
         let store = builder.timeout(WAIT).build().await.unwrap();
-        for polls in 0.. {
-            let wanted = request("job");
-            let attempt = cancelled(store.try_acquire(&wanted), polls).await;
-            store.abandon(&wanted).await.unwrap();
-            assert!(pool.size() <= 1);
-            let one: i32 = sqlx::query_scalar("SELECT 1").fetch_one(&pool).await.unwrap();
-            assert_eq!(one, 1);
-            if attempt.is_some_and(|attempt| attempt.is_ok()) {
-                assert!(polls > 0);
-                break;
-            }
-        }
+        let one = async || sqlx::query_scalar("SELECT 1::bigint").fetch_one(&pool).await.unwrap();
+        drop_attempts(&store, &pool, one).await;
         no_transaction_is_open(&server).await;
     }
 }
@@ -184,16 +143,13 @@ async fn a_statement_that_is_given_up_takes_its_connection_along() {
         let hanging = request("warm");
         let error = store.try_acquire(&hanging).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
-        let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
-        assert_eq!(server.sql(waits).await.unwrap(), "1", "the fault did not happen");
+        assert_eq!(server.sql(BLOCKED).await.unwrap(), "1", "the fault did not happen");
         // On the pool's only connection.
-        let other = granted(&store, &request("other")).await;
-        store.release(&other, ReleaseOptions::default()).await.unwrap();
-        assert_eq!(server.sql(waits).await.unwrap(), "1");
+        used_once(&store, &request("other")).await;
+        assert_eq!(server.sql(BLOCKED).await.unwrap(), "1");
         operator.execute("COMMIT").await.unwrap();
         store.abandon(&hanging).await.unwrap();
-        let next = granted(&direct, &request("warm")).await;
-        direct.release(&next, ReleaseOptions::default()).await.unwrap();
+        used_once(&direct, &request("warm")).await;
     }
 }
 
@@ -207,25 +163,18 @@ async fn the_least_privilege_is_enough() {
     let fence = PostgresFence::new("leasehold").unwrap();
     let mut operator = sqlx::PgConnection::connect(&address(server.address())).await.unwrap();
     fence.create(&mut operator).await.unwrap();
-    server
-        .sql(
-            "CREATE ROLE worker LOGIN;
+    let worker = "CREATE ROLE worker LOGIN;
              REVOKE CREATE ON SCHEMA public FROM PUBLIC;
              GRANT SELECT, INSERT, UPDATE, DELETE ON leasehold_locks, leasehold_queue, leasehold_marker TO worker;
              GRANT SELECT ON leasehold_settings TO worker;
-             GRANT SELECT, INSERT, UPDATE ON leasehold_fence TO worker",
-        )
-        .await
-        .unwrap();
+             GRANT SELECT, INSERT, UPDATE ON leasehold_fence TO worker";
+    server.sql(worker).await.unwrap();
     for strategy in BOTH {
         let url = url(server.address(), strategy, "10s").replace("postgres@", "worker@");
         let store = connect(&url).await.unwrap();
         let ours = request(&strategy.to_string());
         let grant = store.try_acquire(&ours).await.unwrap().granted().unwrap();
-        assert!(matches!(
-            store.renew(&[&grant], SystemEnv.now()).await[..],
-            [lock_core::Renewal::Renewed { .. }]
-        ));
+        assert_renewed(&store, &grant).await;
         // As many as bring a sweep for sure.
         for _ in 0..1_000 {
             let grant = store.try_acquire(&ours).await.unwrap().granted().unwrap();
@@ -245,16 +194,9 @@ async fn the_least_privilege_is_enough() {
     }
 }
 
-/// All connections of the pool are broken by then, but the caller gets no error.
 #[tokio::test]
 async fn a_restart_breaks_connections_and_no_attempt() {
     let mut server = start().await;
     let store = open(server.address(), Strategy::PrimaryKey).await;
-    let attempts = (0..4).map(|at| {
-        let (store, request) = (Arc::clone(&store), request(&format!("job {at}")));
-        async move { store.try_acquire(&request).await.unwrap() }
-    });
-    futures_util::future::join_all(attempts).await;
-    server.restart_cleanly().await.unwrap();
-    assert!(store.try_acquire(&request("job")).await.unwrap().granted().is_some());
+    restart_breaks_no_attempt(&store, server.restart_cleanly()).await;
 }

@@ -10,7 +10,8 @@ use lock_core::{
 use tokio::{task::JoinHandle, time::timeout};
 
 use crate::support::postgres::{
-    BOTH, SECOND, WAIT, WAITING, granted, made, open, request, says, start, url,
+    BOTH, SECOND, WAIT, WAITING, assert_renewed, busy, granted, made, open, request, says, start,
+    url,
 };
 
 const LEASE: Duration = Duration::from_secs(3);
@@ -148,10 +149,8 @@ async fn the_clock_is_stepped_while_a_lock_is_held() {
         clock.step(-3600.0).unwrap();
         let ahead = store.clock_difference_micros().await.unwrap().unwrap();
         assert!(ahead < -1_800_000_000, "the fault did not happen");
-        let attempt = other.try_acquire(&request("job", LEASE)).await.unwrap();
-        assert!(matches!(attempt, Attempt::Busy(_)), "{attempt:?}");
-        let answer = store.renew(&[&grant], SystemEnv.now()).await;
-        assert!(matches!(answer[..], [Renewal::Renewed { .. }]), "{answer:?}");
+        busy(&other, &request("job", LEASE)).await;
+        assert_renewed(&store, &grant).await;
         let waiting = LockClient::new(Arc::clone(&other));
         let waiter = tokio::spawn(waiting.lock("job").lease(LEASE).acquire());
         says(&server, WAITING, "1").await;

@@ -2,10 +2,11 @@
 
 use backend_sql::postgres::{PostgresBuilder, PostgresFence};
 use futures_util::future::join_all;
-use lock_core::{ErrorKind, FencingToken, Init, LockClient};
+use lock_core::{ErrorKind, FencingToken, Init};
 use sqlx::{Connection as _, PgConnection, PgPool};
 
 use crate::support::postgres::{start, url};
+use crate::support::two_tokens;
 
 /// Processes start at the same time, and each makes the table, half of them in a transaction.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -71,13 +72,7 @@ async fn a_fence_refuses_a_stale_token_with_the_write_that_it_came_with() {
     sqlx::query("CREATE TABLE account (value bigint)").execute(&pool).await.unwrap();
     let store = PostgresBuilder::with_pool(pool.clone()).build().await.unwrap();
     store.init(&Init::default()).await.unwrap();
-    let client = LockClient::new(store);
-    let mut tokens = Vec::new();
-    for _ in 0..2 {
-        let guard = client.lock("account").acquire().await.unwrap();
-        tokens.push(guard.token());
-        guard.release().await.unwrap();
-    }
+    let tokens = two_tokens(store).await;
     for (at, token) in [(1_i64, tokens[1]), (0, tokens[0]), (1, tokens[1])] {
         let mut transaction = pool.begin().await.unwrap();
         let insert = sqlx::query("INSERT INTO account VALUES ($1)").bind(at);

@@ -10,8 +10,10 @@ use lock_core::{
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
 use tokio::time::timeout;
 
+use crate::support;
 use crate::support::postgres::{
-    BLOCKED, LEASE, SECOND, WAIT, cause_a_sweep, enqueue, given, granted, request, says, url,
+    BLOCKED, LEASE, SECOND, WAIT, assert_renewed, cause_a_sweep, enqueue, given, granted, request,
+    says, url, used_once,
 };
 
 /// The types of all values and columns in our statements.
@@ -47,11 +49,10 @@ async fn use_all(server: &Postgres, options: &str, pushes: bool) {
 
     // The lock is free, taken again, waited for, handed over, asked for, left, kept, and forced.
     for _ in 0..2 {
-        let grant = granted(&store, &request("job", LEASE)).await;
-        store.release(&grant, ReleaseOptions::default()).await.unwrap();
+        used_once(&store, &request("job", LEASE)).await;
     }
     let held = granted(&other, &request("job", LEASE)).await;
-    assert!(matches!(other.renew(&[&held], SystemEnv.now()).await[..], [Renewal::Renewed { .. }]));
+    assert_renewed(&other, &held).await;
     let ahead = FencingToken::new(held.token.get() + 1_000_000).unwrap();
     other.raise(&held, ahead).await.unwrap();
     let (waiting, mut waiter) = enqueue(&store, "job").await;
@@ -67,9 +68,7 @@ async fn use_all(server: &Postgres, options: &str, pushes: bool) {
     let grant = granted(&store, &waiting).await;
     let mut floored = request("job", LEASE);
     floored.floor = ahead;
-    let Enqueued::Waiting(mut asks, _) = store.enqueue(&floored).await.unwrap() else {
-        panic!("granted twice");
-    };
+    let mut asks = support::enqueue(&store, &floored).await;
     store.release(&grant, ReleaseOptions::default()).await.unwrap();
     let grant = match pushes {
         true => given(&other, &next, &mut behind).await,

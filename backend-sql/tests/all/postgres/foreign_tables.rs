@@ -71,10 +71,8 @@ async fn tables_in_an_earlier_schema_are_not_used() {
         let store = connect(&of(&server, "app")).await.unwrap();
         store.init(&Init::default()).await.unwrap();
         // By default the search path begins with the schema of the role's name.
-        server
-            .sql("CREATE SCHEMA app AUTHORIZATION hostile; GRANT USAGE ON SCHEMA app TO app")
-            .await
-            .unwrap();
+        let earlier = "CREATE SCHEMA app AUTHORIZATION hostile; GRANT USAGE ON SCHEMA app TO app";
+        server.sql(earlier).await.unwrap();
         plant(&server, "app").await;
         assert_eq!(used(&server, options).await, ("f".to_owned(), "1".to_owned()), "{options}");
     }
@@ -188,20 +186,12 @@ async fn tables_of_a_role_that_is_trusted_are_used() {
     connect(&of(&server, "app")).await.unwrap().init(&Init::default()).await.unwrap();
     // The owner of their schema, which the operator named.
     let server = with_roles().await;
-    server
-        .sql("CREATE SCHEMA own AUTHORIZATION owner; GRANT USAGE ON SCHEMA own TO app")
-        .await
-        .unwrap();
-    connect(&format!("{}?schema=own", of(&server, "owner")))
-        .await
-        .unwrap()
-        .init(&Init::default())
-        .await
-        .unwrap();
-    server
-        .sql("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA own TO app")
-        .await
-        .unwrap();
+    let own = "CREATE SCHEMA own AUTHORIZATION owner; GRANT USAGE ON SCHEMA own TO app";
+    server.sql(own).await.unwrap();
+    let made = connect(&format!("{}?schema=own", of(&server, "owner"))).await.unwrap();
+    made.init(&Init::default()).await.unwrap();
+    let tables = "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA own TO app";
+    server.sql(tables).await.unwrap();
     let store = connect(&format!("{}?schema=own", of(&server, "app"))).await.unwrap();
     granted(&store, &request("job", LEASE)).await;
 }

@@ -5,10 +5,12 @@ use backend_sql::{
     postgres::{PostgresBuilder, connect},
 };
 use conformance_tests::kit::{Pgbouncer, Server as _};
-use lock_core::{Env as _, LockClient, ReleaseOptions, Renewal, SystemEnv};
+use lock_core::{LockClient, ReleaseOptions};
 use sqlx::{Executor as _, postgres::PgPoolOptions};
 
-use crate::support::postgres::{BOTH, LEASE, count, granted, made, request, start, url};
+use crate::support::postgres::{
+    BOTH, LEASE, assert_renewed, count, granted, made, request, start, url,
+};
 
 /// The pooler does not track prepared statements, and the clients' options do not say that there is a pooler.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -63,8 +65,7 @@ async fn statements_that_are_gone_are_run_without() {
                     assert!(prepared > 0 || round > 0, "the fault did not happen");
                     pool.execute("DEALLOCATE ALL").await.unwrap();
                 }
-                let answers = store.renew(&[&grant], SystemEnv.now()).await;
-                assert!(matches!(answers[..], [Renewal::Renewed { .. }]), "{answers:?}");
+                assert_renewed(&store, &grant).await;
                 store.release(&grant, ReleaseOptions::default()).await.unwrap();
             }
         }

@@ -4,16 +4,15 @@ use std::{sync::Arc, time::Duration};
 
 use backend_sql::Strategy;
 use conformance_tests::kit::{Postgres, PostgresOptions};
-use lock_core::{
-    Attempt, Enqueued, FencingToken, LockClient, ReleaseOptions, ReleaseOutcome, Signal,
-};
+use lock_core::{Enqueued, FencingToken, LockClient, ReleaseOptions, ReleaseOutcome, Signal};
 use sqlx::{Connection as _, Executor as _, PgConnection, postgres::PgListener};
 use tokio::time::timeout;
 
 use crate::support::{
+    self,
     postgres::{
-        BLOCKED, BOTH, LEASE, SECOND, WAIT, WAITING, enqueue, given, granted, made, open, request,
-        says, start, url,
+        BLOCKED, BOTH, LEASE, SECOND, WAIT, WAITING, busy, enqueue, given, granted, made, open,
+        request, says, start, url, used_once,
     },
     turns::nobody_is_served_twice_before_another,
 };
@@ -40,8 +39,7 @@ async fn only_the_first_waiter_is_notified() {
         second_turn.leave().await.unwrap();
         other.release(&grant, ReleaseOptions::default()).await.unwrap();
         for _ in 0..5 {
-            let grant = granted(&one, &request("job", LEASE)).await;
-            one.release(&grant, ReleaseOptions::default()).await.unwrap();
+            used_once(&one, &request("job", LEASE)).await;
         }
         // Messages arrive in the order in which they were sent.
         let end = format!("SELECT pg_notify('{channel}', 'end')");
@@ -70,9 +68,7 @@ async fn a_release_grants_the_lock_to_the_first_entry() {
         let grant = given(&other, &first, &mut first_turn).await;
         assert_eq!((grant.owner, &grant.name), (first.owner, &held.name));
         assert!(grant.token == state.token && grant.token > held.token);
-        let Attempt::Busy(busy) = one.try_acquire(&request("job", LEASE)).await.unwrap() else {
-            panic!("granted twice");
-        };
+        let busy = busy(&one, &request("job", LEASE)).await;
         assert_eq!(busy.token, grant.token);
         let state = one.inspect(&held.name).await.unwrap().unwrap();
         assert!(state.holder.unwrap().remaining > turn, "it was to be confirmed");
@@ -119,19 +115,14 @@ async fn an_entry_in_the_tail_counts_as_alive_until_its_next_heartbeat() {
     let mut last = request("job", LEASE);
     for _ in 0..100 {
         last = request("job", LEASE);
-        match store.enqueue(&last).await.unwrap() {
-            Enqueued::Waiting(waiter, _) => waiters.push(waiter),
-            other => panic!("no queue entry: {other:?}"),
-        }
+        waiters.push(support::enqueue(&store, &last).await);
     }
     let alive = format!(
         "SELECT round(extract(epoch FROM alive - clock_timestamp()) * 1000) FROM leasehold_queue WHERE owner = '{}'",
         last.owner
     );
     for _ in 0..3 {
-        let Attempt::Busy(busy) = store.try_acquire(&last).await.unwrap() else {
-            panic!("granted twice");
-        };
+        let busy = busy(&store, &last).await;
         let alive: u64 = server.sql(&alive).await.unwrap().parse().unwrap();
         let alive = Duration::from_millis(alive);
         assert!(busy.retry_after > SECOND * 5, "{:?} until the next", busy.retry_after);
@@ -148,9 +139,7 @@ async fn an_entry_with_a_floor_asks_for_the_lock_itself() {
         let held = granted(&store, &request("job", LEASE)).await;
         let mut wanted = request("job", LEASE);
         wanted.floor = FencingToken::new(held.token.get() + 5_000_000).unwrap();
-        let Enqueued::Waiting(mut waiter, _) = store.enqueue(&wanted).await.unwrap() else {
-            panic!("granted twice");
-        };
+        let mut waiter = support::enqueue(&store, &wanted).await;
         store.release(&held, ReleaseOptions::default()).await.unwrap();
         let signal = timeout(WAIT, waiter.next()).await.unwrap();
         assert!(matches!(signal, Signal::Recheck), "{signal:?}");

@@ -1,26 +1,19 @@
 //! The tables and rows of PostgreSQL: their names, what is swept away, and what is not.
 
-use std::time::Duration;
-
 use backend_sql::{
     Strategy,
     postgres::{connect, schema},
 };
 use conformance_tests::kit::{Clock, Postgres, PostgresOptions};
 use futures_util::future::join_all;
-use lock_core::{Attempt, FencingToken, Grant, Init, ReleaseOptions, Request};
+use lock_core::{Attempt, FencingToken, Grant, Init, ReleaseOptions};
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
 
-use crate::support::postgres;
 use crate::support::postgres::{
-    BOTH, SECOND, cause_a_sweep, granted, made_apart as made, open_apart as open, says, start, url,
+    BLOCKED, BOTH, SECOND, busy, cause_a_sweep, granted, made_apart as made, open_apart as open,
+    says, start, url, used_once,
 };
-
-const LEASE: Duration = Duration::from_secs(20);
-
-fn request(name: &str) -> Request {
-    postgres::request(name, LEASE)
-}
+use crate::support::{request, request_for};
 
 /// The names of tables are quoted. Only the locks, their queue, and the marker of their loss are unlogged.
 #[tokio::test]
@@ -32,8 +25,7 @@ async fn tables_have_the_given_prefix_and_the_fence_is_logged() {
         server.sql(&schema(&url).unwrap()).await.unwrap();
         let store = connect(&url).await.unwrap();
         for _ in 0..2 {
-            let grant = granted(&store, &request("job")).await;
-            store.release(&grant, ReleaseOptions::default()).await.unwrap();
+            used_once(&store, &request("job")).await;
         }
         let kinds = format!(
             "SELECT string_agg(relname || ' ' || relpersistence::text, ', ' ORDER BY relname) \
@@ -52,15 +44,11 @@ async fn tables_have_the_given_prefix_and_the_fence_is_logged() {
 async fn a_grant_whose_commit_fails_is_none() {
     let server = start().await;
     let store = made(&server, Strategy::PrimaryKey).await;
-    server
-        .sql(
-            "CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS
-                $$ BEGIN RAISE EXCEPTION 'at commit'; END $$;
+    let fails = "CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS
+            $$ BEGIN RAISE EXCEPTION 'at commit'; END $$;
              CREATE CONSTRAINT TRIGGER fail AFTER INSERT ON primary_key_locks
-                DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION fail()",
-        )
-        .await
-        .unwrap();
+            DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION fail()";
+    server.sql(fails).await.unwrap();
     let answer = store.try_acquire(&request("job")).await;
     assert!(answer.is_err(), "{answer:?}");
     assert!(store.list(None).await.unwrap().locks.is_empty());
@@ -79,17 +67,14 @@ async fn a_version_remembered_from_a_row_that_was_swept_away_takes_nothing_held(
         let remembering = open(ours).await;
         remembering.init(&Init::default()).await.unwrap();
         let other = open(theirs).await;
-        let before = granted(&remembering, &request("job")).await;
-        remembering.release(&before, ReleaseOptions::default()).await.unwrap();
+        used_once(&remembering, &request("job")).await;
         // As a sweep does, once the watermark is up.
         let version = "SELECT version FROM leasehold_locks";
         let left = server.sql(version).await.unwrap();
         server.sql("DELETE FROM leasehold_locks").await.unwrap();
         let held = granted(&other, &request("job")).await;
         server.sql(&format!("UPDATE leasehold_locks SET version = {left}")).await.unwrap();
-        let Attempt::Busy(busy) = remembering.try_acquire(&request("job")).await.unwrap() else {
-            panic!("granted twice");
-        };
+        let busy = busy(&remembering, &request("job")).await;
         assert_eq!(busy.token, held.token);
         // The row is free and still has the remembered version. By now that costs only a read.
         other.release(&held, ReleaseOptions::default()).await.unwrap();
@@ -110,7 +95,7 @@ async fn a_sweep_forgets_free_rows_and_no_token() {
     store.raise(&swept, ahead(&swept)).await.unwrap();
     store.release(&swept, ReleaseOptions::default()).await.unwrap();
     // For longer than this takes on any machine.
-    let held = granted(&store, &postgres::request("held", longest)).await;
+    let held = granted(&store, &request_for("held", longest)).await;
     let late = request("late");
     store.abandon(&late).await.unwrap();
     // Each sweep believes a watermark that is a minute old.
@@ -133,8 +118,7 @@ async fn a_sweep_forgets_free_rows_and_no_token() {
 async fn a_clock_that_is_set_back_does_not_end_sweeping() {
     let server = start().await;
     let store = made(&server, Strategy::PrimaryKey).await;
-    let swept = granted(&store, &request("swept")).await;
-    store.release(&swept, ReleaseOptions::default()).await.unwrap();
+    let swept = used_once(&store, &request("swept")).await;
     let year = "UPDATE primary_key_marker SET raised = clock_timestamp() + interval '1 year'";
     server.sql(year).await.unwrap();
     for _ in 0..2 {
@@ -157,9 +141,10 @@ async fn a_statement_that_waited_too_long_makes_no_row_with_an_old_watermark() {
     for strategy in BOTH {
         let prefix = strategy.to_string().replace('-', "_");
         made(&server, strategy).await;
-        let url = format!("{}?strategy={strategy}&table_prefix={prefix}&timeout=5m", url(&server));
+        let plain = url(&server);
+        let url = format!("{plain}?strategy={strategy}&table_prefix={prefix}&timeout=5m");
         for (name, abandons) in [("taken", false), ("abandoned", true)] {
-            let mut operator = PgConnection::connect(&postgres::url(&server)).await.unwrap();
+            let mut operator = PgConnection::connect(&plain).await.unwrap();
             let insert = format!(
                 "BEGIN; INSERT INTO {prefix}_locks (name, token, version, expires_2, kept) \
                  VALUES ('{name}', 1, 1, now(), false)"
@@ -172,8 +157,7 @@ async fn a_statement_that_waited_too_long_makes_no_row_with_an_old_watermark() {
                     false => store.try_acquire(&wanted).await.unwrap().granted(),
                 }
             });
-            let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
-            says(&server, waits, "1").await;
+            says(&server, BLOCKED, "1").await;
             let raise = format!(
                 "UPDATE {prefix}_marker SET watermark = \
                  greatest(watermark, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) + 3600000000"

@@ -1,23 +1,17 @@
 //! PostgreSQL, on real servers, beyond what the suite asks of every store.
 
-use std::time::Duration;
-
 use backend_sql::{
     Strategy,
     postgres::{connect, schema},
 };
 use conformance_tests::kit::{Postgres, PostgresOptions};
-use lock_core::{Env as _, ErrorKind, LockClient, Renewal, Request, SystemEnv};
+use lock_core::{Env as _, ErrorKind, LockClient, Renewal, SystemEnv};
 use sqlx::{Connection as _, Executor as _};
 
-use crate::support::postgres;
-use crate::support::postgres::{BOTH, count, granted, made_apart as made, start, url};
-
-const LEASE: Duration = Duration::from_secs(20);
-
-fn request(name: &str) -> Request {
-    postgres::request(name, LEASE)
-}
+use crate::support::postgres::{
+    BLOCKED, BOTH, WAIT, count, granted, made_apart as made, says, start, url,
+};
+use crate::support::request;
 
 #[tokio::test]
 async fn a_store_without_tables_says_how_to_make_them() {
@@ -63,7 +57,7 @@ async fn many_clients_count_without_losing_one_at_any_isolation_level() {
     }
     // The server has rolled some conflicts back.
     let refused = "SELECT xact_rollback > 0 FROM pg_stat_database WHERE datname = 'postgres'";
-    postgres::says(&server, refused, "t").await;
+    says(&server, refused, "t").await;
 }
 
 /// A user's transaction locks our rows in the wrong order. A renewal that waits for one of them has locked no other, so this is no
@@ -73,20 +67,18 @@ async fn a_users_transaction_that_locks_in_another_order_is_no_deadlock() {
     let server =
         Postgres::start(PostgresOptions::new().line("deadlock_timeout = 1h")).await.unwrap();
     let store = made(&server, Strategy::PrimaryKey).await;
-    let request = |name| postgres::request(name, Duration::from_secs(30));
     let grants = [granted(&store, &request("a")).await, granted(&store, &request("b")).await];
     let mut operator = sqlx::PgConnection::connect(&url(&server)).await.unwrap();
     operator.execute("BEGIN").await.unwrap();
     let lock = async |operator: &mut sqlx::PgConnection, name: &str| {
         let lock = sqlx::query("SELECT 1 FROM primary_key_locks WHERE name = $1 FOR UPDATE");
-        let locked = tokio::time::timeout(postgres::WAIT, lock.bind(name).execute(operator)).await;
+        let locked = tokio::time::timeout(WAIT, lock.bind(name).execute(operator)).await;
         locked.unwrap().unwrap();
     };
     lock(&mut operator, "b").await;
     let renewing =
         tokio::spawn(async move { store.renew(&[&grants[0], &grants[1]], SystemEnv.now()).await });
-    let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
-    postgres::says(&server, waits, "1").await;
+    says(&server, BLOCKED, "1").await;
     lock(&mut operator, "a").await;
     operator.execute("COMMIT").await.unwrap();
     let answers = renewing.await.unwrap();

@@ -1,22 +1,18 @@
 //! TLS to PostgreSQL.
 
-use std::{env, process::Command, time::Duration};
+use std::{env, process::Command};
 
 use backend_sql::postgres::{connect, schema};
 use conformance_tests::kit::{ClientCertificates, Postgres, PostgresOptions, Server as _};
-use lock_core::{ErrorKind, Init, Request};
+use lock_core::{ErrorKind, Init};
 
+use crate::support::request;
 use crate::support::{
     postgres::{self, granted},
     tls::{Words, installed, words_are_used_or_refused},
 };
 
-const LEASE: Duration = Duration::from_secs(20);
 const URL: &str = "LEASEHOLD_TEST_URL";
-
-fn request(name: &str) -> Request {
-    postgres::request(name, LEASE)
-}
 
 #[tokio::test]
 async fn tls_is_used_and_a_wrong_certificate_refused() {

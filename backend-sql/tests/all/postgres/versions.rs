@@ -10,15 +10,13 @@ use backend_sql::{
     Strategy,
     postgres::{connect, schema},
 };
-use conformance_tests::{
-    kit::Postgres,
-    versions::{Versioned, refused, upgraded_from},
-};
+use conformance_tests::{kit::Postgres, versions::Versioned};
 use lock_core::{Backend, Error, ErrorKind, Init, LockClient};
 use sqlx::{Connection as _, PgConnection};
 use tokio::time::sleep;
 
-use crate::support::postgres::{BOTH, SECOND, is_so, made, start, url};
+use crate::support::postgres::{SECOND, is_so, made, start, url};
+use crate::support::versions::refused_or_upgraded;
 
 struct Versions {
     server: Postgres,
@@ -72,22 +70,9 @@ impl Versioned for Versions {
     }
 }
 
-async fn each(test: impl AsyncFn(Versions)) {
-    for strategy in BOTH {
-        test(Versions::start(strategy).await).await;
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_version_is_refused_in_every_step() {
-    each(async |store| refused(&store).await).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn older_records_are_upgraded_by_init_under_load() {
-    for before in [None, Some(1)] {
-        each(async |store| upgraded_from(Arc::new(store), before).await).await;
-    }
+async fn another_version_is_refused_and_an_older_one_is_upgraded() {
+    refused_or_upgraded(Versions::start).await;
 }
 
 /// Renewals of older clients wait behind an upgrade that waits for a foreign transaction.

@@ -1,6 +1,6 @@
 //! Futures of the SQLite store that are dropped half-way.
 
-use crate::support::{BOTH, LEASE, cancelled, request_for};
+use crate::support::{BOTH, LEASE, cancelled, request_for, sqlite::file};
 use backend_sql::sqlite::SqliteBuilder;
 use lock_core::{Env as _, ReleaseOptions, SystemEnv};
 
@@ -9,8 +9,7 @@ use lock_core::{Env as _, ReleaseOptions, SystemEnv};
 #[tokio::test]
 async fn calls_dropped_after_any_poll_leave_the_connection_usable() {
     for strategy in BOTH {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("locks.db");
+        let (_folder, path) = file();
         let store = SqliteBuilder::new(&path).strategy(strategy).build().await.unwrap();
         let other = SqliteBuilder::new(&path).strategy(strategy).build().await.unwrap();
         for polls in 0..8 {

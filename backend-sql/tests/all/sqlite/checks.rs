@@ -13,7 +13,7 @@ use crate::support::{
     BOTH, LEASE, WAIT,
     checks::{self, NAMES, wait_for},
     granted, request_for,
-    sqlite::{open, raw},
+    sqlite::{file, open, raw},
 };
 use backend_sql::{Strategy, sqlite::SqliteBuilder};
 use lock_core::{Backend, ReleaseOptions};
@@ -78,8 +78,7 @@ async fn logged(path: &Path, strategy: Strategy) -> Arc<dyn Backend> {
 async fn waiting_takes_no_statement() {
     tracing::subscriber::set_global_default(Counter).unwrap();
     for strategy in BOTH {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("locks.db");
+        let (_folder, path) = file();
         let (holder, store) = (logged(&path, strategy).await, logged(&path, strategy).await);
         let names: Vec<_> = (0..NAMES).map(|at| format!("it's \"{at}\" schloß")).collect();
         let mut held = Vec::new();
@@ -108,8 +107,7 @@ async fn waiting_takes_no_statement() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_waits_is_served_when_those_before_it_have_gone() {
     for strategy in BOTH {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("locks.db");
+        let (_folder, path) = file();
         checks::the_first_goes(open(&path, strategy).await, open(&path, strategy).await).await;
     }
 }

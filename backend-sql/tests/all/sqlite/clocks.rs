@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use crate::support::{BOTH, SECOND, granted, request_for};
+use crate::support::{BOTH, SECOND, granted, request_for, sqlite::file};
 use backend_sql::sqlite::SqliteBuilder;
 use lock_core::{Guard, LockClient};
 use tokio::time::timeout;
@@ -135,8 +135,7 @@ async fn waiters_of_two_clocks_are_served_after_a_holder_of_a_third_has_died() {
         return;
     }
     for strategy in BOTH {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("locks.db");
+        let (_folder, path) = file();
         Part::start(70_000, "dying", strategy, &path).says("held");
         let mut other = Part::start(30_000, "waiting", strategy, &path);
         other.says("waiting");
@@ -153,8 +152,7 @@ async fn a_holder_of_another_clock_is_waited_for_while_it_renews() {
         return;
     }
     for strategy in BOTH {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("locks.db");
+        let (_folder, path) = file();
         let mut holder = Part::start(70_000, "holding", strategy, &path);
         holder.says("held");
         let store = SqliteBuilder::new(&path).strategy(strategy).build().await.unwrap();
@@ -178,8 +176,7 @@ async fn a_row_of_a_namespace_that_has_ended_is_not_held_for_the_difference_of_c
         return;
     }
     for strategy in BOTH {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("locks.db");
+        let (_folder, path) = file();
         let mut dying = Part::start(70_000, "dying", strategy, &path);
         dying.says("held");
         assert!(dying.child.wait().unwrap().success());

@@ -1,16 +1,16 @@
 //! The fence in a SQLite file.
 
 use backend_sql::sqlite::{SqliteBuilder, SqliteFence};
-use lock_core::LockClient;
 use sqlx::{
     SqlitePool,
     sqlite::{SqliteConnectOptions, SqliteJournalMode},
 };
 
+use crate::support::{sqlite::file, two_tokens};
+
 #[tokio::test]
 async fn a_fence_refuses_a_stale_token_with_the_write_that_it_came_with() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("data.db");
+    let (_folder, path) = file();
     let options = SqliteConnectOptions::new()
         .filename(&path)
         .create_if_missing(true)
@@ -21,21 +21,12 @@ async fn a_fence_refuses_a_stale_token_with_the_write_that_it_came_with() {
     sqlx::query("CREATE TABLE account (value INTEGER)").execute(&pool).await.unwrap();
 
     let store = SqliteBuilder::with_pool(pool.clone()).build().await.unwrap();
-    let client = LockClient::new(store);
-    let mut tokens = Vec::new();
-    for _ in 0..2 {
-        let guard = client.lock("account").acquire().await.unwrap();
-        tokens.push(guard.token());
-        guard.release().await.unwrap();
-    }
+    let tokens = two_tokens(store).await;
     // The later holder writes first; the earlier one was paused.
     for (at, token) in [(1, tokens[1]), (0, tokens[0]), (1, tokens[1])] {
         let mut transaction = pool.begin_with("BEGIN IMMEDIATE").await.unwrap();
-        sqlx::query("INSERT INTO account VALUES (?)")
-            .bind(at)
-            .execute(&mut *transaction)
-            .await
-            .unwrap();
+        let insert = sqlx::query("INSERT INTO account VALUES (?)").bind(at);
+        insert.execute(&mut *transaction).await.unwrap();
         match fence.admit(&mut transaction, "account", token).await.unwrap() {
             Ok(()) => transaction.commit().await.unwrap(),
             Err(stale) => {

@@ -11,38 +11,23 @@ use std::{
 };
 
 use backend_sql::{Strategy, sqlite::SqliteBuilder};
-use lock_core::{
-    Attempt, Backend, Enqueued, LockClient, LockName, ReleaseOptions, Request, Signal, Waiter,
-};
-use tempfile::TempDir;
+use lock_core::{Backend, Enqueued, LockClient, LockName, ReleaseOptions, Signal};
 use tokio::time::timeout;
 
 use crate::support::{
-    BOTH, WAIT, granted, request_for,
-    sqlite::{LEASE, open, raw, request},
+    BOTH, WAIT, busy, enqueue, granted, request_for,
+    sqlite::{LEASE, file, open, raw, request},
     turns::nobody_is_served_twice_before_another,
+    used_once,
 };
 
 /// The environment variable that names the file in which a child waits.
 const FILE: &str = "LEASEHOLD_QUEUE_FILE";
 
-fn file() -> (TempDir, PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("locks.db");
-    (folder, path)
-}
-
 /// The bells in a folder.
 fn bells(folder: &Path) -> Vec<PathBuf> {
     let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap());
     files.filter(|file| file.file_type().unwrap().is_fifo()).map(|file| file.path()).collect()
-}
-
-async fn enqueue(store: &Arc<dyn Backend>, request: &Request) -> Box<dyn Waiter> {
-    match store.enqueue(request).await.unwrap() {
-        Enqueued::Waiting(waiter, _) => waiter,
-        other => panic!("{other:?}"),
-    }
 }
 
 async fn waiting(store: &Arc<dyn Backend>, name: &LockName) -> Option<u64> {
@@ -144,7 +129,7 @@ async fn a_request_that_a_release_carries_gets_the_lock_if_nobody_waits() {
         let answer = store.release(&held, options).await.unwrap().next;
         let Some(Enqueued::Granted(grant)) = answer else { panic!("{answer:?}") };
         assert!(grant.token > held.token && grant.claim.is_none());
-        assert!(matches!(store.try_acquire(&request("job")).await.unwrap(), Attempt::Busy(_)));
+        busy(&store, &request("job")).await;
         assert_eq!(waiting(&store, &held.name).await, Some(0));
     }
 }
@@ -256,8 +241,7 @@ async fn a_sweep_removes_dead_entries_and_their_bells() {
         open.set_modified(long_ago).unwrap();
     }
     for number in 0..1_001 {
-        let grant = granted(&store, &request(&format!("n{number}"))).await;
-        store.release(&grant, ReleaseOptions::default()).await.unwrap();
+        used_once(&store, &request(&format!("n{number}"))).await;
     }
     let mut left = bells(folder.path());
     left.sort();

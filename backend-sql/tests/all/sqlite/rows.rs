@@ -5,17 +5,17 @@ use std::{
     time::{Duration, Instant as Started},
 };
 
-use crate::support::sqlite::{BOTH, LEASE, open, raw, request};
+use crate::support::sqlite::{
+    BOTH, LEASE, assert_renewed, busy, file, open, raw, request, used_once,
+};
 use backend_sql::Strategy;
-use lock_core::{Attempt, Env as _, LockClient, Mode, ReleaseOptions, SystemEnv, TryAcquire};
+use lock_core::{Env as _, LockClient, Mode, SystemEnv, TryAcquire};
 
 #[tokio::test]
 async fn a_version_remembered_from_a_row_that_was_swept_away_takes_nothing_held() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("locks.db");
+    let (_folder, path) = file();
     let (remembering, other) = (open(&path, BOTH[1]).await, open(&path, BOTH[0]).await);
-    let before = remembering.try_acquire(&request("job")).await.unwrap().granted().unwrap();
-    remembering.release(&before, ReleaseOptions::default()).await.unwrap();
+    used_once(&remembering, &request("job")).await;
     let version = "SELECT version FROM leasehold_locks";
     let file = &mut raw(&path).await;
     let left: i64 = sqlx::query_scalar(version).fetch_one(&mut *file).await.unwrap();
@@ -31,17 +31,14 @@ async fn a_version_remembered_from_a_row_that_was_swept_away_takes_nothing_held(
         }
         other.renew(&[&held], SystemEnv.now()).await;
     }
-    let Attempt::Busy(busy) = remembering.try_acquire(&request("job")).await.unwrap() else {
-        panic!("granted twice");
-    };
+    let busy = busy(&remembering, &request("job")).await;
     assert_eq!(busy.token, held.token);
 }
 
 /// Records of this epoch are deleted by the clock of leases, which nobody steps, and those of other epochs by the day.
 #[tokio::test]
 async fn abandoned_owners_are_deleted_when_no_statement_of_theirs_can_arrive() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("locks.db");
+    let (_folder, path) = file();
     let store = open(&path, Strategy::PrimaryKey).await;
     let fresh = request("job");
     store.abandon(&fresh).await.unwrap();
@@ -71,8 +68,7 @@ async fn abandoned_owners_are_deleted_when_no_statement_of_theirs_can_arrive() {
 #[tokio::test]
 async fn a_row_of_another_boot_is_held_for_its_lease_from_when_it_is_first_seen() {
     for strategy in BOTH {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("locks.db");
+        let (_folder, path) = file();
         let store = open(&path, strategy).await;
         let mut theirs = request("job");
         theirs.lease = Duration::from_millis(400);
@@ -99,8 +95,7 @@ async fn a_row_of_another_boot_is_held_for_its_lease_from_when_it_is_first_seen(
 #[tokio::test]
 async fn a_reader_of_another_clock_that_joins_and_renews_shortens_no_lease() {
     for strategy in BOTH {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("locks.db");
+        let (_folder, path) = file();
         let store = open(&path, strategy).await;
         let mut theirs = request("job").with_mode(Mode::Shared);
         theirs.lease = Duration::from_secs(20);
@@ -120,8 +115,7 @@ async fn a_reader_of_another_clock_that_joins_and_renews_shortens_no_lease() {
         };
         assert!(left().await > Duration::from_secs(10), "{strategy}: joined");
         sqlx::query(sql).execute(&mut file).await.unwrap();
-        let renewed = store.renew(&[&short], SystemEnv.now()).await;
-        assert!(matches!(renewed[..], [lock_core::Renewal::Renewed { .. }]), "{renewed:?}");
+        assert_renewed(&store, &short).await;
         assert!(left().await > Duration::from_secs(10), "{strategy}: renewed");
     }
 }
@@ -129,8 +123,7 @@ async fn a_reader_of_another_clock_that_joins_and_renews_shortens_no_lease() {
 /// A late renewal with a shorter lease, or a late repeat, does not shorten a lease. Other clocks count by its length.
 #[tokio::test]
 async fn a_lease_that_stays_long_stays_long_by_other_clocks() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("locks.db");
+    let (_folder, path) = file();
     let store = open(&path, Strategy::PrimaryKey).await;
     let mut mine = request("job");
     let mut grant = store.try_acquire(&mine).await.unwrap().granted().unwrap();
@@ -147,9 +140,7 @@ async fn a_lease_that_stays_long_stays_long_by_other_clocks() {
         let ours: String = sqlx::query_scalar(epoch).fetch_one(&mut *file).await.unwrap();
         let set = "UPDATE leasehold_locks SET epoch = $1";
         sqlx::query(set).bind("theirs").execute(&mut *file).await.unwrap();
-        let Attempt::Busy(busy) = store.try_acquire(&request("job")).await.unwrap() else {
-            panic!("granted twice");
-        };
+        let busy = busy(&store, &request("job")).await;
         // Less the time that this has taken.
         assert!(busy.holder.unwrap().remaining > LEASE / 4, "repeat: {repeat}");
         sqlx::query(set).bind(ours).execute(&mut *file).await.unwrap();
@@ -161,12 +152,10 @@ async fn a_lease_that_stays_long_stays_long_by_other_clocks() {
 #[tokio::test]
 async fn a_grant_whose_commit_fails_is_none() {
     for strategy in BOTH {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("locks.db");
+        let (_folder, path) = file();
         let store = open(&path, strategy).await;
         let first = request("job");
-        let grant = store.try_acquire(&first).await.unwrap().granted().unwrap();
-        store.release(&grant, ReleaseOptions::default()).await.unwrap();
+        used_once(&store, &first).await;
         let sql = "CREATE TABLE parent (id INTEGER PRIMARY KEY);
             CREATE TABLE child (id INTEGER REFERENCES parent (id) DEFERRABLE INITIALLY DEFERRED);
             CREATE TRIGGER fail AFTER UPDATE ON leasehold_locks WHEN new.owner IS NOT NULL
@@ -182,8 +171,7 @@ async fn a_grant_whose_commit_fails_is_none() {
 #[tokio::test]
 async fn rows_that_cannot_be_read_hold_their_locks_and_hide_no_other() {
     for strategy in BOTH {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("locks.db");
+        let (_folder, path) = file();
         let store = open(&path, strategy).await;
         let columns = [
             "label = char(7)",

@@ -8,25 +8,20 @@ use std::{
     time::Duration,
 };
 
-use crate::support::sqlite::{BOTH, LEASE, open, raw, request};
+use crate::support::sqlite::{BOTH, LEASE, busy, file, open, raw, request};
 use backend_sql::{Strategy, sqlite::SqliteBuilder};
-use lock_core::{
-    Attempt, Env as _, ErrorKind, FencingToken, LockName, ReleaseOptions, Renewal, SystemEnv,
-};
+use lock_core::{Env as _, ErrorKind, FencingToken, LockName, ReleaseOptions, Renewal, SystemEnv};
 
 #[tokio::test]
 async fn two_clients_of_one_file_exclude_each_other_whatever_their_strategies() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("locks.db");
+    let (_folder, path) = file();
     let mut last = FencingToken::ZERO;
     for (ours, theirs) in [(0, 0), (1, 1), (0, 1), (1, 0)] {
         let (ours, theirs) = (open(&path, BOTH[ours]).await, open(&path, BOTH[theirs]).await);
         let mine = request("job");
         let grant = ours.try_acquire(&mine).await.unwrap().granted().unwrap();
         assert!(grant.token > last);
-        let Attempt::Busy(busy) = theirs.try_acquire(&request("job")).await.unwrap() else {
-            panic!("granted twice");
-        };
+        let busy = busy(&theirs, &request("job")).await;
         assert_eq!(busy.token, grant.token);
         assert_eq!(busy.holder.unwrap().owner, mine.owner);
         let again = ours.try_acquire(&mine).await.unwrap().granted().unwrap();
@@ -38,8 +33,7 @@ async fn two_clients_of_one_file_exclude_each_other_whatever_their_strategies() 
 
 #[tokio::test]
 async fn connecting_writes_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("locks.db");
+    let (_folder, path) = file();
     let store = open(&path, Strategy::PrimaryKey).await;
     let name = LockName::new("job").unwrap();
     assert_eq!(store.inspect(&name).await.unwrap(), None);
@@ -51,8 +45,7 @@ async fn connecting_writes_nothing() {
 
 #[tokio::test]
 async fn another_writer_delays_and_is_named_when_it_never_ends() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("locks.db");
+    let (_folder, path) = file();
     let patient = open(&path, Strategy::PrimaryKey).await;
     let grant = patient.try_acquire(&request("job")).await.unwrap().granted().unwrap();
     let hasty =
@@ -153,8 +146,7 @@ async fn nobody_else_may_read_a_file_that_we_make() {
 
 #[tokio::test]
 async fn a_file_for_a_group_is_for_nobody_else() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("locks.db");
+    let (_folder, path) = file();
     let builder = SqliteBuilder::new(&path).group_access(true);
     let store = builder.build().await.unwrap();
     store.try_acquire(&request("job")).await.unwrap().granted().unwrap();
@@ -170,8 +162,7 @@ async fn a_file_for_a_group_is_for_nobody_else() {
 /// The database or a file beside it may be read by other users, who can enter the folder.
 #[tokio::test]
 async fn a_file_that_other_users_may_read_is_refused_by_name() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("locks.db");
+    let (folder, path) = file();
     let store = open(&path, Strategy::PrimaryKey).await;
     store.try_acquire(&request("job")).await.unwrap().granted().unwrap();
     for (at, file) in files(&path).into_iter().enumerate() {

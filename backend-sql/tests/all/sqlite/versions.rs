@@ -4,12 +4,13 @@ use std::{path::PathBuf, sync::Arc};
 
 use async_trait::async_trait;
 use backend_sql::{Strategy, sqlite::SqliteBuilder};
-use conformance_tests::versions::{Versioned, refused, upgraded_from};
+use conformance_tests::versions::Versioned;
 use lock_core::{Backend, Error, Init};
 use sqlx::{AssertSqlSafe, Row as _, sqlite::SqliteRow};
 use tempfile::TempDir;
 
-use crate::support::sqlite::{BOTH, raw};
+use crate::support::sqlite::raw;
+use crate::support::versions::refused_or_upgraded;
 
 struct Versions {
     folder: TempDir,
@@ -92,22 +93,9 @@ impl Versioned for Versions {
     }
 }
 
-async fn each(test: impl AsyncFn(Versions)) {
-    for strategy in BOTH {
-        test(Versions::start(strategy).await).await;
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_version_is_refused_in_every_step() {
-    each(async |store| refused(&store).await).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn older_records_are_upgraded_by_init_under_load() {
-    for stored in [None, Some(1)] {
-        each(async |store| upgraded_from(Arc::new(store), stored).await).await;
-    }
+async fn another_version_is_refused_and_an_older_one_is_upgraded() {
+    refused_or_upgraded(Versions::start).await;
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use conformance_tests::kit::wait::until;
 use lock_core::{Backend, Enqueued, ReleaseOptions, Request, Signal};
 use tokio::{task::JoinSet, time::timeout};
 
-use super::{LEASE, WAIT, granted, request_for};
+use super::{LEASE, WAIT, enqueue, granted, request_for};
 
 /// Many names, for one client.
 pub(crate) const NAMES: usize = 250;
@@ -66,9 +66,7 @@ pub(crate) async fn a_check_that_nobody_awaits_keeps_its_session<L>(
 ) {
     let held = granted(&store, &request_for("job", LEASE)).await;
     let waits = request_for("job", LEASE);
-    let Enqueued::Waiting(mut waiter, _) = store.enqueue(&waits).await.unwrap() else {
-        panic!("it is not held");
-    };
+    let mut waiter = enqueue(&store, &waits).await;
     let before = sessions().await;
     assert!(!before.is_empty());
     let locked = lock().await;

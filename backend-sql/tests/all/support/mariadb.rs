@@ -7,10 +7,17 @@ use backend_sql::{
     mysql::{MysqlBuilder, connect},
 };
 use conformance_tests::kit::{Mariadb, MariadbOptions, Server as _, wait::until};
-use lock_core::{Backend, Init, ReleaseOptions, Request};
+use lock_core::{Backend, Init};
 use sqlx::{Connection as _, MySqlConnection, MySqlPool, mysql::MySqlPoolOptions};
 
-pub(crate) use super::{BOTH, LEASE, SECOND, WAIT, cancelled, count, drop_acquires, granted};
+pub(crate) use super::{
+    BOTH, LEASE, SECOND, WAIT, assert_renewed, busy, cause_a_sweep, count, drop_acquires, enqueue,
+    granted, request, used_once,
+};
+
+/// The isolation levels.
+pub(crate) const LEVELS: [&str; 4] =
+    ["READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"];
 
 pub(crate) async fn start() -> Mariadb {
     Mariadb::start(MariadbOptions::new()).await.unwrap()
@@ -49,8 +56,7 @@ pub(crate) async fn single(
     let store = builder.table_prefix(prefix(strategy)).timeout(timeout).build().await.unwrap();
     // A name is taken by another statement the second time; both are to be prepared.
     for _ in 0..2 {
-        let grant = granted(&store, &request("warm")).await;
-        store.release(&grant, ReleaseOptions::default()).await.unwrap();
+        used_once(&store, &request("warm")).await;
     }
     // The pool looks at a connection that is given back before it lies ready.
     let ready = || async { Ok((pool.num_idle() == 1).then_some(())) };
@@ -62,8 +68,10 @@ pub(crate) async fn session(server: &Mariadb) -> MySqlConnection {
     MySqlConnection::connect(&url(server.address())).await.unwrap()
 }
 
-pub(crate) fn request(name: &str) -> Request {
-    super::request_for(name, LEASE)
+/// Sets the isolation level of new sessions.
+pub(crate) async fn isolate(server: &Mariadb, level: &str) {
+    let level = level.replace(' ', "-");
+    server.sql(&format!("SET GLOBAL tx_isolation = '{level}'")).await.unwrap();
 }
 
 /// Waits until so many statements wait for a row that another transaction has.

@@ -2,9 +2,9 @@
 #![allow(dead_code)] // a build with one database uses only a part
 
 pub(crate) mod checks;
-pub(crate) mod foreign;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
-pub(crate) mod late;
+pub(crate) mod faults;
+pub(crate) mod foreign;
 #[cfg(feature = "mysql")]
 pub(crate) mod mariadb;
 #[cfg(feature = "postgres")]
@@ -15,14 +15,16 @@ pub(crate) mod sqlite;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(crate) mod tls;
 pub(crate) mod turns;
+pub(crate) mod versions;
 
 use std::{pin::pin, sync::Arc, task::Poll, time::Duration};
 
 use backend_sql::Strategy;
 use futures_util::future::poll_fn;
 use lock_core::{
-    Attempt, Backend, Env as _, Grant, LockClient, LockName, LockState, OwnerId, OwnerLabel,
-    ReleaseOptions, ReleaseOutcome, Request, SystemEnv,
+    Attempt, Backend, Busy, Enqueued, Env as _, FencingToken, Grant, LockClient, LockName,
+    LockState, OwnerId, OwnerLabel, ReleaseOptions, ReleaseOutcome, Renewal, Request, SystemEnv,
+    Waiter,
 };
 
 pub(crate) const BOTH: [Strategy; 2] = [Strategy::PrimaryKey, Strategy::Optimistic];
@@ -38,6 +40,10 @@ pub(crate) fn request_for(name: &str, lease: Duration) -> Request {
     Request::new(LockName::new(name).unwrap(), owner, label, lease, SystemEnv.now())
 }
 
+pub(crate) fn request(name: &str) -> Request {
+    request_for(name, LEASE)
+}
+
 pub(crate) async fn granted(store: &Arc<dyn Backend>, request: &Request) -> Grant {
     match store.try_acquire(request).await.unwrap() {
         Attempt::Granted(grant) => grant,
@@ -45,11 +51,38 @@ pub(crate) async fn granted(store: &Arc<dyn Backend>, request: &Request) -> Gran
     }
 }
 
+/// Takes a lock and releases it.
+pub(crate) async fn used_once(store: &Arc<dyn Backend>, request: &Request) -> Grant {
+    let grant = granted(store, request).await;
+    store.release(&grant, ReleaseOptions::default()).await.unwrap();
+    grant
+}
+
+pub(crate) async fn assert_renewed(store: &Arc<dyn Backend>, grant: &Grant) {
+    let answers = store.renew(&[grant], SystemEnv.now()).await;
+    assert!(matches!(answers[..], [Renewal::Renewed { .. }]), "{answers:?}");
+}
+
+/// Asserts that others hold the lock, or come first.
+pub(crate) async fn busy(store: &Arc<dyn Backend>, request: &Request) -> Busy {
+    match store.try_acquire(request).await.unwrap() {
+        Attempt::Busy(busy) => busy,
+        other => panic!("not busy: {other:?}"),
+    }
+}
+
+/// Enters the queue of a name that another client holds.
+pub(crate) async fn enqueue(store: &Arc<dyn Backend>, request: &Request) -> Box<dyn Waiter> {
+    match store.enqueue(request).await.unwrap() {
+        Enqueued::Waiting(waiter, _) => waiter,
+        other => panic!("no queue entry: {other:?}"),
+    }
+}
+
 /// A client sweeps once in a thousand releases. These are as many, of one name.
 pub(crate) async fn cause_a_sweep(store: &Arc<dyn Backend>) {
     for _ in 0..1_000 {
-        let grant = granted(store, &request_for("busy", LEASE)).await;
-        store.release(&grant, ReleaseOptions::default()).await.unwrap();
+        used_once(store, &request_for("busy", LEASE)).await;
     }
 }
 
@@ -72,11 +105,8 @@ pub(crate) async fn damaged_rows_hold_their_locks(
     for (name, columns) in names.iter().zip(columns) {
         granted(store, &request_for(name, LEASE)).await;
         damage(name, columns).await;
-        let Attempt::Busy(busy) = store.try_acquire(&request_for(name, LEASE)).await.unwrap()
-        else {
-            panic!("{columns}: granted twice");
-        };
-        assert!(busy.holder.unwrap().is_unreadable(), "{columns}");
+        let holder = busy(store, &request_for(name, LEASE)).await.holder;
+        assert!(holder.unwrap().is_unreadable(), "{columns}");
         let state = store.inspect(&LockName::new(name).unwrap()).await.unwrap().unwrap();
         assert!(is_unreadable(&state), "{columns}: {state:?}");
     }
@@ -104,6 +134,18 @@ pub(crate) async fn damaged_rows_hold_their_locks(
         assert!(grant.token > good.token && Some(grant.token) != before, "{column}: {grant:?}");
         store.release(&grant, ReleaseOptions::default()).await.unwrap();
     }
+}
+
+/// The tokens of two grants of a lock, one after the other.
+pub(crate) async fn two_tokens(store: Arc<dyn Backend>) -> [FencingToken; 2] {
+    let client = LockClient::new(store);
+    let mut tokens = [FencingToken::ZERO; 2];
+    for token in &mut tokens {
+        let guard = client.lock("account").acquire().await.unwrap();
+        *token = guard.token();
+        guard.release().await.unwrap();
+    }
+    tokens
 }
 
 /// Polls `future` at most `polls` times, and then drops it. Returns its output if it ended.

@@ -4,11 +4,12 @@ use std::{future::Future, sync::Arc, time::Duration};
 
 use backend_sql::{Strategy, postgres::connect};
 use conformance_tests::kit::{Postgres, PostgresOptions, Server as _, wait::until};
-use lock_core::{Backend, Enqueued, Grant, Init, Request, Signal, Waiter};
+use lock_core::{Backend, Grant, Init, Request, Signal, Waiter};
 use tokio::time::timeout;
 
 pub(crate) use super::{
-    BOTH, LEASE, SECOND, cancelled, cause_a_sweep, count, granted, request_for as request,
+    BOTH, LEASE, SECOND, assert_renewed, busy, cause_a_sweep, count, granted,
+    request_for as request, used_once,
 };
 
 /// With much room for a loaded machine.
@@ -75,10 +76,8 @@ pub(crate) const BLOCKED: &str =
 /// Enters the queue of a name that another client holds.
 pub(crate) async fn enqueue(store: &Arc<dyn Backend>, name: &str) -> (Request, Box<dyn Waiter>) {
     let request = request(name, LEASE);
-    match store.enqueue(&request).await.unwrap() {
-        Enqueued::Waiting(waiter, _) => (request, waiter),
-        other => panic!("no queue entry: {other:?}"),
-    }
+    let waiter = super::enqueue(store, &request).await;
+    (request, waiter)
 }
 
 /// Waits for a message about a grant, and confirms it.

@@ -12,7 +12,7 @@ use lock_core::{Attempt, Enqueued, Grant, ReleaseOptions};
 use sqlx::{Connection as _, PgConnection};
 
 use super::OnePostgres;
-use crate::missing_guards::entries::enqueue;
+use crate::missing_guards::entries::{enqueue, used_once};
 
 /// Holds `a` and copies the database. Returns the URL of the copy, which has the original's marker, in a table with the same
 /// oid, and the row of `a`.
@@ -76,8 +76,7 @@ pub(super) async fn a_row_that_was_looked_at(stage: &mut OnePostgres) -> Verdict
     let url = stage.url() + "&strategy=optimistic";
     first_use(stage).await;
     let store = connect(&url).await.unwrap();
-    let grant = granted(&*store, &request("a", LONG)).await?;
-    store.release(&grant, ReleaseOptions::default()).await.map_err(words)?;
+    used_once(&*store, &request("a", LONG)).await?;
     quarantine(stage).await?;
     not_granted(&*connect(&url).await.unwrap(), &request("a", LONG)).await
 }

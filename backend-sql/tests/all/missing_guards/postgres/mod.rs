@@ -22,7 +22,7 @@ use conformance_tests::{
         every_marker_is_tried, try_all,
     },
 };
-use lock_core::{Backend, ReleaseOptions};
+use lock_core::Backend;
 use sqlx::{Connection as _, PgConnection};
 
 use self::marker::{
@@ -46,8 +46,8 @@ use self::tail::{
     an_entry_behind_that_asks_again, one_of_two_behind_leaves,
 };
 use super::{
-    below_the_watermark,
-    common::{Common, variants},
+    common::{Common, below_the_watermark, variants},
+    entries::used_once,
     readers, stale_write,
 };
 
@@ -239,7 +239,7 @@ const VARIANTS: &[MissingGuard<OnePostgres>] = &[
     MissingGuard {
         what: "S2: a name that is not there gets a token above the watermark",
         changes: &[LeaveOut("watermark")],
-        case: |stage| Box::pin(a_name_below_the_watermark(stage)),
+        case: |stage| Box::pin(below_the_watermark(stage, stage.server.sql(LEAD))),
     },
     MissingGuard {
         what: "S2: an attempt that has waited for a minute makes no row with an old watermark",
@@ -269,17 +269,17 @@ const VARIANTS: &[MissingGuard<OnePostgres>] = &[
     MissingGuard {
         what: "S1: readers join no writer",
         changes: &[LeaveOut("join-readers")],
-        case: |stage| Box::pin(readers_beside_a_writer(stage)),
+        case: |stage| Box::pin(readers::beside_a_writer(first_use(stage))),
     },
     MissingGuard {
         what: "S1: no more readers join than may",
         changes: &[LeaveOut("join-most")],
-        case: |stage| Box::pin(readers::beside_the_most(stage, full(stage))),
+        case: |stage| Box::pin(readers::beside_the_most(stage, stage.server.sql(FULL))),
     },
     MissingGuard {
         what: "S2: the fence refuses a lower token",
         changes: &[Replace("fence", "token = $2")],
-        case: |stage| Box::pin(a_stale_write(stage)),
+        case: |stage| Box::pin(stale_write!(PostgresFence, PgConnection, stage.plain())),
     },
 ];
 
@@ -295,35 +295,20 @@ async fn postgres_misses_its_guards() {
 }
 
 /// Fills the lock with the maximum number of readers.
-async fn full(stage: &OnePostgres) -> Result<String, String> {
-    let full =
-        "UPDATE leasehold_locks SET readers = repeat('0123456789abcdef0123456789abcdef,', 1000)";
-    stage.server.sql(full).await.map_err(words)
-}
-
-async fn readers_beside_a_writer(stage: &OnePostgres) -> Verdict {
-    readers::beside_a_writer(&*first_use(stage).await).await
-}
+const FULL: &str =
+    "UPDATE leasehold_locks SET readers = repeat('0123456789abcdef0123456789abcdef,', 1000)";
 
 async fn a_token_over_a_sweep(stage: &mut OnePostgres) -> Verdict {
     let store = first_use(stage).await;
-    let first = granted(&*store, &request("a", LONG)).await?;
-    store.release(&first, ReleaseOptions::default()).await.map_err(words)?;
+    let first = used_once(&*store, &request("a", LONG)).await?;
     stage.clock.step(-3_600.0).unwrap();
     // A client sweeps once in a thousand releases.
     for _ in 0..1_001 {
-        let grant = granted(&*store, &request("busy", LONG)).await?;
-        store.release(&grant, ReleaseOptions::default()).await.map_err(words)?;
+        used_once(&*store, &request("busy", LONG)).await?;
     }
     above(&first, &granted(&*store, &request("a", LONG)).await?)
 }
 
-async fn a_name_below_the_watermark(stage: &mut OnePostgres) -> Verdict {
-    let lead = "UPDATE leasehold_marker SET watermark = \
-                (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + 25000000";
-    below_the_watermark!(stage, lead, "SELECT watermark FROM leasehold_marker")
-}
-
-async fn a_stale_write(stage: &mut OnePostgres) -> Verdict {
-    stale_write!(PostgresFence, PgConnection, stage.plain()).await
-}
+/// Makes the watermark lead the clock, and reads it.
+const LEAD: &str = "UPDATE leasehold_marker SET watermark = \
+    (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + 25000000 RETURNING watermark";

@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use conformance_tests::kit::Server as _;
-use lock_core::{Env as _, ReleaseOptions, Renewal, SystemEnv};
+use lock_core::{Env as _, Renewal, SystemEnv};
 use sqlx::{Connection as _, PgConnection};
 
 use super::{Clients as _, LONG, OnePostgres, Verdict, first_use, granted, request, words};
+use crate::missing_guards::entries::used_once;
 
 pub(super) async fn an_attempt_that_waits_for_the_row(stage: &mut OnePostgres) -> Verdict {
     let store = first_use(stage).await;
-    let first = granted(&*store, &request("a", LONG)).await?;
-    store.release(&first, ReleaseOptions::default()).await.map_err(words)?;
+    used_once(&*store, &request("a", LONG)).await?;
     // Another client, which does not know the row's version.
     let other = stage.open().await;
     let address = format!("postgres://postgres@{}/postgres", stage.server.address());

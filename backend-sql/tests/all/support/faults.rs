@@ -1,12 +1,67 @@
-//! An attempt whose first try arrives long after the store's own repeat was answered.
+//! Attempts whose answer is lost, or whose first try arrives late, and other faults that a server of any kind may have.
 
 use std::{net::SocketAddr, sync::Arc};
 
-use conformance_tests::kit::{Mode, Proxy};
-use futures_util::future::join;
+use conformance_tests::kit::{Counters, KitError, Mode, Proxy};
+use futures_util::future::{join, join_all};
 use lock_core::{Backend, ErrorKind, LockClient, LockName, ReleaseOptions, TryAcquire};
+use sqlx::{Database, Pool};
 
-use super::{LEASE, WAIT, granted, request_for};
+use super::{LEASE, WAIT, cancelled, granted, request};
+
+/// The attempt arrives and is granted, its connection breaks, and there is no other connection. The refusal of the last try says
+/// nothing about the first. `behind` is a client of the store of `direct`, whose one connection goes through `proxy`.
+pub(crate) async fn broken_attempt_is_in_doubt(
+    direct: &Arc<dyn Backend>,
+    behind: &Arc<dyn Backend>,
+    proxy: &Proxy,
+) {
+    proxy.set(Mode::HalfCut).await.unwrap();
+    let lost = request("warm");
+    let attempt = behind.try_acquire(&lost);
+    let fault = async {
+        let swallowed = |now: &Counters| now.to_client.swallowed > 0;
+        proxy.until("the answer to be lost", WAIT, swallowed).await.unwrap();
+        proxy.set(Mode::Reset).await.unwrap();
+    };
+    let (answer, ()) = join(attempt, fault).await;
+    let error = answer.unwrap_err();
+    assert!(error.is_ambiguous(), "{error}");
+    let state = direct.inspect(&lost.name).await.unwrap().unwrap();
+    assert_eq!(state.holder.unwrap().owner, lost.owner, "the attempt was to be carried out");
+    direct.abandon(&lost).await.unwrap();
+}
+
+/// The store's own future is dropped half-way (as in sqlx#4393). Its connection does not return to the pool, so the next user of
+/// the pool does not get the rest of its answer. `one` asks the pool for the number 1.
+pub(crate) async fn drop_attempts<DB: Database>(
+    store: &Arc<dyn Backend>,
+    pool: &Pool<DB>,
+    one: impl AsyncFn() -> i64,
+) {
+    for polls in 0.. {
+        let wanted = request("job");
+        let attempt = cancelled(store.try_acquire(&wanted), polls).await;
+        store.abandon(&wanted).await.unwrap();
+        assert!(pool.size() <= 1);
+        assert_eq!(one().await, 1);
+        if attempt.is_some_and(|attempt| attempt.is_ok()) {
+            assert!(polls > 0);
+            break;
+        }
+    }
+}
+
+/// The restart breaks all connections of the pool, but no caller gets an error.
+pub(crate) async fn restart_breaks_no_attempt(
+    store: &Arc<dyn Backend>,
+    restart: impl Future<Output = Result<(), KitError>>,
+) {
+    let requests: Vec<_> = (0..4).map(|at| request(&format!("job {at}"))).collect();
+    join_all(requests.iter().map(|request| granted(store, request))).await;
+    restart.await.unwrap();
+    granted(store, &request("job")).await;
+}
 
 /// `open` opens the store of `direct` at another address, with one connection that is already open. It has taken and released the
 /// name `warm`.
@@ -36,7 +91,7 @@ async fn try_late(
     let near = Proxy::start(far.address()).await.unwrap();
     let client = LockClient::new(open(near.address()).await);
     let theirs = match held {
-        true => Some(granted(direct, &request_for("warm", LEASE)).await),
+        true => Some(granted(direct, &request("warm")).await),
         false => None,
     };
     far.set(Mode::Hold).await.unwrap();
