@@ -139,10 +139,8 @@ async fn an_unreadable_entry_does_not_stop_a_handoff() {
             let ahead = (held.token.get() + 60_000_000).to_string();
             server.cli(&["HSET", "leasehold:{0}:epoch", "mark", &ahead]).await.unwrap();
         }
-        assert_eq!(
-            store.release(&held, ReleaseOptions::default()).await.unwrap().outcome,
-            ReleaseOutcome::Released
-        );
+        let released = store.release(&held, ReleaseOptions::default()).await.unwrap();
+        assert_eq!(released.outcome, ReleaseOutcome::Released);
         granted(&*store, &request(&text, LEASE)).await;
     }
 }

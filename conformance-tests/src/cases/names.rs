@@ -86,12 +86,8 @@ async fn names_are_kept_apart(setting: Setting) {
     for grant in &grants {
         assert!(listed.contains(grant.name.as_str()), "{:?} is held and not listed", grant.name);
         let state = backend.inspect(&grant.name).await.unwrap().expect("a held name");
-        assert_eq!(
-            state.holder.map(|holder| holder.owner),
-            Some(grant.owner),
-            "`inspect` must show the holder of {:?}",
-            grant.name
-        );
+        let (owner, name) = (state.holder.map(|holder| holder.owner), &grant.name);
+        assert_eq!(owner, Some(grant.owner), "`inspect` must show the holder of {name:?}");
         backend.release(grant, ReleaseOptions::default()).await.unwrap();
     }
 }

@@ -1,5 +1,4 @@
 //! Tests that hold for Redis and for Redlock.
-#![allow(dead_code, clippy::unwrap_used)] // not every test uses all of it
 
 use std::{sync::Arc, time::Duration};
 
