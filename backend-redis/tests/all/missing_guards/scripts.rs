@@ -7,20 +7,7 @@ use conformance_tests::{
 };
 
 use super::{
-    cases::{
-        a_changed_longest_lease, a_clean_up_by_another, a_clean_up_of_what_is_kept,
-        a_client_with_an_old_handshake, a_clock_that_went_back, a_failover_that_went_unnoticed,
-        a_floor_far_ahead, a_held_lock, a_late_request, a_lease_above_the_longest,
-        a_longer_longest_lease, a_lower_token, a_quarantine, a_quarantine_that_is_turned_on,
-        a_raise_by_another, a_raise_far_ahead, a_raise_of_what_is_kept, a_release_by_another,
-        a_renewal_above_the_longest_lease, a_renewal_in_another_version, a_renewal_of_what_is_gone,
-        a_renewal_of_what_is_kept, a_renewal_with_a_shorter_lease, a_repeat,
-        a_repeat_above_the_longest_lease, a_repeat_after_a_release_that_keeps,
-        a_repeat_in_another_version, a_repeat_with_a_shorter_lease, a_token_above_the_floor,
-        an_abandoned_owner, an_init_in_another_version, another_replication, another_run,
-        another_version, other_settings, the_token_after_a_raise, tokens_that_are_set_back,
-        without_memory,
-    },
+    cases::*,
     server::{Server, Way},
 };
 
