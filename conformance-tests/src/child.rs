@@ -8,6 +8,7 @@ use std::{
 
 use lock_core::{FencingToken, Guard, LockClient, LockName};
 use rustix::process::Signal;
+use serde::{Deserialize, Serialize};
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader, Lines},
     process::{ChildStdout, Command},
@@ -25,7 +26,7 @@ const STEP: Duration = Duration::from_secs(60);
 const VARIABLE: &str = "LEASEHOLD_CONFORMANCE_CHILD";
 
 /// What a child does.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) enum Job {
     /// Acquires, prints `held TOKEN`, and prints `lost REASON` when it loses the lock.
     Hold,
@@ -47,70 +48,20 @@ pub(crate) enum Job {
     Lead,
 }
 
-impl Job {
-    fn fields(self) -> Vec<String> {
-        match self {
-            Self::Hold => vec!["hold".into()],
-            Self::Count { file, times } => vec!["count".into(), file, times.to_string()],
-            Self::HoldPermit => vec!["hold-permit".into()],
-            Self::HoldBoth => vec!["hold-both".into()],
-            Self::HoldShared => vec!["hold-shared".into()],
-            Self::Read { file, times } => vec!["read".into(), file, times.to_string()],
-            Self::Lead => vec!["lead".into()],
-            Self::Enter { folder, permits, times } => {
-                vec!["enter".into(), folder, permits.to_string(), times.to_string()]
-            }
-        }
-    }
-
-    fn of_fields(fields: &[String]) -> Option<Self> {
-        let words: Vec<&str> = fields.iter().map(String::as_str).collect();
-        Some(match words[..] {
-            ["hold"] => Self::Hold,
-            ["count", file, times] => {
-                Self::Count { file: file.to_owned(), times: times.parse().ok()? }
-            }
-            ["hold-permit"] => Self::HoldPermit,
-            ["hold-both"] => Self::HoldBoth,
-            ["hold-shared"] => Self::HoldShared,
-            ["read", file, times] => {
-                Self::Read { file: file.to_owned(), times: times.parse().ok()? }
-            }
-            ["lead"] => Self::Lead,
-            ["enter", folder, permits, times] => Self::Enter {
-                folder: folder.to_owned(),
-                permits: permits.parse().ok()?,
-                times: times.parse().ok()?,
-            },
-            _ => return None,
-        })
-    }
-}
-
 /// What a child does: which store, which lock, which job.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct ChildSpec {
     harness: String,
     address: String,
-    name: String,
-    lease_ms: u64,
+    name: LockName,
+    lease: Duration,
     job: Job,
 }
 
 impl ChildSpec {
     /// What this process is to do, if it is a child.
     pub(crate) fn of_this_process() -> Option<Self> {
-        let text = std::env::var(VARIABLE).ok()?;
-        let fields: Vec<String> = serde_json::from_str(&text).ok()?;
-        let [harness, address, name, lease, job @ ..] = &fields[..] else { return None };
-        let job = Job::of_fields(job)?;
-        Some(Self {
-            harness: harness.clone(),
-            address: address.clone(),
-            name: name.clone(),
-            lease_ms: lease.parse().ok()?,
-            job,
-        })
+        serde_json::from_str(&std::env::var(VARIABLE).ok()?).ok()
     }
 
     pub(crate) async fn run(self, harnesses: &[Arc<dyn Harness>]) {
@@ -119,8 +70,7 @@ impl ChildSpec {
         let harness = harness.expect("the parent's harness");
         let backend = harness.connect(&self.address).await.expect("a connection");
         let client = LockClient::new(backend);
-        let name = LockName::new(&self.name).expect("a name");
-        let lease = Duration::from_millis(self.lease_ms);
+        let (name, lease) = (self.name, self.lease);
         match self.job {
             Job::Hold => {
                 hold(client.lock(name).lease(lease).acquire().await.expect("the lock")).await;
@@ -236,16 +186,12 @@ pub(crate) struct Child {
 
 impl Child {
     pub(crate) fn start(setting: &Setting, name: &LockName, lease: Duration, job: Job) -> Self {
-        let mut fields = vec![
-            setting.harness().name().to_owned(),
-            setting.address().to_owned(),
-            name.as_str().to_owned(),
-            lease.as_millis().to_string(),
-        ];
-        fields.extend(job.fields());
-        let part = serde_json::to_string(&fields).expect("a list of strings");
+        let harness = setting.harness().name().to_owned();
+        let (address, name) = (setting.address().to_owned(), name.clone());
+        let spec = ChildSpec { harness, address, name, lease, job };
+        let spec = serde_json::to_string(&spec).expect("plain data");
         let mut process = Command::new(std::env::current_exe().expect("this program"))
-            .env(VARIABLE, part)
+            .env(VARIABLE, spec)
             // If the parent is gone, standard input is closed, and that ends the child: see `exit_with_parent`.
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -303,6 +249,16 @@ impl Child {
             let _ = client.lock(&other).try_acquire().await;
         }
         panic!("the store answers nobody while the child is stopped");
+    }
+
+    /// Resumes the paused child, which must report its loss.
+    pub(crate) async fn resume_to_its_loss(&mut self) {
+        self.signal(Signal::CONT);
+        let line = self.next_line().await;
+        assert!(
+            line.starts_with("lost "),
+            "the paused holder must report its loss; it printed {line:?}"
+        );
     }
 
     /// Kills the child (SIGKILL), as a crash would, and waits for its end.

@@ -1,6 +1,10 @@
 //! What a running case uses: connections, clients, names and requests.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use lock_core::{
     Attempt, Backend, Busy, Enqueued, Env as _, Grant, Guarantees, LockClient, LockName, OwnerId,
@@ -94,14 +98,15 @@ impl Setting {
             + Duration::from_secs(10)
     }
 
-    /// How long after a crash a lock with this lease may stay held, with 2 s more for a busy machine.
-    pub(crate) fn free_after_crash_within(&self, lease: Duration) -> Duration {
-        let promised = &self.promised;
-        lease
-            + promised.lease_step
-            + promised.expiry_slack
-            + promised.longest_poll
-            + Duration::from_secs(2)
+    /// What the killed process held with this lease must be free by now. Allows 2 s more for a busy machine.
+    pub(crate) fn assert_free_in_time(&self, killed: Instant, lease: Duration) {
+        let (took, promised) = (killed.elapsed(), &self.promised);
+        let slack = promised.lease_step + promised.expiry_slack + promised.longest_poll;
+        let bound = lease + slack + Duration::from_secs(2);
+        assert!(
+            took <= bound,
+            "what the killed process held was free after {took:?}, not within {bound:?}"
+        );
     }
 
     /// A request of a new owner, with the long lease.

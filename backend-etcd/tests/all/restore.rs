@@ -12,7 +12,7 @@ use lock_core::{
 use tokio::task::JoinSet;
 
 use crate::support::{
-    cluster::{Cluster, LONGEST, PATIENCE, attempt, held_back, request},
+    cluster::{Cluster, LONGEST, PATIENCE, attempt, fill_pool, held_back, request},
     connect, entries, granted, leases, queue_of, until,
 };
 
@@ -64,10 +64,7 @@ async fn a_lease_that_lives_on_does_not_keep_a_lock_that_was_lost(proxied: bool)
         true => connect(proxy.address(), "10s").await,
         false => cluster.connect().await,
     };
-    for _ in 0..10 {
-        let grant = backend.try_acquire(&request("job")).await.unwrap().granted().unwrap();
-        backend.release(&grant, ReleaseOptions::default()).await.unwrap();
-    }
+    fill_pool(&*backend, || request("job")).await;
     cluster.save().await;
     let before = cluster.etcd.ctl(&["lease", "list"]).await.unwrap();
     let client = LockClient::new(Arc::clone(&backend));
@@ -166,19 +163,16 @@ async fn a_grant_of_a_restored_cluster_is_released() {
     let init = Init::new().with_first_use(true).with_longest_lease(longest_lease);
     let (other, backend) = (cluster.connect().await, cluster.connect().await);
     other.init(&init).await.unwrap();
-    let long = |name: &str| {
-        let mut request = request(name);
+    let long = || {
+        let mut request = request("job");
         request.lease = Duration::from_secs(60);
         request
     };
-    for _ in 0..10 {
-        let grant = backend.try_acquire(&long("job")).await.unwrap().granted().unwrap();
-        backend.release(&grant, ReleaseOptions::default()).await.unwrap();
-    }
+    fill_pool(&*backend, long).await;
     cluster.save().await;
-    other.try_acquire(&long("job")).await.unwrap().granted().unwrap();
+    other.try_acquire(&long()).await.unwrap().granted().unwrap();
     cluster.restore().await;
-    match attempt(&*backend, &long("job")).await {
+    match attempt(&*backend, &long()).await {
         Attempt::Quarantined(held_back) => assert!(held_back.why.contains("restored")),
         granted => panic!("two holders: {granted:?}"),
     }
@@ -203,10 +197,7 @@ async fn has_unknown_outcome() -> bool {
     let streams = Streams::reconnecting(cluster.etcd.endpoints()[0]).await.unwrap();
     let backend = connect(streams.address(), "10s").await;
     cluster.save().await;
-    for _ in 0..10 {
-        let grant = backend.try_acquire(&request("job")).await.unwrap().granted().unwrap();
-        backend.release(&grant, ReleaseOptions::default()).await.unwrap();
-    }
+    fill_pool(&*backend, || request("job")).await;
     cluster.restore().await;
     streams.refuse("LeaseRevoke");
     let unknown = request("job");
@@ -302,23 +293,6 @@ async fn clients_that_knew_settings_treat_their_loss_as_a_restore() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_of_the_longest_lease_waits_out_the_old_one() {
-    let cluster = Cluster::start(1).await;
-    let (backend, other) = (cluster.connect().await, cluster.connect().await);
-    let longest_lease = Some(Duration::from_secs(7));
-    let init = Init::new().with_longest_lease(longest_lease);
-    let settings = backend.init(&init).await.unwrap();
-    assert!(!settings.grants_in.is_zero() && settings.grants_in <= LONGEST, "{settings:?}");
-    let held_back = held_back(&*other, "job").await;
-    assert!(held_back.remaining <= LONGEST && held_back.why.contains("longest lease"));
-    let began = SystemEnv.now();
-    let client = LockClient::new(other);
-    let _guard = client.lock("job").wait(PATIENCE).lease(LONGEST).acquire().await.unwrap();
-    assert!(SystemEnv.now().since(began) >= LONGEST - Duration::from_secs(2), "it did not wait");
-    assert_eq!(client.guarantees().longest_lease, Duration::from_secs(7));
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn crashes_elections_compactions_and_defragmentation_are_no_restore() {
     let mut cluster = Cluster::start(3).await;
     let clients = [cluster.connect().await, cluster.connect().await];
@@ -384,19 +358,6 @@ async fn writes_while_the_cluster_is_observed_are_no_restore() {
     }
 }
 
-/// Even a lease that was granted before the longest lease was shortened.
-#[tokio::test(flavor = "multi_thread")]
-async fn after_a_loss_of_settings_any_lease_that_may_be_held_is_waited_out() {
-    let cluster = Cluster::start(1).await;
-    let backend = cluster.connect().await;
-    let longest = |lease| Init::new().with_longest_lease(lease).with_first_use(lease > LONGEST);
-    backend.init(&longest(LONGEST * 10)).await.unwrap();
-    backend.init(&longest(LONGEST)).await.unwrap();
-    cluster.etcd.ctl(&["del", "--prefix", "leasehold/%leasehold/"]).await.unwrap();
-    let held_back = held_back(&*backend, "job").await;
-    assert!(held_back.remaining > LONGEST * 5, "{held_back:?}");
-}
-
 /// The longest lease was lengthened after the snapshot.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_quarantine_is_as_long_as_the_lost_settings_allowed() {
@@ -411,12 +372,4 @@ async fn a_quarantine_is_as_long_as_the_lost_settings_allowed() {
     backend.inspect(&request("job").name).await.unwrap();
     let held_back = held_back(&*backend, "job").await;
     assert!(held_back.remaining > LONGEST * 5, "{held_back:?}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_client_with_another_longest_lease_is_refused() {
-    let cluster = Cluster::start(1).await;
-    let url = format!("etcd://{}?longest_lease=40s", cluster.etcd.endpoints()[0]);
-    let error = backend_etcd::connect(&url).await.expect_err("it is not refused");
-    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
 }

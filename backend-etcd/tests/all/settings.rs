@@ -10,7 +10,7 @@ use lock_core::{
 
 use crate::support::{
     LEASE, WAIT, busy,
-    cluster::{self, Cluster, LONGEST},
+    cluster::{self, Cluster, LONGEST, PATIENCE, held_back},
     connect, granted, pair, release, request, request_for, single, streamed, until, waits,
 };
 
@@ -35,6 +35,41 @@ async fn a_change_of_settings_does_not_cut_a_quarantine_short() {
     // An operator may know that nothing is held.
     assert_eq!(set(&*backend, LEASE, true).await, Duration::ZERO);
     granted(&*backend, &request()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_of_the_longest_lease_waits_out_the_old_one() {
+    let cluster = Cluster::start(1).await;
+    let (backend, other) = (cluster.connect().await, cluster.connect().await);
+    let grants_in = set(&*backend, Duration::from_secs(7), false).await;
+    assert!(!grants_in.is_zero() && grants_in <= LONGEST, "{grants_in:?}");
+    let held_back = held_back(&*other, "job").await;
+    assert!(held_back.remaining <= LONGEST && held_back.why.contains("longest lease"));
+    let began = SystemEnv.now();
+    let client = LockClient::new(other);
+    let _guard = client.lock("job").wait(PATIENCE).lease(LONGEST).acquire().await.unwrap();
+    assert!(SystemEnv.now().since(began) >= LONGEST - Duration::from_secs(2), "it did not wait");
+    assert_eq!(client.guarantees().longest_lease, Duration::from_secs(7));
+}
+
+/// Even a lease that was granted before the longest lease was shortened.
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_loss_of_settings_any_lease_that_may_be_held_is_waited_out() {
+    let cluster = Cluster::start(1).await;
+    let backend = cluster.connect().await;
+    set(&*backend, LONGEST * 10, true).await;
+    set(&*backend, LONGEST, false).await;
+    cluster.etcd.ctl(&["del", "--prefix", "leasehold/%leasehold/"]).await.unwrap();
+    let held_back = held_back(&*backend, "job").await;
+    assert!(held_back.remaining > LONGEST * 5, "{held_back:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_with_another_longest_lease_is_refused() {
+    let cluster = Cluster::start(1).await;
+    let url = format!("etcd://{}?longest_lease=40s", cluster.etcd.endpoints()[0]);
+    let error = backend_etcd::connect(&url).await.expect_err("it is not refused");
+    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
 }
 
 /// Holders may still believe in locks that were lost while the quarantine was off.

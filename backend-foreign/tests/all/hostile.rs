@@ -12,24 +12,8 @@ use crate::operations;
 
 /// The types of all values and columns in the statements. ShedLock's columns are VARCHAR. For this type PostgreSQL may prefer
 /// another role's operator to its own.
-const TYPES: [&str; 16] = [
-    "name",
-    "text",
-    "text[]",
-    "varchar",
-    "bigint",
-    "smallint",
-    "integer",
-    "double precision",
-    "boolean",
-    "interval",
-    "interval[]",
-    "timestamp",
-    "timestamptz",
-    "oid",
-    "regclass",
-    "\"char\"",
-];
+const TYPES: &str = "name|text|text[]|varchar|bigint|smallint|integer|double precision|boolean|\
+    interval|interval[]|timestamp|timestamptz|oid|regclass|\"char\"";
 
 async fn start() -> Postgres {
     let options = PostgresOptions::new().line(Hostile::PRELOAD).line(Hostile::TRACK);
@@ -84,7 +68,8 @@ async fn functions_and_operators_of_another_role_are_not_run() {
     let seen = Hostile::seen(&server).await.unwrap();
     println!("{seen:?}");
     assert!(seen.functions.len() > 10 && seen.operators.contains("!~"), "{seen:?}");
-    run(&server, "postgres", &seen.planted(&TYPES)).await;
+    let types: Vec<_> = TYPES.split('|').collect();
+    run(&server, "postgres", &seen.planted(&types)).await;
     for options in each {
         use_all(&server, options).await;
     }

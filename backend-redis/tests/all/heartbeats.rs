@@ -17,15 +17,11 @@ async fn waiting(
     names: usize,
 ) -> (Vec<Grant>, Vec<Request>, Vec<Box<dyn Waiter>>) {
     let names: Vec<_> = (0..names).map(|number| format!("job {number}")).collect();
-    let held = names.iter().map(|name| granted_to(store, name));
+    let held = names.iter().map(|name| async { granted(store, &request(name, LEASE)).await });
     let held: Vec<_> = join_all(held).await;
     let requests: Vec<_> = names.iter().map(|name| request(name, LEASE)).collect();
     let turns = join_all(requests.iter().map(|request| enqueued(store, request))).await;
     (held, requests, turns.into_iter().map(|(turn, _)| turn).collect())
-}
-
-async fn granted_to(store: &dyn Backend, name: &str) -> Grant {
-    granted(store, &request(name, LEASE)).await
 }
 
 /// Sends the heartbeats of all these entries at the same time.

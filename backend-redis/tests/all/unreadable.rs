@@ -4,11 +4,14 @@ use std::{collections::BTreeMap, time::Duration};
 
 use conformance_tests::kit::{Redis, RedisOptions};
 use lock_core::{
-    Attempt, Env as _, ErrorKind, Holder, LossReason, ReleaseOptions, ReleaseOutcome, Renewal,
-    SystemEnv,
+    Attempt, Env as _, ErrorKind, LossReason, ReleaseOptions, ReleaseOutcome, Renewal, SystemEnv,
 };
 
-use crate::support::{busy, connect, enqueued, first_use, granted, name, request, server, url};
+use crate::support::{
+    busy, connect, enqueued, first_use, granted, name, request, server,
+    shared_cases::{taken_away, unreadable},
+    url,
+};
 
 const LEASE: Duration = Duration::from_secs(20);
 const OWNER: &str = "0123456789abcdef0123456789abcdef";
@@ -18,13 +21,6 @@ async fn put(server: &Redis, command: &str, kind: &str, text: &str, value: &str)
     let key = format!("leasehold:{{0}}:{kind}:{text}");
     server.cli(&["DEL", &key]).await.unwrap();
     server.cli(&[command, &key, value]).await.unwrap();
-}
-
-fn unreadable(holder: Option<Holder>) {
-    let holder = holder.unwrap();
-    assert_eq!(holder.label.as_str(), "an unreadable record");
-    // At most the longest lease, for a record that never ends.
-    assert!(holder.remaining > Duration::ZERO && holder.remaining <= Duration::from_secs(30));
 }
 
 #[tokio::test]
@@ -66,12 +62,7 @@ async fn an_unreadable_record_holds_its_lock_and_hides_no_other() {
     assert_eq!(listed.remove(&name("good")).unwrap().unwrap().owner, good.owner);
     listed.into_values().for_each(unreadable);
     for text in &names {
-        assert_eq!(
-            store.force_release(&name(text)).await.unwrap(),
-            ReleaseOutcome::Released,
-            "{text}"
-        );
-        granted(&*store, &request(text, LEASE)).await;
+        taken_away(&*store, text).await;
     }
 }
 
@@ -148,10 +139,8 @@ async fn an_unreadable_entry_does_not_stop_a_handoff() {
             let ahead = (held.token.get() + 60_000_000).to_string();
             server.cli(&["HSET", "leasehold:{0}:epoch", "mark", &ahead]).await.unwrap();
         }
-        assert_eq!(
-            store.release(&held, ReleaseOptions::default()).await.unwrap().outcome,
-            ReleaseOutcome::Released
-        );
+        let released = store.release(&held, ReleaseOptions::default()).await.unwrap();
+        assert_eq!(released.outcome, ReleaseOutcome::Released);
         granted(&*store, &request(&text, LEASE)).await;
     }
 }

@@ -8,14 +8,12 @@ use std::time::Duration;
 use backend_redis::RedisBuilder;
 use backend_redlock::RedlockBuilder;
 use conformance_tests::kit::{ClientCertificates, Mode, Proxy, Redis, RedisOptions, Server as _};
-use lock_core::{
-    Attempt, Env as _, ErrorKind, Holder, ReleaseOptions, ReleaseOutcome, Renewal, SystemEnv,
-};
+use lock_core::{Attempt, Env as _, ErrorKind, ReleaseOptions, ReleaseOutcome, Renewal, SystemEnv};
 
 use crate::support::{
     LEASE, Nodes, PATIENT, busy, connect, documented_acl, eventually, first_use, granted, name,
     request,
-    shared_cases::{assert_permitted_no_more, use_every_operation},
+    shared_cases::{assert_permitted_no_more, taken_away, unreadable, use_every_operation},
 };
 
 #[tokio::test]
@@ -197,12 +195,6 @@ async fn a_longest_lease_that_was_lowered_on_one_node_binds_renewals() {
     .await;
 }
 
-fn unreadable(holder: Option<Holder>) {
-    let holder = holder.unwrap();
-    assert_eq!(holder.label.as_str(), "an unreadable record");
-    assert!(holder.remaining > Duration::ZERO && holder.remaining <= Duration::from_secs(30));
-}
-
 #[tokio::test]
 async fn an_unreadable_record_holds_its_lock_and_hides_no_other() {
     let nodes = Nodes::start(3).await;
@@ -244,12 +236,7 @@ async fn an_unreadable_record_holds_its_lock_and_hides_no_other() {
         }
     }
     for (text, ..) in &records {
-        assert_eq!(
-            store.force_release(&name(text)).await.unwrap(),
-            ReleaseOutcome::Released,
-            "{text}"
-        );
-        granted(&*store, &request(text, LEASE)).await;
+        taken_away(&*store, text).await;
     }
 }
 

@@ -173,15 +173,11 @@ async fn a_lease_out_of_range_is_refused_with_the_range(setting: Setting) {
     for lease in [Duration::ZERO, longest + Duration::from_secs(1)] {
         let error = client.lock(&name).lease(lease).acquire().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
-        let range = humantime_of(longest);
+        let range = humantime::format_duration(longest).to_string();
         assert!(error.to_string().contains(&range), "the error must name {range}: {error}");
     }
     let state = client.backend().inspect(&name).await.unwrap();
     assert!(state.is_none(), "the client must refuse before it sends a request: {state:?}");
-}
-
-fn humantime_of(span: Duration) -> String {
-    humantime::format_duration(span).to_string()
 }
 
 async fn hold_at_most_ends_a_guard(setting: Setting) {

@@ -24,6 +24,21 @@ pub struct MissingGuard<S: 'static> {
     pub case: fn(&mut S) -> BoxFuture<'_, Verdict>,
 }
 
+/// A list of [`MissingGuard`]s with one change each. The case may have arguments after the store.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! variants {
+    ($vis:vis $list:ident $stage:ty; $($what:literal $change:expr => $case:ident $(($($arg:expr),*))?;)*) => {
+        $vis const $list: &[$crate::missing_guards::MissingGuard<$stage>] = &[
+            $($crate::missing_guards::MissingGuard {
+                what: $what,
+                changes: &[$change],
+                case: |stage| Box::pin($case(stage $($(, $arg)*)?)),
+            }),*
+        ];
+    };
+}
+
 /// A store whose texts can be changed.
 #[async_trait::async_trait]
 pub trait Setup: Sized + Send + Sync {

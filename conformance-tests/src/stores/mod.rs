@@ -19,7 +19,7 @@ use lock_core::{Backend, BoxFuture, Error, Init};
 
 use self::untried::{
     CLIENT_FAULTS, MEMBERS, NO_CLOCK, NO_COPY, NO_FAILOVER, NO_MEMBER, NO_SERVER, NO_TAIL,
-    ON_ONE_SERVER, OPERATOR, but,
+    ON_ONE_SERVER, OPERATOR,
 };
 use crate::{
     SetUpError,
@@ -33,6 +33,8 @@ use crate::{
 
 /// By how much each flush of a slow disk is delayed.
 const FLUSH: Duration = Duration::from_millis(100);
+
+const NO_STEP: Reason = Reason::Assumption("clock-does-not-step");
 
 /// Opens any store of this project by its URL.
 pub fn connect(url: String) -> BoxFuture<Result<Arc<dyn Backend>, Error>> {
@@ -56,27 +58,11 @@ fn single() -> Vec<SystemUnderTest> {
             .untried(&NO_SERVER)
             .done(),
         Row::new("redis", |fault| Box::pin(redis::start(fault, "")))
-            .quick(&[
-                Fault::None,
-                Fault::ClientKilled,
-                Fault::ClientPaused,
-                Fault::ConnectionCut,
-                Fault::HalfCut,
-                Fault::RequestsLost,
-                Fault::Delayed,
-                Fault::ServerPaused,
-                Fault::ServerRestarted,
-                Fault::DataLost,
-                Fault::TailLost,
-                Fault::FullDisk,
-                Fault::ClockForward,
-            ])
+            .quick(CLIENT_FAULTS)
+            .quick(&[Fault::ServerPaused, Fault::ServerRestarted, Fault::DataLost])
+            .quick(&[Fault::TailLost, Fault::FullDisk, Fault::ClockForward])
             .soak(&[Fault::SlowDisk, Fault::ClockBack])
-            .breaks(
-                Fault::ClockForward,
-                Guarantee::Exclusion,
-                Reason::Assumption("clock-does-not-step"),
-            )
+            .breaks(Fault::ClockForward, Guarantee::Exclusion, NO_STEP)
             .untried(&[(Fault::Restored, As("tail lost"))])
             .untried(&MEMBERS)
             .done(),
@@ -88,7 +74,7 @@ fn single() -> Vec<SystemUnderTest> {
             .rest(As("redis"))
             .done(),
         Row::new("etcd", |fault| Box::pin(etcd::start(fault, 1)))
-            .quick(&but(CLIENT_FAULTS, &[]))
+            .quick(CLIENT_FAULTS)
             .quick(&[Fault::ServerPaused, Fault::ServerRestarted])
             .soak(&[Fault::Restored, Fault::SlowDisk, Fault::FullDisk])
             .untried(&[OPERATOR, NO_TAIL])
@@ -96,7 +82,7 @@ fn single() -> Vec<SystemUnderTest> {
             .untried(&MEMBERS)
             .done(),
         Row::new("postgres", |fault| Box::pin(postgres::start(fault)))
-            .quick(&but(CLIENT_FAULTS, &[]))
+            .quick(CLIENT_FAULTS)
             .quick(&[Fault::ServerPaused, Fault::ServerRestarted, Fault::FailedOver])
             .soak(&[Fault::Restored, Fault::SlowDisk, Fault::FullDisk])
             .soak(&[Fault::ClockForward, Fault::ClockBack])
@@ -107,7 +93,7 @@ fn single() -> Vec<SystemUnderTest> {
             .untried(&but_failover())
             .done(),
         Row::new("mysql", |fault| Box::pin(mysql::start(fault, 1)))
-            .quick(&but(CLIENT_FAULTS, &[]))
+            .quick(CLIENT_FAULTS)
             .quick(&[Fault::ServerPaused, Fault::ServerRestarted])
             .soak(&[Fault::Restored, Fault::SlowDisk, Fault::FullDisk])
             .soak(&[Fault::ClockForward, Fault::ClockBack])
@@ -128,37 +114,25 @@ fn single() -> Vec<SystemUnderTest> {
 fn groups() -> Vec<SystemUnderTest> {
     vec![
         Row::new("redis, sentinels", |fault| Box::pin(redis_groups::sentinels(fault)))
-            .soak(&but(CLIENT_FAULTS, &[]))
-            .soak(&[
-                Fault::FailedOver,
-                Fault::ServerPaused,
-                Fault::ServerRestarted,
-                Fault::DataLost,
-            ])
-            .soak(&[Fault::ClockForward, Fault::ClockBack])
-            .breaks(
-                Fault::ClockForward,
-                Guarantee::Exclusion,
-                Reason::Assumption("clock-does-not-step"),
-            )
+            .soak(CLIENT_FAULTS)
+            .soak(&[Fault::FailedOver, Fault::ServerPaused, Fault::ServerRestarted])
+            .soak(&[Fault::DataLost, Fault::ClockForward, Fault::ClockBack])
+            .breaks(Fault::ClockForward, Guarantee::Exclusion, NO_STEP)
             .soak(&[Fault::MemberKilled, Fault::MemberPaused, Fault::QuorumLost])
             .rest(ON_ONE_SERVER)
             .done(),
         Row::new("redis, cluster", |fault| Box::pin(redis_groups::cluster(fault)))
-            .soak(&but(CLIENT_FAULTS, &[]))
+            .soak(CLIENT_FAULTS)
             .soak(&[Fault::FailedOver, Fault::ServerPaused, Fault::ServerRestarted])
             .soak(&[Fault::ClockForward, Fault::ClockBack])
-            .breaks(
-                Fault::ClockForward,
-                Guarantee::Exclusion,
-                Reason::Assumption("clock-does-not-step"),
-            )
+            .breaks(Fault::ClockForward, Guarantee::Exclusion, NO_STEP)
             .untried(&[NO_MEMBER])
             .soak(&[Fault::MemberKilled, Fault::MemberPaused, Fault::QuorumLost])
             .rest(ON_ONE_SERVER)
             .done(),
         Row::new("redlock", |fault| Box::pin(redis_groups::redlock(fault, 3)))
-            .quick(&but(CLIENT_FAULTS, &[Fault::RequestsLost]))
+            .quick(Fault::OF_CLIENTS)
+            .quick(&[Fault::ConnectionCut, Fault::HalfCut, Fault::Delayed])
             .quick(&[Fault::ServerPaused, Fault::ServerRestarted, Fault::DataLost])
             .soak(&[Fault::RequestsLost, Fault::TailLost, Fault::SlowDisk, Fault::FullDisk])
             .soak(&[Fault::ClockForward, Fault::ClockBack])
@@ -173,7 +147,7 @@ fn groups() -> Vec<SystemUnderTest> {
             .done(),
         Row::new("etcd of three", |fault| Box::pin(etcd::start(fault, 3)))
             .quick(&[Fault::FailedOver])
-            .soak(&but(CLIENT_FAULTS, &[]))
+            .soak(CLIENT_FAULTS)
             .soak(&[Fault::ServerPaused, Fault::ServerRestarted])
             .soak(&[Fault::MemberKilled, Fault::MemberPaused, Fault::QuorumLost])
             .soak(&[Fault::Restored, Fault::SlowDisk])

@@ -16,10 +16,6 @@ pub(super) const CLIENT_FAULTS: &[Fault] = &[
     Fault::Delayed,
 ];
 
-pub(super) fn but(faults: &[Fault], left_out: &[Fault]) -> Vec<Fault> {
-    faults.iter().copied().filter(|fault| !left_out.contains(fault)).collect()
-}
-
 /// For a group of servers: the fault is tried on one server.
 pub(super) const ON_ONE_SERVER: Untried = NotTried("tried on one server of the same kind");
 

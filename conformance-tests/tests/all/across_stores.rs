@@ -58,11 +58,8 @@ async fn opposite_orders_across_redis_and_postgres_both_finish() {
                 .acquire()
                 .await
                 .expect("`all` is granted, without a deadlock");
-            assert_eq!(
-                inside.fetch_add(1, Ordering::SeqCst),
-                0,
-                "both processes hold all three locks"
-            );
+            let others = inside.fetch_add(1, Ordering::SeqCst);
+            assert_eq!(others, 0, "both processes hold all three locks");
             tokio::task::yield_now().await;
             assert!(guards.is_valid());
             inside.fetch_sub(1, Ordering::SeqCst);

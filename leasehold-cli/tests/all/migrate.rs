@@ -101,10 +101,8 @@ fn a_job_in_phase_both_shuts_out_jobs_in_every_phase() {
         assert_eq!(failure(&output).0, 75, "{store}");
     }
     assert_eq!(holder.code(), 0);
-    assert_eq!(
-        pair.from.ok(&["run", "--store", &pair.url("old"), "job", "--", "echo", "ran"]),
-        "ran\n"
-    );
+    let ran = pair.from.ok(&["run", "--store", &pair.url("old"), "job", "--", "echo", "ran"]);
+    assert_eq!(ran, "ran\n");
 }
 
 #[test]

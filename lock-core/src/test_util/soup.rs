@@ -12,9 +12,10 @@ fn number() -> impl Strategy<Value = String> {
 }
 
 /// A random text of these words, numbers and other characters.
-pub fn soup(words: &'static [&'static str]) -> impl Strategy<Value = String> {
+pub fn soup(words: impl IntoIterator<Item: ToString>) -> impl Strategy<Value = String> {
+    let words: Vec<_> = words.into_iter().map(|word| word.to_string()).collect();
     let part = prop_oneof![
-        8 => select(words).prop_map(str::to_owned),
+        8 => select(words),
         3 => number(),
         1 => any::<String>(),
         1 => "[ -~]{0,4}",

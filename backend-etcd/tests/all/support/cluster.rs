@@ -8,7 +8,7 @@ use etcd_client::{Client, Compare, CompareOp, Txn, TxnOp};
 use futures_util::future::try_join_all;
 use lock_core::{Attempt, Backend, Init, Quarantined, Request};
 
-use super::request_for;
+use super::{release, request_for};
 
 /// The longest lease, and so the length of a quarantine.
 pub(crate) const LONGEST: Duration = Duration::from_secs(4);
@@ -92,6 +92,14 @@ pub(crate) fn request(name: &str) -> Request {
     let mut request = request_for(name);
     request.lease = LONGEST;
     request
+}
+
+/// Acquires and releases ten times, so that the pool has leases.
+pub(crate) async fn fill_pool(backend: &dyn Backend, request: impl Fn() -> Request) {
+    for _ in 0..10 {
+        let grant = backend.try_acquire(&request()).await.unwrap().granted().unwrap();
+        release(backend, &grant).await;
+    }
 }
 
 /// Tries until the members serve again after a restore.

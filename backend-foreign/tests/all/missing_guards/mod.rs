@@ -1,17 +1,6 @@
 //! Broken variants of the scripts. A proxy in front of a real server removes one guard from a script, and the case for that
 //! guard must fail. With the unchanged script the same case must pass.
 
-// Before the modules, because `tables` uses it too.
-macro_rules! variants {
-    ($list:ident $stage:ty; $($what:literal $change:expr => $case:ident;)*) => {
-        const $list: &[MissingGuard<$stage>] = &[$(MissingGuard {
-            what: $what,
-            changes: &[$change],
-            case: |stage| Box::pin($case(stage)),
-        }),*];
-    };
-}
-
 mod any;
 mod cases;
 mod server;
@@ -27,6 +16,7 @@ use conformance_tests::{
         },
         every_marker_is_tried, try_all,
     },
+    variants,
 };
 
 use self::{any::*, cases::*, server::Shared};

@@ -5,46 +5,27 @@ use std::{sync::Arc, time::Duration};
 use conformance_tests::{
     kit::Change::{LeaveOut, Replace},
     missing_guards::{
-        MissingGuard, Verdict,
+        Verdict,
         cases::{LONG, first_use, granted, name, request, words},
     },
+    variants,
 };
 use lock_core::{Attempt, Backend, Enqueued, ErrorKind, Grant, ReleaseOptions, Request, Waiter};
 
 use super::store::OneRedis;
 
-pub(super) const VARIANTS: &[MissingGuard<OneRedis>] = &[
-    MissingGuard {
-        what: "S1: a heartbeat leaves records of another version alone",
-        changes: &[LeaveOut("heartbeat_version")],
-        case: |setup| Box::pin(another_version(setup)),
-    },
-    MissingGuard {
-        what: "L3: a heartbeat counts also on a full server",
-        changes: &[LeaveOut("heartbeat_memory")],
-        case: |setup| Box::pin(a_full_server(setup)),
-    },
-    MissingGuard {
-        what: "L3: the queue lives as long as its entries get heartbeats",
-        changes: &[LeaveOut("heartbeat_queue_life")],
-        case: |setup| Box::pin(a_queue_that_is_about_to_end(setup)),
-    },
-    MissingGuard {
-        what: "L3: an entry with heartbeats lives on",
-        changes: &[Replace("heartbeat_life", "if call('HEXISTS', entries, owner) == 0 then")],
-        case: |setup| Box::pin(an_entry_older_than_its_life(setup)),
-    },
-    MissingGuard {
-        what: "L3: a heartbeat does not make an entry again",
-        changes: &[LeaveOut("heartbeat_gone")],
-        case: |setup| Box::pin(an_entry_that_is_gone(setup)),
-    },
-    MissingGuard {
-        what: "L1: a heartbeat finds a lock free that was handed over and not claimed",
-        changes: &[Replace("heartbeat_free", "local free = false")],
-        case: |setup| Box::pin(a_handoff_without_claim(setup)),
-    },
-];
+variants! {
+    pub(super) VARIANTS OneRedis;
+    "S1: a heartbeat leaves records of another version alone" LeaveOut("heartbeat_version") => another_version;
+    "L3: a heartbeat counts also on a full server" LeaveOut("heartbeat_memory") => a_full_server;
+    "L3: the queue lives as long as its entries get heartbeats"
+        LeaveOut("heartbeat_queue_life") => a_queue_that_is_about_to_end;
+    "L3: an entry with heartbeats lives on"
+        Replace("heartbeat_life", "if call('HEXISTS', entries, owner) == 0 then") => an_entry_older_than_its_life;
+    "L3: a heartbeat does not make an entry again" LeaveOut("heartbeat_gone") => an_entry_that_is_gone;
+    "L1: a heartbeat finds a lock free that was handed over and not claimed"
+        Replace("heartbeat_free", "local free = false") => a_handoff_without_claim;
+}
 
 struct Waiting {
     store: Arc<dyn Backend>,

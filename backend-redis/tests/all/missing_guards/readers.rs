@@ -5,9 +5,10 @@ use std::time::Duration;
 use conformance_tests::{
     kit::Change::{LeaveOut, Replace},
     missing_guards::{
-        MissingGuard, Verdict,
+        Verdict,
         cases::{LONG, first_use, granted, name, not_granted, request, words},
     },
+    variants,
 };
 use lock_core::{
     Backend, Enqueued, Env as _, FencingToken, Mode, OwnerId, ReleaseOptions, Renewal, Request,
@@ -16,43 +17,17 @@ use lock_core::{
 
 use super::store::OneRedis;
 
-pub(super) const VARIANTS: &[MissingGuard<OneRedis>] = &[
-    MissingGuard {
-        what: "S1: an owner that is not a reader does not hold the lock",
-        changes: &[Replace("member", "return true")],
-        case: |setup| Box::pin(a_writer_beside_a_reader(setup)),
-    },
-    MissingGuard {
-        what: "S1: a writer that is first in the queue waits for the readers",
-        changes: &[LeaveOut("writer_first")],
-        case: |setup| Box::pin(a_reader_past_a_writer(setup)),
-    },
-    MissingGuard {
-        what: "L3: no reader joins past a writer",
-        changes: &[Replace("join_entry", "crowded = false")],
-        case: |setup| Box::pin(a_reader_past_a_writer(setup)),
-    },
-    MissingGuard {
-        what: "S1: a reader with a short lease does not shorten that of others",
-        changes: &[LeaveOut("join_shorter")],
-        case: |setup| Box::pin(a_reader_with_a_short_lease(setup)),
-    },
-    MissingGuard {
-        what: "S2: the token of a reader that joins is above its floor",
-        changes: &[Replace("join_floor", "if token then return token end")],
-        case: |setup| Box::pin(a_reader_with_a_floor(setup)),
-    },
-    MissingGuard {
-        what: "S5: a reader that left is no longer a reader",
-        changes: &[LeaveOut("leave")],
-        case: |setup| Box::pin(a_renewal_of_a_reader_that_left(setup)),
-    },
-    MissingGuard {
-        what: "S4: only a reader renews",
-        changes: &[Replace("renew_reader", "other = false")],
-        case: |setup| Box::pin(a_renewal_of_a_reader_that_left(setup)),
-    },
-];
+variants! {
+    pub(super) VARIANTS OneRedis;
+    "S1: an owner that is not a reader does not hold the lock" Replace("member", "return true") => a_writer_beside_a_reader;
+    "S1: a writer that is first in the queue waits for the readers" LeaveOut("writer_first") => a_reader_past_a_writer;
+    "L3: no reader joins past a writer" Replace("join_entry", "crowded = false") => a_reader_past_a_writer;
+    "S1: a reader with a short lease does not shorten that of others" LeaveOut("join_shorter") => a_reader_with_a_short_lease;
+    "S2: the token of a reader that joins is above its floor"
+        Replace("join_floor", "if token then return token end") => a_reader_with_a_floor;
+    "S5: a reader that left is no longer a reader" LeaveOut("leave") => a_renewal_of_a_reader_that_left;
+    "S4: only a reader renews" Replace("renew_reader", "other = false") => a_renewal_of_a_reader_that_left;
+}
 
 fn reader(lease: Duration) -> Request {
     request("a", lease).with_mode(Mode::Shared)

@@ -9,9 +9,10 @@ use conformance_tests::{
         Clock, Data, Proxy, Redis, RedisOptions, Server as _,
     },
     missing_guards::{
-        Clients, MissingGuard, Setup, Verdict,
+        Clients, Setup, Verdict,
         cases::{LONG, a_renewal_by_another, first_use, granted, name, request},
     },
+    variants,
 };
 use lock_core::{
     Attempt, Backend, Enqueued, Env as _, Error, FencingToken, Grant, ReleaseOptions, Request,
@@ -66,47 +67,21 @@ impl Clients for OneRedis {
     }
 }
 
-/// Guards of every script that may grant, and of those that must not touch another owner's lock.
-pub(super) const VARIANTS: &[MissingGuard<OneRedis>] = &[
-    MissingGuard {
-        what: "S1: a release with handoff checks the epoch",
-        changes: &[Replace("release_epoch", "local mark, refusal = 1")],
-        case: |setup| Box::pin(a_handover_after_a_restart(setup, End::Release)),
-    },
-    MissingGuard {
-        what: "S1: a clean-up with handoff checks the epoch",
-        changes: &[Replace("abandon_epoch", "local mark = redis.call('EXISTS', KEYS[3])")],
-        case: |setup| Box::pin(a_handover_after_a_restart(setup, End::Abandon)),
-    },
-    MissingGuard {
-        what: "S1: a release by force with handoff checks the epoch",
-        changes: &[Replace("force_epoch", "local mark = redis.call('EXISTS', KEYS[3])")],
-        case: |setup| Box::pin(a_handover_after_a_restart(setup, End::Force)),
-    },
-    MissingGuard {
-        what: "S4: only the owner renews",
-        changes: &[Replace("renew_owner", "if record == '' then")],
-        case: |setup| Box::pin(a_renewal_by_another(setup)),
-    },
-    MissingGuard {
-        what: "L3: a clean-up passes over dead entries",
-        changes: &[LeaveOut("dead_entry")],
-        case: |setup| Box::pin(dead_entries(setup)),
-    },
-    MissingGuard {
-        what: "L3: a waiter that does not claim its handoff loses it soon",
-        changes: &[Replace(
-            "claim",
-            "record = hold(owner, token, mine and '0' or '2', label, lease)",
-        )],
-        case: |setup| Box::pin(an_unclaimed_handover(setup)),
-    },
-    MissingGuard {
-        what: "S2: the fence refuses a lower token",
-        changes: &[LeaveOut("fence")],
-        case: |setup| Box::pin(a_stale_write(setup)),
-    },
-];
+// Guards of every script that may grant, and of those that must not touch another owner's lock.
+variants! {
+    pub(super) VARIANTS OneRedis;
+    "S1: a release with handoff checks the epoch"
+        Replace("release_epoch", "local mark, refusal = 1") => a_handover_after_a_restart(End::Release);
+    "S1: a clean-up with handoff checks the epoch"
+        Replace("abandon_epoch", "local mark = redis.call('EXISTS', KEYS[3])") => a_handover_after_a_restart(End::Abandon);
+    "S1: a release by force with handoff checks the epoch"
+        Replace("force_epoch", "local mark = redis.call('EXISTS', KEYS[3])") => a_handover_after_a_restart(End::Force);
+    "S4: only the owner renews" Replace("renew_owner", "if record == '' then") => a_renewal_by_another;
+    "L3: a clean-up passes over dead entries" LeaveOut("dead_entry") => dead_entries;
+    "L3: a waiter that does not claim its handoff loses it soon"
+        Replace("claim", "record = hold(owner, token, mine and '0' or '2', label, lease)") => an_unclaimed_handover;
+    "S2: the fence refuses a lower token" LeaveOut("fence") => a_stale_write;
+}
 
 async fn entry(store: &Arc<dyn Backend>, request: &Request) -> Result<Box<dyn Waiter>, String> {
     match store.enqueue(request).await {

@@ -1,5 +1,4 @@
 //! Clusters, and faults of their masters.
-#![allow(dead_code, clippy::unwrap_used)] // not every test uses all of it
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
 //! A direct connection to a server that `redis-cli` can no longer reach.
-#![allow(dead_code, clippy::unwrap_used)] // not every test uses all of it
 
 use std::net::SocketAddr;
 

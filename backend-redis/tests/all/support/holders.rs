@@ -1,5 +1,4 @@
 //! Holders that record how long they rely on their lock.
-#![allow(dead_code, clippy::unwrap_used)] // not every test uses all of it
 
 use std::time::Duration;
 

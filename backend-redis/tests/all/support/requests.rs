@@ -1,5 +1,4 @@
 //! Requests to a store, with the answers that a test expects. The tests of Redlock use this file, too.
-#![allow(dead_code, clippy::unwrap_used)] // not every test uses all of it
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
 //! Sentinels, and faults of their master.
-#![allow(dead_code, clippy::unwrap_used)] // not every test uses all of it
 
 use std::time::Duration;
 

@@ -1,12 +1,11 @@
 //! Tests that hold for Redis and for Redlock.
-#![allow(dead_code, clippy::unwrap_used)] // not every test uses all of it
 
 use std::{sync::Arc, time::Duration};
 
 use conformance_tests::kit::Redis;
 use futures_util::future::join_all;
 use lock_core::{
-    Attempt, Backend, ClientOptions, FencingToken, LockClient, OwnerLabel, ReleaseOptions,
+    Attempt, Backend, ClientOptions, FencingToken, Holder, LockClient, OwnerLabel, ReleaseOptions,
     ReleaseOutcome, Signal,
 };
 
@@ -86,6 +85,21 @@ pub(crate) async fn many_acquire_and_release_in_few_scripts(
         let next = tokio::time::timeout(SOON, again).await.unwrap();
         assert!(next.token > grant.token);
     }
+}
+
+/// The record of this holder cannot be read.
+pub(crate) fn unreadable(holder: Option<Holder>) {
+    let holder = holder.unwrap();
+    assert_eq!(holder.label.as_str(), "an unreadable record");
+    // At most the longest lease, for a record that never ends.
+    assert!(holder.remaining > Duration::ZERO && holder.remaining <= Duration::from_secs(30));
+}
+
+/// Force frees the lock, and the next client gets it.
+pub(crate) async fn taken_away(store: &dyn Backend, text: &str) {
+    let forced = store.force_release(&name(text)).await.unwrap();
+    assert_eq!(forced, ReleaseOutcome::Released, "{text}");
+    granted(store, &request(text, LEASE)).await;
 }
 
 /// Two clients with labels of their own may share one store.

@@ -2,7 +2,8 @@
 
 use conformance_tests::{
     kit::Change::{LeaveOut, Replace},
-    missing_guards::{MissingGuard, Verdict},
+    missing_guards::Verdict,
+    variants,
 };
 use lock_core::Mode;
 
@@ -11,79 +12,29 @@ use super::node::{Attempt, Node, SECOND, Way, owner};
 /// Replaces an owner: that of the holder if readers share the lock, and that of the turn if readers were called.
 pub(super) const READERS: &str = "00000000000000000000000000000000";
 
-pub(super) const VARIANTS: &[MissingGuard<Node>] = &[
-    MissingGuard {
-        what: "S1: a writer waits for readers",
-        changes: &[Replace("writers_wait", "local shut = record and holder ~= READERS")],
-        case: |node| Box::pin(a_writer_beside_a_reader(node)),
-    },
-    MissingGuard {
-        what: "S1: a reader waits for a writer",
-        changes: &[Replace("readers_wait", "shut = false")],
-        case: |node| Box::pin(a_reader_beside_a_writer(node)),
-    },
-    MissingGuard {
-        what: "S1: no reader joins a thousand",
-        changes: &[Replace("readers_wait", "shut = record and count == 0")],
-        case: |node| Box::pin(one_reader_above_the_most(node)),
-    },
-    MissingGuard {
-        what: "S1: a reader with a short lease does not shorten that of others",
-        changes: &[LeaveOut("join_lease")],
-        case: |node| Box::pin(a_reader_with_a_short_lease(node)),
-    },
-    MissingGuard {
-        what: "S2: a writer's number is above that of a reader before it",
-        changes: &[Replace("notes_number", "redis.call('HSET', KEYS[1], 'top', text(top))")],
-        case: |node| Box::pin(a_writer_after_a_reader(node)),
-    },
-    MissingGuard {
-        what: "S2: a reader keeps the number that is written back",
-        changes: &[LeaveOut("write_reader")],
-        case: |node| Box::pin(a_number_for_a_reader(node)),
-    },
-    MissingGuard {
-        what: "S4: a reader that asks twice counts once",
-        changes: &[Replace("repeat", "if holder == owner and state == '0' then")],
-        case: |node| Box::pin(a_reader_that_asks_twice(node)),
-    },
-    MissingGuard {
-        what: "S4: an owner that is not a reader frees nothing",
-        changes: &[Replace("reader_frees", "mine = true")],
-        case: |node| Box::pin(a_release_by_an_owner_that_is_no_reader(node)),
-    },
-    MissingGuard {
-        what: "S4: when a reader leaves, the others stay",
-        changes: &[Replace("last_reader", "if false then")],
-        case: |node| Box::pin(a_reader_that_leaves(node)),
-    },
-    MissingGuard {
-        what: "S4: a reader that left is no longer a reader",
-        changes: &[LeaveOut("leaves")],
-        case: |node| Box::pin(a_reader_that_leaves(node)),
-    },
-    MissingGuard {
-        what: "S5: only a reader renews",
-        changes: &[Replace(
-            "renew_owner",
-            "elseif record and string.sub(record, 1, 32) ~= owner and not string.find(record, '\\n', 1, true) then",
-        )],
-        case: |node| Box::pin(a_reader_that_leaves(node)),
-    },
-    MissingGuard {
-        what: "L1: a reader renews",
-        changes: &[Replace(
-            "renew_owner",
-            "elseif record and string.sub(record, 1, 32) ~= owner then",
-        )],
-        case: |node| Box::pin(a_renewal_by_a_reader(node)),
-    },
-    MissingGuard {
-        what: "S6: a clean-up leaves a later attempt of a reader",
-        changes: &[LeaveOut("later_attempt")],
-        case: |node| Box::pin(a_late_clean_up(node)),
-    },
-];
+variants! {
+    pub(super) VARIANTS Node;
+    "S1: a writer waits for readers"
+        Replace("writers_wait", "local shut = record and holder ~= READERS") => a_writer_beside_a_reader;
+    "S1: a reader waits for a writer" Replace("readers_wait", "shut = false") => a_reader_beside_a_writer;
+    "S1: no reader joins a thousand" Replace("readers_wait", "shut = record and count == 0") => one_reader_above_the_most;
+    "S1: a reader with a short lease does not shorten that of others" LeaveOut("join_lease") => a_reader_with_a_short_lease;
+    "S2: a writer's number is above that of a reader before it"
+        Replace("notes_number", "redis.call('HSET', KEYS[1], 'top', text(top))") => a_writer_after_a_reader;
+    "S2: a reader keeps the number that is written back" LeaveOut("write_reader") => a_number_for_a_reader;
+    "S4: a reader that asks twice counts once"
+        Replace("repeat", "if holder == owner and state == '0' then") => a_reader_that_asks_twice;
+    "S4: an owner that is not a reader frees nothing"
+        Replace("reader_frees", "mine = true") => a_release_by_an_owner_that_is_no_reader;
+    "S4: when a reader leaves, the others stay" Replace("last_reader", "if false then") => a_reader_that_leaves;
+    "S4: a reader that left is no longer a reader" LeaveOut("leaves") => a_reader_that_leaves;
+    "S5: only a reader renews"
+        Replace("renew_owner", "elseif record and string.sub(record, 1, 32) ~= owner and not string.find(record, '\\n', 1, true) then")
+        => a_reader_that_leaves;
+    "L1: a reader renews"
+        Replace("renew_owner", "elseif record and string.sub(record, 1, 32) ~= owner then") => a_renewal_by_a_reader;
+    "S6: a clean-up leaves a later attempt of a reader" LeaveOut("later_attempt") => a_late_clean_up;
+}
 
 pub(super) fn refused(answer: Result<u64, String>) -> Verdict {
     match answer {

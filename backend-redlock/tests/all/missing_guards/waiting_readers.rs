@@ -2,7 +2,8 @@
 
 use conformance_tests::{
     kit::Change::{LeaveOut, Replace},
-    missing_guards::{MissingGuard, Verdict},
+    missing_guards::Verdict,
+    variants,
 };
 use lock_core::Mode;
 
@@ -11,92 +12,36 @@ use super::{
     readers::{READERS, only, refused, shared_with},
 };
 
-pub(super) const VARIANTS: &[MissingGuard<Node>] = &[
-    MissingGuard {
-        what: "L3: no reader passes a writer",
-        changes: &[LeaveOut("writer_first")],
-        case: |node| Box::pin(a_reader_past_a_writer(node)),
-    },
-    MissingGuard {
-        what: "L3: no reader passes a writer while the lock is free",
-        changes: &[Replace("writer_first", "shut = shut or record and writer_first()")],
-        case: |node| Box::pin(a_reader_past_a_writer(node)),
-    },
-    MissingGuard {
-        what: "L2: a reader does not wait for the writer behind it",
-        changes: &[LeaveOut("own_entry")],
-        case: |node| Box::pin(a_reader_before_a_writer(node)),
-    },
-    MissingGuard {
-        what: "L3: a reader passes a dead writer",
-        changes: &[Replace(
-            "live_writer",
-            "if until_ <= now + LIFE_US and not is_reader(entry) then return true end",
-        )],
-        case: |node| Box::pin(a_reader_behind_a_dead_writer(node, DeadEntry::Old)),
-    },
-    MissingGuard {
-        what: "L3: a reader passes a writer of a clock that went back",
-        changes: &[Replace(
-            "live_writer",
-            "if until_ > now and not is_reader(entry) then return true end",
-        )],
-        case: |node| Box::pin(a_reader_behind_a_dead_writer(node, DeadEntry::FarAhead)),
-    },
-    MissingGuard {
-        what: "L2: a reader does not wait for the readers before it",
-        changes: &[Replace(
-            "live_writer",
-            "if until_ > now and until_ <= now + LIFE_US then return true end",
-        )],
-        case: |node| Box::pin(two_readers_that_are_called(node)),
-    },
-    MissingGuard {
-        what: "L2: all readers at the head are served",
-        changes: &[LeaveOut("readers_turn")],
-        case: |node| Box::pin(two_readers_that_are_called(node)),
-    },
-    MissingGuard {
-        what: "L2: all readers at the head are called",
-        changes: &[Replace("call_readers", "local reader = false")],
-        case: |node| Box::pin(two_readers_that_are_called(node)),
-    },
-    MissingGuard {
-        what: "L3: a writer is not called with the readers before it",
-        changes: &[Replace("call_writer", "if not reader and shared then break end")],
-        case: |node| Box::pin(a_writer_behind_a_reader(node)),
-    },
-    MissingGuard {
-        what: "L2: readers that were called pass the call on",
-        changes: &[Replace("turn_left", "if whose == ARGV[1] then")],
-        case: |node| Box::pin(a_reader_that_is_called_and_leaves(node)),
-    },
-    MissingGuard {
-        what: "L3: a writer is not called beside readers",
-        changes: &[Replace("call_writer", "if not reader and readers > 0 then break end")],
-        case: |node| Box::pin(a_writer_that_waits_for_a_reader(node)),
-    },
-    MissingGuard {
-        what: "L2: a writer that gives up calls the readers behind it",
-        changes: &[LeaveOut("call_beside")],
-        case: |node| Box::pin(a_writer_that_gives_up(node)),
-    },
-    MissingGuard {
-        what: "L2: one reader fewer than the limit calls waiting readers",
-        changes: &[Replace("call_beside", "called = called or shared and writer_left")],
-        case: |node| Box::pin(one_that_leaves_the_most(node)),
-    },
-    MissingGuard {
-        what: "L4: not every reader that leaves calls waiting readers",
-        changes: &[Replace("call_beside", "called = called or shared and (writer_left or mine)")],
-        case: |node| Box::pin(one_that_leaves_another(node)),
-    },
-    MissingGuard {
-        what: "L4: a reader that gives up calls no readers",
-        changes: &[Replace("writer_left", "writer_left = true")],
-        case: |node| Box::pin(a_reader_that_gives_up(node)),
-    },
-];
+variants! {
+    pub(super) VARIANTS Node;
+    "L3: no reader passes a writer" LeaveOut("writer_first") => a_reader_past_a_writer;
+    "L3: no reader passes a writer while the lock is free"
+        Replace("writer_first", "shut = shut or record and writer_first()") => a_reader_past_a_writer;
+    "L2: a reader does not wait for the writer behind it" LeaveOut("own_entry") => a_reader_before_a_writer;
+    "L3: a reader passes a dead writer"
+        Replace("live_writer", "if until_ <= now + LIFE_US and not is_reader(entry) then return true end")
+        => a_reader_behind_a_dead_writer(DeadEntry::Old);
+    "L3: a reader passes a writer of a clock that went back"
+        Replace("live_writer", "if until_ > now and not is_reader(entry) then return true end")
+        => a_reader_behind_a_dead_writer(DeadEntry::FarAhead);
+    "L2: a reader does not wait for the readers before it"
+        Replace("live_writer", "if until_ > now and until_ <= now + LIFE_US then return true end")
+        => two_readers_that_are_called;
+    "L2: all readers at the head are served" LeaveOut("readers_turn") => two_readers_that_are_called;
+    "L2: all readers at the head are called" Replace("call_readers", "local reader = false") => two_readers_that_are_called;
+    "L3: a writer is not called with the readers before it"
+        Replace("call_writer", "if not reader and shared then break end") => a_writer_behind_a_reader;
+    "L2: readers that were called pass the call on"
+        Replace("turn_left", "if whose == ARGV[1] then") => a_reader_that_is_called_and_leaves;
+    "L3: a writer is not called beside readers"
+        Replace("call_writer", "if not reader and readers > 0 then break end") => a_writer_that_waits_for_a_reader;
+    "L2: a writer that gives up calls the readers behind it" LeaveOut("call_beside") => a_writer_that_gives_up;
+    "L2: one reader fewer than the limit calls waiting readers"
+        Replace("call_beside", "called = called or shared and writer_left") => one_that_leaves_the_most;
+    "L4: not every reader that leaves calls waiting readers"
+        Replace("call_beside", "called = called or shared and (writer_left or mine)") => one_that_leaves_another;
+    "L4: a reader that gives up calls no readers" Replace("writer_left", "writer_left = true") => a_reader_that_gives_up;
+}
 
 async fn is_turn(node: &mut Node, of: &str) -> Verdict {
     match node.turn().await {

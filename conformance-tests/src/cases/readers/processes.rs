@@ -1,7 +1,6 @@
 //! Readers and writers among real processes that are killed and paused.
 
 use futures_util::future::join_all;
-use rustix::process::Signal;
 
 use crate::{
     cases::{cases, processes, shared},
@@ -45,11 +44,7 @@ async fn a_killed_readers_lock_is_free_for_writers_within_its_lease(setting: Set
     inside.release().await.unwrap();
     let writer = client.lock(&name).wait(setting.patience() + lease).acquire().await.unwrap();
     assert!(writer.token() > token);
-    let (took, bound) = (killed.elapsed(), setting.free_after_crash_within(lease));
-    assert!(
-        took <= bound,
-        "the lock of the killed reader was free after {took:?}, not within {bound:?}"
-    );
+    setting.assert_free_in_time(killed, lease);
 }
 
 async fn a_paused_reader_learns_of_its_loss(setting: Setting) {
@@ -60,12 +55,7 @@ async fn a_paused_reader_learns_of_its_loss(setting: Setting) {
     child.pause(&setting, &client).await;
     let writer = client.lock(&name).wait(setting.patience()).acquire().await.unwrap();
     assert!(writer.token() > token);
-    child.signal(Signal::CONT);
-    let line = child.next_line().await;
-    assert!(
-        line.starts_with("lost "),
-        "the paused reader must report its loss; it printed {line:?}"
-    );
+    child.resume_to_its_loss().await;
     child.ended().await;
     assert!(writer.is_valid());
 }

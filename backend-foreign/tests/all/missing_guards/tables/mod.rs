@@ -13,6 +13,7 @@ use conformance_tests::{
         },
         every_marker_is_tried, try_all,
     },
+    variants,
 };
 
 use self::{
