@@ -24,16 +24,16 @@ pub struct MissingGuard<S: 'static> {
     pub case: fn(&mut S) -> BoxFuture<'_, Verdict>,
 }
 
-/// A list of [`MissingGuard`]s with one change each. The case may have arguments after the store.
+/// A list of [`MissingGuard`]s, each as `"requirement: guard" change, … => case;`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! variants {
-    ($vis:vis $list:ident $stage:ty; $($what:literal $change:expr => $case:ident $(($($arg:expr),*))?;)*) => {
-        $vis const $list: &[$crate::missing_guards::MissingGuard<$stage>] = &[
+    ($vis:vis $list:ident |$stage:ident: $setup:ty| $($what:literal $($change:expr),+ => $case:expr;)*) => {
+        $vis const $list: &[$crate::missing_guards::MissingGuard<$setup>] = &[
             $($crate::missing_guards::MissingGuard {
                 what: $what,
-                changes: &[$change],
-                case: |stage| Box::pin($case(stage $($(, $arg)*)?)),
+                changes: &[$($change),+],
+                case: |$stage| Box::pin($case),
             }),*
         ];
     };

@@ -15,16 +15,16 @@ use lock_core::{Attempt, Backend, Enqueued, ErrorKind, Grant, ReleaseOptions, Re
 use super::store::OneRedis;
 
 variants! {
-    pub(super) VARIANTS OneRedis;
-    "S1: a heartbeat leaves records of another version alone" LeaveOut("heartbeat_version") => another_version;
-    "L3: a heartbeat counts also on a full server" LeaveOut("heartbeat_memory") => a_full_server;
+    pub(super) VARIANTS |stage: OneRedis|
+    "S1: a heartbeat leaves records of another version alone" LeaveOut("heartbeat_version") => another_version(stage);
+    "L3: a heartbeat counts also on a full server" LeaveOut("heartbeat_memory") => a_full_server(stage);
     "L3: the queue lives as long as its entries get heartbeats"
-        LeaveOut("heartbeat_queue_life") => a_queue_that_is_about_to_end;
+        LeaveOut("heartbeat_queue_life") => a_queue_that_is_about_to_end(stage);
     "L3: an entry with heartbeats lives on"
-        Replace("heartbeat_life", "if call('HEXISTS', entries, owner) == 0 then") => an_entry_older_than_its_life;
-    "L3: a heartbeat does not make an entry again" LeaveOut("heartbeat_gone") => an_entry_that_is_gone;
+        Replace("heartbeat_life", "if call('HEXISTS', entries, owner) == 0 then") => an_entry_older_than_its_life(stage);
+    "L3: a heartbeat does not make an entry again" LeaveOut("heartbeat_gone") => an_entry_that_is_gone(stage);
     "L1: a heartbeat finds a lock free that was handed over and not claimed"
-        Replace("heartbeat_free", "local free = false") => a_handoff_without_claim;
+        Replace("heartbeat_free", "local free = false") => a_handoff_without_claim(stage);
 }
 
 struct Waiting {

@@ -18,15 +18,15 @@ use lock_core::{
 use super::store::OneRedis;
 
 variants! {
-    pub(super) VARIANTS OneRedis;
-    "S1: an owner that is not a reader does not hold the lock" Replace("member", "return true") => a_writer_beside_a_reader;
-    "S1: a writer that is first in the queue waits for the readers" LeaveOut("writer_first") => a_reader_past_a_writer;
-    "L3: no reader joins past a writer" Replace("join_entry", "crowded = false") => a_reader_past_a_writer;
-    "S1: a reader with a short lease does not shorten that of others" LeaveOut("join_shorter") => a_reader_with_a_short_lease;
+    pub(super) VARIANTS |stage: OneRedis|
+    "S1: an owner that is not a reader does not hold the lock" Replace("member", "return true") => a_writer_beside_a_reader(stage);
+    "S1: a writer that is first in the queue waits for the readers" LeaveOut("writer_first") => a_reader_past_a_writer(stage);
+    "L3: no reader joins past a writer" Replace("join_entry", "crowded = false") => a_reader_past_a_writer(stage);
+    "S1: a reader with a short lease does not shorten that of others" LeaveOut("join_shorter") => a_reader_with_a_short_lease(stage);
     "S2: the token of a reader that joins is above its floor"
-        Replace("join_floor", "if token then return token end") => a_reader_with_a_floor;
-    "S5: a reader that left is no longer a reader" LeaveOut("leave") => a_renewal_of_a_reader_that_left;
-    "S4: only a reader renews" Replace("renew_reader", "other = false") => a_renewal_of_a_reader_that_left;
+        Replace("join_floor", "if token then return token end") => a_reader_with_a_floor(stage);
+    "S5: a reader that left is no longer a reader" LeaveOut("leave") => a_renewal_of_a_reader_that_left(stage);
+    "S4: only a reader renews" Replace("renew_reader", "other = false") => a_renewal_of_a_reader_that_left(stage);
 }
 
 fn reader(lease: Duration) -> Request {

@@ -69,18 +69,18 @@ impl Clients for OneRedis {
 
 // Guards of every script that may grant, and of those that must not touch another owner's lock.
 variants! {
-    pub(super) VARIANTS OneRedis;
+    pub(super) VARIANTS |stage: OneRedis|
     "S1: a release with handoff checks the epoch"
-        Replace("release_epoch", "local mark, refusal = 1") => a_handover_after_a_restart(End::Release);
+        Replace("release_epoch", "local mark, refusal = 1") => a_handover_after_a_restart(stage, End::Release);
     "S1: a clean-up with handoff checks the epoch"
-        Replace("abandon_epoch", "local mark = redis.call('EXISTS', KEYS[3])") => a_handover_after_a_restart(End::Abandon);
+        Replace("abandon_epoch", "local mark = redis.call('EXISTS', KEYS[3])") => a_handover_after_a_restart(stage, End::Abandon);
     "S1: a release by force with handoff checks the epoch"
-        Replace("force_epoch", "local mark = redis.call('EXISTS', KEYS[3])") => a_handover_after_a_restart(End::Force);
-    "S4: only the owner renews" Replace("renew_owner", "if record == '' then") => a_renewal_by_another;
-    "L3: a clean-up passes over dead entries" LeaveOut("dead_entry") => dead_entries;
+        Replace("force_epoch", "local mark = redis.call('EXISTS', KEYS[3])") => a_handover_after_a_restart(stage, End::Force);
+    "S4: only the owner renews" Replace("renew_owner", "if record == '' then") => a_renewal_by_another(stage);
+    "L3: a clean-up passes over dead entries" LeaveOut("dead_entry") => dead_entries(stage);
     "L3: a waiter that does not claim its handoff loses it soon"
-        Replace("claim", "record = hold(owner, token, mine and '0' or '2', label, lease)") => an_unclaimed_handover;
-    "S2: the fence refuses a lower token" LeaveOut("fence") => a_stale_write;
+        Replace("claim", "record = hold(owner, token, mine and '0' or '2', label, lease)") => an_unclaimed_handover(stage);
+    "S2: the fence refuses a lower token" LeaveOut("fence") => a_stale_write(stage);
 }
 
 async fn entry(store: &Arc<dyn Backend>, request: &Request) -> Result<Box<dyn Waiter>, String> {

@@ -13,27 +13,27 @@ use super::node::{Attempt, Node, SECOND, Way, owner};
 pub(super) const READERS: &str = "00000000000000000000000000000000";
 
 variants! {
-    pub(super) VARIANTS Node;
+    pub(super) VARIANTS |stage: Node|
     "S1: a writer waits for readers"
-        Replace("writers_wait", "local shut = record and holder ~= READERS") => a_writer_beside_a_reader;
-    "S1: a reader waits for a writer" Replace("readers_wait", "shut = false") => a_reader_beside_a_writer;
-    "S1: no reader joins a thousand" Replace("readers_wait", "shut = record and count == 0") => one_reader_above_the_most;
-    "S1: a reader with a short lease does not shorten that of others" LeaveOut("join_lease") => a_reader_with_a_short_lease;
+        Replace("writers_wait", "local shut = record and holder ~= READERS") => a_writer_beside_a_reader(stage);
+    "S1: a reader waits for a writer" Replace("readers_wait", "shut = false") => a_reader_beside_a_writer(stage);
+    "S1: no reader joins a thousand" Replace("readers_wait", "shut = record and count == 0") => one_reader_above_the_most(stage);
+    "S1: a reader with a short lease does not shorten that of others" LeaveOut("join_lease") => a_reader_with_a_short_lease(stage);
     "S2: a writer's number is above that of a reader before it"
-        Replace("notes_number", "redis.call('HSET', KEYS[1], 'top', text(top))") => a_writer_after_a_reader;
-    "S2: a reader keeps the number that is written back" LeaveOut("write_reader") => a_number_for_a_reader;
+        Replace("notes_number", "redis.call('HSET', KEYS[1], 'top', text(top))") => a_writer_after_a_reader(stage);
+    "S2: a reader keeps the number that is written back" LeaveOut("write_reader") => a_number_for_a_reader(stage);
     "S4: a reader that asks twice counts once"
-        Replace("repeat", "if holder == owner and state == '0' then") => a_reader_that_asks_twice;
+        Replace("repeat", "if holder == owner and state == '0' then") => a_reader_that_asks_twice(stage);
     "S4: an owner that is not a reader frees nothing"
-        Replace("reader_frees", "mine = true") => a_release_by_an_owner_that_is_no_reader;
-    "S4: when a reader leaves, the others stay" Replace("last_reader", "if false then") => a_reader_that_leaves;
-    "S4: a reader that left is no longer a reader" LeaveOut("leaves") => a_reader_that_leaves;
+        Replace("reader_frees", "mine = true") => a_release_by_an_owner_that_is_no_reader(stage);
+    "S4: when a reader leaves, the others stay" Replace("last_reader", "if false then") => a_reader_that_leaves(stage);
+    "S4: a reader that left is no longer a reader" LeaveOut("leaves") => a_reader_that_leaves(stage);
     "S5: only a reader renews"
         Replace("renew_owner", "elseif record and string.sub(record, 1, 32) ~= owner and not string.find(record, '\\n', 1, true) then")
-        => a_reader_that_leaves;
+        => a_reader_that_leaves(stage);
     "L1: a reader renews"
-        Replace("renew_owner", "elseif record and string.sub(record, 1, 32) ~= owner then") => a_renewal_by_a_reader;
-    "S6: a clean-up leaves a later attempt of a reader" LeaveOut("later_attempt") => a_late_clean_up;
+        Replace("renew_owner", "elseif record and string.sub(record, 1, 32) ~= owner then") => a_renewal_by_a_reader(stage);
+    "S6: a clean-up leaves a later attempt of a reader" LeaveOut("later_attempt") => a_late_clean_up(stage);
 }
 
 pub(super) fn refused(answer: Result<u64, String>) -> Verdict {

@@ -13,34 +13,34 @@ use super::{
 };
 
 variants! {
-    pub(super) VARIANTS Node;
-    "L3: no reader passes a writer" LeaveOut("writer_first") => a_reader_past_a_writer;
+    pub(super) VARIANTS |stage: Node|
+    "L3: no reader passes a writer" LeaveOut("writer_first") => a_reader_past_a_writer(stage);
     "L3: no reader passes a writer while the lock is free"
-        Replace("writer_first", "shut = shut or record and writer_first()") => a_reader_past_a_writer;
-    "L2: a reader does not wait for the writer behind it" LeaveOut("own_entry") => a_reader_before_a_writer;
+        Replace("writer_first", "shut = shut or record and writer_first()") => a_reader_past_a_writer(stage);
+    "L2: a reader does not wait for the writer behind it" LeaveOut("own_entry") => a_reader_before_a_writer(stage);
     "L3: a reader passes a dead writer"
         Replace("live_writer", "if until_ <= now + LIFE_US and not is_reader(entry) then return true end")
-        => a_reader_behind_a_dead_writer(DeadEntry::Old);
+        => a_reader_behind_a_dead_writer(stage, DeadEntry::Old);
     "L3: a reader passes a writer of a clock that went back"
         Replace("live_writer", "if until_ > now and not is_reader(entry) then return true end")
-        => a_reader_behind_a_dead_writer(DeadEntry::FarAhead);
+        => a_reader_behind_a_dead_writer(stage, DeadEntry::FarAhead);
     "L2: a reader does not wait for the readers before it"
         Replace("live_writer", "if until_ > now and until_ <= now + LIFE_US then return true end")
-        => two_readers_that_are_called;
-    "L2: all readers at the head are served" LeaveOut("readers_turn") => two_readers_that_are_called;
-    "L2: all readers at the head are called" Replace("call_readers", "local reader = false") => two_readers_that_are_called;
+        => two_readers_that_are_called(stage);
+    "L2: all readers at the head are served" LeaveOut("readers_turn") => two_readers_that_are_called(stage);
+    "L2: all readers at the head are called" Replace("call_readers", "local reader = false") => two_readers_that_are_called(stage);
     "L3: a writer is not called with the readers before it"
-        Replace("call_writer", "if not reader and shared then break end") => a_writer_behind_a_reader;
+        Replace("call_writer", "if not reader and shared then break end") => a_writer_behind_a_reader(stage);
     "L2: readers that were called pass the call on"
-        Replace("turn_left", "if whose == ARGV[1] then") => a_reader_that_is_called_and_leaves;
+        Replace("turn_left", "if whose == ARGV[1] then") => a_reader_that_is_called_and_leaves(stage);
     "L3: a writer is not called beside readers"
-        Replace("call_writer", "if not reader and readers > 0 then break end") => a_writer_that_waits_for_a_reader;
-    "L2: a writer that gives up calls the readers behind it" LeaveOut("call_beside") => a_writer_that_gives_up;
+        Replace("call_writer", "if not reader and readers > 0 then break end") => a_writer_that_waits_for_a_reader(stage);
+    "L2: a writer that gives up calls the readers behind it" LeaveOut("call_beside") => a_writer_that_gives_up(stage);
     "L2: one reader fewer than the limit calls waiting readers"
-        Replace("call_beside", "called = called or shared and writer_left") => one_that_leaves_the_most;
+        Replace("call_beside", "called = called or shared and writer_left") => one_that_leaves_the_most(stage);
     "L4: not every reader that leaves calls waiting readers"
-        Replace("call_beside", "called = called or shared and (writer_left or mine)") => one_that_leaves_another;
-    "L4: a reader that gives up calls no readers" Replace("writer_left", "writer_left = true") => a_reader_that_gives_up;
+        Replace("call_beside", "called = called or shared and (writer_left or mine)") => one_that_leaves_another(stage);
+    "L4: a reader that gives up calls no readers" Replace("writer_left", "writer_left = true") => a_reader_that_gives_up(stage);
 }
 
 async fn is_turn(node: &mut Node, of: &str) -> Verdict {

@@ -45,7 +45,7 @@ pub(super) struct Common {
     pub(super) join_barging: Changes,
 }
 
-pub(super) fn variants<S: Clients>(common: &Common) -> Vec<MissingGuard<S>> {
+pub(super) fn without_common_guards<S: Clients>(common: &Common) -> Vec<MissingGuard<S>> {
     vec![
         MissingGuard {
             what: "S1: a name that is held is not granted",

@@ -15,6 +15,7 @@ use conformance_tests::{
         },
         every_marker_is_tried, try_all,
     },
+    variants,
 };
 use futures_util::future::try_join_all;
 use lock_core::{Backend, Enqueued, Env as _, Grant, ReleaseOptions, Renewal, SystemEnv};
@@ -22,7 +23,7 @@ use sqlx::{Connection as _, MySqlConnection};
 
 use super::{
     ahead,
-    common::{Common, below_the_watermark, variants},
+    common::{Common, below_the_watermark, without_common_guards},
     entries::{self, enqueue, release, used_once},
     readers, stale_write,
 };
@@ -84,92 +85,40 @@ const COMMON: Common = Common {
     join_barging: &[Replace("barging", "= CONCAT(?, '-')")],
 };
 
-const VARIANTS: &[MissingGuard<OneMariadb>] = &[
-    MissingGuard {
-        what: "S2: a name that is not there gets a token above the watermark",
-        changes: &[LeaveOut("watermark")],
-        case: |stage| Box::pin(below_the_watermark(stage, stage.server.sql(LEAD))),
-    },
-    MissingGuard {
-        what: "S1: exclusion is promised by what the server flushes",
-        changes: &[LeaveOut("durability")],
-        case: |stage| Box::pin(a_server_that_flushes_seldom(stage)),
-    },
-    MissingGuard {
-        what: "S2: a sweep raises the watermark first",
-        changes: &[Replace("sweep-raises", "watermark = watermark + ? * 0")],
-        case: |stage| Box::pin(a_token_over_a_sweep(stage)),
-    },
-    MissingGuard {
-        what: "S4: only the owner hands a lock on",
-        changes: &[Replace("hand-on-owner", "AND ? <> ''")],
-        case: |stage| Box::pin(a_handover_by_another(stage)),
-    },
-    MissingGuard {
-        what: "S4: what was released, and is kept, is not handed on",
-        changes: &[LeaveOut("hand-on-kept")],
-        case: |stage| Box::pin(a_second_release(stage)),
-    },
-    MissingGuard {
-        what: "S5: what has ended is not handed on",
-        changes: &[LeaveOut("hand-on-expired")],
-        case: |stage| Box::pin(a_late_handover(stage)),
-    },
-    MissingGuard {
-        what: "S5: a batch of renewals is answered by the clock that it was made by",
-        changes: &[Replace("renewed-clock", "AND l.expires_2 >= 0 * ?")],
-        case: |stage| Box::pin(a_late_renewal_among_others(stage)),
-    },
-    MissingGuard {
-        what: "L5: a renewal does not wait for a row that another transaction has",
-        changes: &[Replace("renew-skips", "FOR UPDATE")],
-        case: |stage| Box::pin(a_batch_with_a_locked_row(stage, a_locked_row(stage))),
-    },
-    MissingGuard {
-        what: "L3: nobody barges past a live entry",
-        changes: &[Replace("barging", "= CONCAT(?, '-')")],
-        case: |stage| Box::pin(barging(stage)),
-    },
-    MissingGuard {
-        what: "L3: an entry without a heartbeat is passed over",
-        changes: &[LeaveOut("entry-alive")],
-        case: |stage| Box::pin(entries::a_dead_entry(stage, stage.server.sql(SILENCE))),
-    },
-    MissingGuard {
-        what: "L3: a waiter that leaves removes no other entry",
-        changes: &[Replace("leave-owner", "AND ? <> ''")],
-        case: |stage| Box::pin(entries::an_entry_of_another(stage)),
-    },
-    MissingGuard {
-        what: "S6: an abandoned owner gets no entry",
-        changes: &[Replace("enter-abandoned", "heard = ABS(heard)")],
-        case: |stage| Box::pin(entries::an_entry_of_an_abandoned_owner(stage)),
-    },
-    MissingGuard {
-        what: "S6: a heartbeat for all entries of a client brings no abandoned owner back",
-        changes: &[Replace("heartbeat-abandoned", "1 = 1")],
-        case: |stage| Box::pin(an_entry_brought_back(stage)),
-    },
-    MissingGuard {
-        what: "S1: readers join no writer",
-        changes: &[LeaveOut("join-readers")],
-        case: |stage| Box::pin(readers::beside_a_writer(first_use(stage))),
-    },
-    MissingGuard {
-        what: "S1: no more readers join than may",
-        changes: &[Replace("join-most", "1 = 1")],
-        case: |stage| Box::pin(readers::beside_the_most(stage, stage.server.sql(FULL))),
-    },
-    MissingGuard {
-        what: "S2: the fence refuses a lower token",
-        changes: &[Replace("fence", "token = LAST_INSERT_ID(GREATEST(?, 0))")],
-        case: |stage| Box::pin(stale_write!(MysqlFence, MySqlConnection, stage.plain())),
-    },
-];
+variants! {
+    VARIANTS |stage: OneMariadb|
+    "S2: a name that is not there gets a token above the watermark"
+        LeaveOut("watermark") => below_the_watermark(stage, stage.server.sql(LEAD));
+    "S1: exclusion is promised by what the server flushes" LeaveOut("durability") => a_server_that_flushes_seldom(stage);
+    "S2: a sweep raises the watermark first"
+        Replace("sweep-raises", "watermark = watermark + ? * 0") => a_token_over_a_sweep(stage);
+    "S4: only the owner hands a lock on" Replace("hand-on-owner", "AND ? <> ''") => a_handover_by_another(stage);
+    "S4: what was released, and is kept, is not handed on" LeaveOut("hand-on-kept") => a_second_release(stage);
+    "S5: what has ended is not handed on" LeaveOut("hand-on-expired") => a_late_handover(stage);
+    "S5: a batch of renewals is answered by the clock that it was made by"
+        Replace("renewed-clock", "AND l.expires_2 >= 0 * ?") => a_late_renewal_among_others(stage);
+    "L5: a renewal does not wait for a row that another transaction has"
+        Replace("renew-skips", "FOR UPDATE") => a_batch_with_a_locked_row(stage, a_locked_row(stage));
+    "L3: nobody barges past a live entry" Replace("barging", "= CONCAT(?, '-')") => barging(stage);
+    "L3: an entry without a heartbeat is passed over"
+        LeaveOut("entry-alive") => entries::a_dead_entry(stage, stage.server.sql(SILENCE));
+    "L3: a waiter that leaves removes no other entry"
+        Replace("leave-owner", "AND ? <> ''") => entries::an_entry_of_another(stage);
+    "S6: an abandoned owner gets no entry"
+        Replace("enter-abandoned", "heard = ABS(heard)") => entries::an_entry_of_an_abandoned_owner(stage);
+    "S6: a heartbeat for all entries of a client brings no abandoned owner back"
+        Replace("heartbeat-abandoned", "1 = 1") => an_entry_brought_back(stage);
+    "S1: readers join no writer" LeaveOut("join-readers") => readers::beside_a_writer(first_use(stage));
+    "S1: no more readers join than may"
+        Replace("join-most", "1 = 1") => readers::beside_the_most(stage, stage.server.sql(FULL));
+    "S2: the fence refuses a lower token"
+        Replace("fence", "token = LAST_INSERT_ID(GREATEST(?, 0))")
+        => stale_write!(MysqlFence, MySqlConnection, stage.plain());
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn mysql_misses_its_guards() {
-    let common = variants::<OneMariadb>(&COMMON);
+    let common = without_common_guards::<OneMariadb>(&COMMON);
     try_all(FOLDERS, &common).await;
     try_all(FOLDERS, VARIANTS).await;
     every_marker_is_tried(

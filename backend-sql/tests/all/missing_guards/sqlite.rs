@@ -13,13 +13,14 @@ use conformance_tests::{
         },
         every_marker_is_tried, try_all_in_copies,
     },
+    variants,
 };
 use lock_core::Backend;
 use sqlx::{Connection as _, SqliteConnection};
 
 use super::{
     ahead,
-    common::{Common, variants},
+    common::{Common, without_common_guards},
     entries, readers, stale_write,
 };
 
@@ -77,132 +78,52 @@ const COMMON: Common = Common {
     join_barging: &[LeaveOut("join-barging")],
 };
 
-const VARIANTS: &[MissingGuard<OneFile>] = &[
-    MissingGuard {
-        what: "S1: a row of another boot counts as held",
-        changes: &[LeaveOut("epoch")],
-        case: |file| Box::pin(a_row_of_another_boot_is_held(file)),
-    },
-    MissingGuard {
-        what: "S1: a row of another boot counts as held for its full lease from when it is seen",
-        changes: &[LeaveOut("seen-for-a-lease")],
-        case: |file| Box::pin(a_row_of_another_boot_is_held(file)),
-    },
-    MissingGuard {
-        what: "S1: a row of another clock that was renewed is seen anew",
-        changes: &[LeaveOut("seen-version")],
-        case: |file| Box::pin(a_row_of_another_clock_is_held_while_it_is_renewed(file)),
-    },
-    MissingGuard {
-        what: "S2: a name that is not there gets a token above the watermark",
-        changes: &[LeaveOut("watermark")],
-        case: |file| Box::pin(a_token_over_a_sweep(file)),
-    },
-    MissingGuard {
-        what: "S2: a sweep raises the watermark, and forgets only tokens that it covers",
-        changes: &[
-            Replace("sweep-raises", "SET watermark = min(watermark, ("),
-            LeaveOut("sweep-covered"),
-        ],
-        case: |file| Box::pin(a_token_over_a_sweep(file)),
-    },
-    MissingGuard {
-        what: "S2: the token of a free name is above its last",
-        changes: &[Replace("token-above", "ELSE max(?7, ?8)")],
-        case: |file| Box::pin(a_token_above_the_last(file, "primary-key")),
-    },
-    MissingGuard {
-        what: "S2: so where this client left the name behind",
-        changes: &[Replace("take-token", "token = max(?7, ?8),")],
-        case: |file| Box::pin(a_token_above_the_last(file, "optimistic")),
-    },
-    MissingGuard {
-        what: "S1: a renewal keeps the longest lease of now",
-        changes: &[LeaveOut("renew-longest")],
-        case: |stage| Box::pin(a_renewal_above_the_longest_lease(stage)),
-    },
-    MissingGuard {
-        what: "S6: also if the row was read before",
-        changes: &[LeaveOut("take-abandoned")],
-        case: |file| Box::pin(an_abandoned_owner_of_a_row(file)),
-    },
-    MissingGuard {
-        what: "L3: nobody barges past a live entry",
-        changes: &[LeaveOut("barging")],
-        case: |file| Box::pin(barging(file, "primary-key")),
-    },
-    MissingGuard {
-        what: "L3: also if the row was read before",
-        changes: &[LeaveOut("take-barging")],
-        case: |file| Box::pin(barging(file, "optimistic")),
-    },
-    MissingGuard {
-        what: "L3: a release serves the first entry",
-        changes: &[Replace("pass-first", "-q.position")],
-        case: |file| Box::pin(entries::order_of_entries(file)),
-    },
-    MissingGuard {
-        what: "L3: an entry without a heartbeat is passed over",
-        changes: &[Replace("entry-alive", "true")],
-        case: |file| Box::pin(entries::a_dead_entry(file, file.run(SILENCE))),
-    },
-    MissingGuard {
-        what: "L3: a waiter that leaves removes no other entry",
-        changes: &[LeaveOut("leave-owner")],
-        case: |file| Box::pin(entries::an_entry_of_another(file)),
-    },
-    MissingGuard {
-        what: "S6: an abandoned owner gets no entry",
-        changes: &[LeaveOut("enter-abandoned")],
-        case: |file| Box::pin(entries::an_entry_of_an_abandoned_owner(file)),
-    },
-    MissingGuard {
-        what: "S6: a holder that asks again gets no entry behind itself",
-        changes: &[LeaveOut("enter-holds")],
-        case: |file| Box::pin(entries::an_entry_behind_itself(file)),
-    },
-    MissingGuard {
-        what: "S2: a lock that is given away gets a token above its last",
-        changes: &[Replace("pass-token", "ELSE l.token")],
-        case: |file| Box::pin(entries::a_token_that_is_passed(file)),
-    },
-    MissingGuard {
-        what: "S6: a release gives nothing to an abandoned owner that it takes along",
-        changes: &[LeaveOut("pass-abandoned")],
-        case: |file| Box::pin(entries::an_abandoned_owner_that_a_release_carries(file)),
-    },
-    MissingGuard {
-        what: "S1: readers join no writer",
-        changes: &[LeaveOut("held-alone")],
-        case: |file| Box::pin(readers::beside_a_writer(open_by(file, "primary-key"))),
-    },
-    MissingGuard {
-        what: "S1: also if the row was read before",
-        changes: &[LeaveOut("take-alone")],
-        case: |file| Box::pin(readers::beside_a_writer(open_by(file, "optimistic"))),
-    },
-    MissingGuard {
-        what: "S1: no more readers join than may",
-        changes: &[LeaveOut("join-most")],
-        case: |file| Box::pin(readers::beside_the_most(file, file.run(FULL))),
-    },
-    MissingGuard {
-        what: "S2: the fence refuses a lower token",
-        changes: &[LeaveOut("fence")],
-        case: |file| Box::pin(a_stale_write(file)),
-    },
-];
+variants! {
+    VARIANTS |file: OneFile|
+    "S1: a row of another boot counts as held" LeaveOut("epoch") => a_row_of_another_boot_is_held(file);
+    "S1: a row of another boot counts as held for its full lease from when it is seen"
+        LeaveOut("seen-for-a-lease") => a_row_of_another_boot_is_held(file);
+    "S1: a row of another clock that was renewed is seen anew"
+        LeaveOut("seen-version") => a_row_of_another_clock_is_held_while_it_is_renewed(file);
+    "S2: a name that is not there gets a token above the watermark" LeaveOut("watermark") => a_token_over_a_sweep(file);
+    "S2: a sweep raises the watermark, and forgets only tokens that it covers"
+        Replace("sweep-raises", "SET watermark = min(watermark, ("), LeaveOut("sweep-covered")
+        => a_token_over_a_sweep(file);
+    "S2: the token of a free name is above its last"
+        Replace("token-above", "ELSE max(?7, ?8)") => a_token_above_the_last(file, "primary-key");
+    "S2: so where this client left the name behind"
+        Replace("take-token", "token = max(?7, ?8),") => a_token_above_the_last(file, "optimistic");
+    "S1: a renewal keeps the longest lease of now" LeaveOut("renew-longest") => a_renewal_above_the_longest_lease(file);
+    "S6: also if the row was read before" LeaveOut("take-abandoned") => an_abandoned_owner_of_a_row(file);
+    "L3: nobody barges past a live entry" LeaveOut("barging") => barging(file, "primary-key");
+    "L3: also if the row was read before" LeaveOut("take-barging") => barging(file, "optimistic");
+    "L3: a release serves the first entry" Replace("pass-first", "-q.position") => entries::order_of_entries(file);
+    "L3: an entry without a heartbeat is passed over"
+        Replace("entry-alive", "true") => entries::a_dead_entry(file, file.run(SILENCE));
+    "L3: a waiter that leaves removes no other entry" LeaveOut("leave-owner") => entries::an_entry_of_another(file);
+    "S6: an abandoned owner gets no entry" LeaveOut("enter-abandoned") => entries::an_entry_of_an_abandoned_owner(file);
+    "S6: a holder that asks again gets no entry behind itself"
+        LeaveOut("enter-holds") => entries::an_entry_behind_itself(file);
+    "S2: a lock that is given away gets a token above its last"
+        Replace("pass-token", "ELSE l.token") => entries::a_token_that_is_passed(file);
+    "S6: a release gives nothing to an abandoned owner that it takes along"
+        LeaveOut("pass-abandoned") => entries::an_abandoned_owner_that_a_release_carries(file);
+    "S1: readers join no writer" LeaveOut("held-alone") => readers::beside_a_writer(open_by(file, "primary-key"));
+    "S1: also if the row was read before" LeaveOut("take-alone") => readers::beside_a_writer(open_by(file, "optimistic"));
+    "S1: no more readers join than may" LeaveOut("join-most") => readers::beside_the_most(file, file.run(FULL));
+    "S2: the fence refuses a lower token" LeaveOut("fence") => a_stale_write(file);
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sqlite_misses_the_common_guards() {
     let test = "missing_guards::sqlite::sqlite_misses_the_common_guards";
-    try_all_in_copies(FOLDERS, &variants::<OneFile>(&COMMON), test).await;
+    try_all_in_copies(FOLDERS, &without_common_guards::<OneFile>(&COMMON), test).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sqlite_misses_its_guards() {
     try_all_in_copies(FOLDERS, VARIANTS, "missing_guards::sqlite::sqlite_misses_its_guards").await;
-    let common = variants::<OneFile>(&COMMON);
+    let common = without_common_guards::<OneFile>(&COMMON);
     every_marker_is_tried(
         FOLDERS,
         &[MissingGuard::names(&common), MissingGuard::names(VARIANTS)].concat(),

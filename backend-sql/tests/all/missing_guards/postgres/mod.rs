@@ -21,6 +21,7 @@ use conformance_tests::{
         },
         every_marker_is_tried, try_all,
     },
+    variants,
 };
 use lock_core::Backend;
 use sqlx::{Connection as _, PgConnection};
@@ -46,7 +47,7 @@ use self::tail::{
     an_entry_behind_that_asks_again, one_of_two_behind_leaves,
 };
 use super::{
-    common::{Common, below_the_watermark, variants},
+    common::{Common, below_the_watermark, without_common_guards},
     entries::used_once,
     readers, stale_write,
 };
@@ -107,185 +108,67 @@ const COMMON: Common = Common {
     join_barging: &[LeaveOut("join-barging")],
 };
 
-const VARIANTS: &[MissingGuard<OnePostgres>] = &[
-    MissingGuard {
-        what: "S1: a name that is held is not granted to an entry",
-        changes: &[LeaveOut("ask-held")],
-        case: |stage| Box::pin(an_entry_for_a_held_name(stage)),
-    },
-    MissingGuard {
-        what: "L3: an entry behind another is not granted a free lock",
-        changes: &[LeaveOut("ask-first")],
-        case: |stage| Box::pin(a_second_entry_for_a_free_name(stage)),
-    },
-    MissingGuard {
-        what: "S1: every grant waits for the quarantine of the marker",
-        changes: &[LeaveOut("marker-time")],
-        case: |stage| Box::pin(an_attempt_after_a_crash(stage)),
-    },
-    MissingGuard {
-        what: "S1: so does one that takes a row that the client has read",
-        changes: &[LeaveOut("marker-time")],
-        case: |stage| Box::pin(a_row_that_was_looked_at(stage)),
-    },
-    MissingGuard {
-        what: "S1: so does one of a queue entry",
-        changes: &[LeaveOut("marker-time")],
-        case: |stage| Box::pin(an_entry_in_quarantine(stage)),
-    },
-    MissingGuard {
-        what: "S1: every grant finds the marker to be of this database",
-        changes: &[LeaveOut("marker-store")],
-        case: |stage| Box::pin(an_attempt_in_a_copied_database(stage)),
-    },
-    MissingGuard {
-        what: "S1: every grant finds the marker in the table that it was made in",
-        changes: &[LeaveOut("marker-itself")],
-        case: |stage| Box::pin(an_attempt_after_the_table_was_made_anew(stage)),
-    },
-    MissingGuard {
-        what: "S1: a quarantine is as long as its client knows a lease to have been",
-        changes: &[
-            Replace("longest-heard-of", ", least($1, interval '0')"),
-            Replace("longest-heard-of-again", ", least($1, interval '0')"),
-        ],
-        case: |stage| Box::pin(a_raise_that_was_not_heard_of(stage)),
-    },
-    MissingGuard {
-        what: "S1: a released row that is taken again is of this database",
-        changes: &[LeaveOut("retake-store")],
-        case: |stage| Box::pin(a_row_left_behind_in_a_copied_database(stage)),
-    },
-    MissingGuard {
-        what: "S1: what a release hands to the next of its process is of this database",
-        changes: &[LeaveOut("hand-on-store")],
-        case: |stage| Box::pin(a_release_with_a_next_in_a_copied_database(stage)),
-    },
-    MissingGuard {
-        what: "S1: what a release grants to a queue entry is of this database",
-        changes: &[LeaveOut("pass-store")],
-        case: |stage| Box::pin(a_release_to_an_entry_in_a_copied_database(stage)),
-    },
-    MissingGuard {
-        what: "L2: a release that grants the lock to an entry notifies its client",
-        changes: &[Replace("pass-tells", "'elsewhere' || client,")],
-        case: |stage| Box::pin(a_release_notifies(stage, false)),
-    },
-    MissingGuard {
-        what: "L2: a release notifies the client of an entry that must ask for the lock itself",
-        changes: &[Replace("tells-first", "'elsewhere'")],
-        case: |stage| Box::pin(a_release_notifies(stage, true)),
-    },
-    MissingGuard {
-        what: "L2: a waiter without messages finds its grant when it polls",
-        changes: &[Replace("check-sees-grants", "WHEN false THEN false")],
-        case: |stage| Box::pin(a_release_to_a_waiter_that_polls(stage)),
-    },
-    MissingGuard {
-        what: "L3: an attempt does not barge past entries in the tail",
-        changes: &[LeaveOut("ask-behind")],
-        case: |stage| Box::pin(an_attempt_before_entries_behind(stage)),
-    },
-    MissingGuard {
-        what: "L3: an entry joins the tail once",
-        changes: &[LeaveOut("ask-once")],
-        case: |stage| Box::pin(an_entry_behind_that_asks_again(stage)),
-    },
-    MissingGuard {
-        what: "L3: heartbeats keep an entry at the head alive",
-        changes: &[LeaveOut("ask-heartbeat")],
-        case: |stage| Box::pin(an_attempt_behind_an_old_entry(stage)),
-    },
-    MissingGuard {
-        what: "L2: a release grants the lock to an entry that its heartbeats keep alive",
-        changes: &[LeaveOut("pass-heartbeat")],
-        case: |stage| Box::pin(a_release_to_an_old_entry(stage)),
-    },
-    MissingGuard {
-        what: "L2: a release grants the lock to an entry that has sent no heartbeat yet",
-        changes: &[LeaveOut("pass-alive")],
-        case: |stage| Box::pin(a_release_to_a_new_entry(stage)),
-    },
-    MissingGuard {
-        what: "L3: an entry moves to the head once",
-        changes: &[LeaveOut("refill-moved")],
-        case: |stage| Box::pin(a_queue_that_moves_on(stage)),
-    },
-    MissingGuard {
-        what: "L3: an entry that joins the tail during a refill is not lost",
-        changes: &[LeaveOut("refill-newest")],
-        case: |stage| Box::pin(a_queue_that_moves_on_while_one_enters(stage)),
-    },
-    MissingGuard {
-        what: "L3: a waiter that leaves removes no other entry",
-        changes: &[LeaveOut("leave-behind")],
-        case: |stage| Box::pin(one_of_two_behind_leaves(stage)),
-    },
-    MissingGuard {
-        what: "S1: a message alone is no grant",
-        changes: &[LeaveOut("confirm-owner")],
-        case: |stage| Box::pin(a_forged_message(stage)),
-    },
-    MissingGuard {
-        what: "S5: a grant by a release that is not confirmed in time expires",
-        changes: &[LeaveOut("confirm-expired")],
-        case: |stage| Box::pin(a_late_confirmation(stage)),
-    },
-    MissingGuard {
-        what: "S2: a token is computed from the locked row, not from EXCLUDED",
-        changes: &[Replace("token-of-the-row", "token = excluded.token,")],
-        case: |stage| Box::pin(an_attempt_that_waits_for_the_row(stage)),
-    },
-    MissingGuard {
-        what: "S2: a name that is not there gets a token above the watermark",
-        changes: &[LeaveOut("watermark")],
-        case: |stage| Box::pin(below_the_watermark(stage, stage.server.sql(LEAD))),
-    },
-    MissingGuard {
-        what: "S2: an attempt that has waited for a minute makes no row with an old watermark",
-        changes: &[LeaveOut("young")],
-        case: |stage| Box::pin(an_attempt_that_waits_for_a_new_row(stage)),
-    },
-    MissingGuard {
-        what: "S2: a sweep forgets only tokens that the watermark covers",
-        changes: &[LeaveOut("sweep-covered")],
-        case: |stage| Box::pin(a_token_over_a_sweep(stage)),
-    },
-    MissingGuard {
-        what: "S1: a renewal keeps the longest lease of now",
-        changes: &[LeaveOut("renew-longest")],
-        case: |stage| Box::pin(a_renewal_above_the_longest_lease(stage)),
-    },
-    MissingGuard {
-        what: "S5: nor does one that waited for its row",
-        changes: &[LeaveOut("renew-one-expired")],
-        case: |stage| Box::pin(a_renewal_that_waits_for_the_row(stage)),
-    },
-    MissingGuard {
-        what: "L5: a renewal does not wait for a row that another transaction has",
-        changes: &[Replace("renew-skips", "FOR UPDATE OF l")],
-        case: |stage| Box::pin(a_batch_with_a_locked_row(stage, a_locked_row(stage))),
-    },
-    MissingGuard {
-        what: "S1: readers join no writer",
-        changes: &[LeaveOut("join-readers")],
-        case: |stage| Box::pin(readers::beside_a_writer(first_use(stage))),
-    },
-    MissingGuard {
-        what: "S1: no more readers join than may",
-        changes: &[LeaveOut("join-most")],
-        case: |stage| Box::pin(readers::beside_the_most(stage, stage.server.sql(FULL))),
-    },
-    MissingGuard {
-        what: "S2: the fence refuses a lower token",
-        changes: &[Replace("fence", "token = $2")],
-        case: |stage| Box::pin(stale_write!(PostgresFence, PgConnection, stage.plain())),
-    },
-];
+variants! {
+    VARIANTS |stage: OnePostgres|
+    "S1: a name that is held is not granted to an entry" LeaveOut("ask-held") => an_entry_for_a_held_name(stage);
+    "L3: an entry behind another is not granted a free lock" LeaveOut("ask-first") => a_second_entry_for_a_free_name(stage);
+    "S1: every grant waits for the quarantine of the marker" LeaveOut("marker-time") => an_attempt_after_a_crash(stage);
+    "S1: so does one that takes a row that the client has read" LeaveOut("marker-time") => a_row_that_was_looked_at(stage);
+    "S1: so does one of a queue entry" LeaveOut("marker-time") => an_entry_in_quarantine(stage);
+    "S1: every grant finds the marker to be of this database"
+        LeaveOut("marker-store") => an_attempt_in_a_copied_database(stage);
+    "S1: every grant finds the marker in the table that it was made in"
+        LeaveOut("marker-itself") => an_attempt_after_the_table_was_made_anew(stage);
+    "S1: a quarantine is as long as its client knows a lease to have been"
+        Replace("longest-heard-of", ", least($1, interval '0')"), Replace("longest-heard-of-again", ", least($1, interval '0')")
+        => a_raise_that_was_not_heard_of(stage);
+    "S1: a released row that is taken again is of this database"
+        LeaveOut("retake-store") => a_row_left_behind_in_a_copied_database(stage);
+    "S1: what a release hands to the next of its process is of this database"
+        LeaveOut("hand-on-store") => a_release_with_a_next_in_a_copied_database(stage);
+    "S1: what a release grants to a queue entry is of this database"
+        LeaveOut("pass-store") => a_release_to_an_entry_in_a_copied_database(stage);
+    "L2: a release that grants the lock to an entry notifies its client"
+        Replace("pass-tells", "'elsewhere' || client,") => a_release_notifies(stage, false);
+    "L2: a release notifies the client of an entry that must ask for the lock itself"
+        Replace("tells-first", "'elsewhere'") => a_release_notifies(stage, true);
+    "L2: a waiter without messages finds its grant when it polls"
+        Replace("check-sees-grants", "WHEN false THEN false") => a_release_to_a_waiter_that_polls(stage);
+    "L3: an attempt does not barge past entries in the tail"
+        LeaveOut("ask-behind") => an_attempt_before_entries_behind(stage);
+    "L3: an entry joins the tail once" LeaveOut("ask-once") => an_entry_behind_that_asks_again(stage);
+    "L3: heartbeats keep an entry at the head alive" LeaveOut("ask-heartbeat") => an_attempt_behind_an_old_entry(stage);
+    "L2: a release grants the lock to an entry that its heartbeats keep alive"
+        LeaveOut("pass-heartbeat") => a_release_to_an_old_entry(stage);
+    "L2: a release grants the lock to an entry that has sent no heartbeat yet"
+        LeaveOut("pass-alive") => a_release_to_a_new_entry(stage);
+    "L3: an entry moves to the head once" LeaveOut("refill-moved") => a_queue_that_moves_on(stage);
+    "L3: an entry that joins the tail during a refill is not lost"
+        LeaveOut("refill-newest") => a_queue_that_moves_on_while_one_enters(stage);
+    "L3: a waiter that leaves removes no other entry" LeaveOut("leave-behind") => one_of_two_behind_leaves(stage);
+    "S1: a message alone is no grant" LeaveOut("confirm-owner") => a_forged_message(stage);
+    "S5: a grant by a release that is not confirmed in time expires"
+        LeaveOut("confirm-expired") => a_late_confirmation(stage);
+    "S2: a token is computed from the locked row, not from EXCLUDED"
+        Replace("token-of-the-row", "token = excluded.token,") => an_attempt_that_waits_for_the_row(stage);
+    "S2: a name that is not there gets a token above the watermark"
+        LeaveOut("watermark") => below_the_watermark(stage, stage.server.sql(LEAD));
+    "S2: an attempt that has waited for a minute makes no row with an old watermark"
+        LeaveOut("young") => an_attempt_that_waits_for_a_new_row(stage);
+    "S2: a sweep forgets only tokens that the watermark covers" LeaveOut("sweep-covered") => a_token_over_a_sweep(stage);
+    "S1: a renewal keeps the longest lease of now" LeaveOut("renew-longest") => a_renewal_above_the_longest_lease(stage);
+    "S5: nor does one that waited for its row" LeaveOut("renew-one-expired") => a_renewal_that_waits_for_the_row(stage);
+    "L5: a renewal does not wait for a row that another transaction has"
+        Replace("renew-skips", "FOR UPDATE OF l") => a_batch_with_a_locked_row(stage, a_locked_row(stage));
+    "S1: readers join no writer" LeaveOut("join-readers") => readers::beside_a_writer(first_use(stage));
+    "S1: no more readers join than may" LeaveOut("join-most") => readers::beside_the_most(stage, stage.server.sql(FULL));
+    "S2: the fence refuses a lower token"
+        Replace("fence", "token = $2") => stale_write!(PostgresFence, PgConnection, stage.plain());
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres_misses_its_guards() {
-    let common = variants::<OnePostgres>(&COMMON);
+    let common = without_common_guards::<OnePostgres>(&COMMON);
     try_all(FOLDERS, &common).await;
     try_all(FOLDERS, VARIANTS).await;
     every_marker_is_tried(
