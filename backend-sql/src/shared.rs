@@ -1,7 +1,7 @@
 //! The common flow, the trait `Dialect`, and the sessions, for backends with other tables on the same servers.
 
 #[cfg(any(feature = "mysql", feature = "postgres"))]
-pub use crate::servers::connection::{micros, span};
+pub use crate::servers::times::{micros, span};
 pub use crate::{
     Strategy,
     backend::SqlBackend,

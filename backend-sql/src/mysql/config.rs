@@ -14,8 +14,8 @@ use crate::{
     gate::Gate,
     retry::Retry,
     servers::connect_options::{CAPACITY, Described, Form, Reached, Way, described},
-    servers::connection::micros,
-    servers::shrink::Shrinking,
+    servers::connections::Connections,
+    servers::times::micros,
     servers::tls::{Named, Tls, readable},
     settings::{Settings, server_builder, setters},
     tables::Tables,
@@ -72,8 +72,7 @@ impl MysqlBuilder {
         let (pool, given) = self.reached.pool(self.settings.timeout);
         let retry = Retry::new(self.settings.timeout, "the server".into());
         let gate = Gate::new(pool.options().get_max_connections(), self.settings.timeout);
-        let _shrinking = (!given).then(|| Shrinking::start(&pool));
-        let server = Server { pool, given, _shrinking, retry, gate };
+        let server = Server { connections: Connections::new(pool, given), retry, gate };
         Ok((server, tables, self.settings))
     }
 }

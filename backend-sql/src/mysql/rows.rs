@@ -11,7 +11,7 @@ use sqlx::{
 use crate::{
     dialect::Row,
     error::general,
-    servers::connection::{micros, span},
+    servers::times::{micros, span},
 };
 
 /// The insert id of an answer: the statement sets it to a token, a version or its clock. `None` if it did nothing.

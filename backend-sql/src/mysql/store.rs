@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     error::general,
-    servers::connection::span,
+    servers::times::span,
     settings::{Settings, agree, check_version, is_older},
     tables::Tables,
     waiting::QueueEntries,

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     bounded_set::BoundedSet,
     error::general,
-    servers::connection::span,
+    servers::times::span,
     settings::{Settings, agree},
 };
 

@@ -59,7 +59,7 @@ impl<DB: Database> Reached<DB> {
                     .max_connections(CONNECTIONS)
                     .acquire_timeout(timeout)
                     .idle_timeout(IDLE)
-                    // One connection stays, so that a holder can renew and release. `shrink.rs` closes the others.
+                    // One connection stays, so that a holder can renew and release. `connections.rs` closes the others.
                     .min_connections(1)
                     // A test would cost each statement a second round trip. Instead, a statement that meets a broken
                     // connection is repeated on another one, if that is safe.

@@ -1,6 +1,6 @@
-//! What PostgreSQL and MySQL share: options of a connection, TLS, and connections of a pool.
+//! What PostgreSQL and MySQL share: options of a connection, TLS, connections of a pool, and times.
 
 pub(crate) mod connect_options;
-pub(crate) mod connection;
-pub(crate) mod shrink;
+pub(crate) mod connections;
+pub(crate) mod times;
 pub(crate) mod tls;

@@ -21,7 +21,7 @@ use crate::{
         },
         store::Mysql,
     },
-    servers::connection::micros,
+    servers::times::micros,
     settings::{RECORD_VERSION, check_longest, check_version, is_older},
     tunables::{
         FAR,

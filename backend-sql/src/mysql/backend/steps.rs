@@ -12,7 +12,7 @@ use crate::{
         },
         store::Mysql,
     },
-    servers::connection::micros,
+    servers::times::micros,
 };
 
 impl Mysql {

@@ -1,10 +1,10 @@
 //! Statements on a server: each takes one connection of the pool, and is repeated if it lost a conflict.
 
-use std::{convert::identity, future::Future};
+use std::{convert::identity, future::Future, sync::Arc};
 
 use lock_core::Error;
 use sqlx::{
-    MySqlPool,
+    MySql,
     mysql::{MySqlQueryResult, MySqlRow},
 };
 
@@ -14,17 +14,13 @@ use crate::{
     gate::Gate,
     mysql::statements::{Argument, Statement},
     retry::Retry,
-    servers::{connection::Lent, shrink::Shrinking},
+    servers::connections::Connections,
 };
 
-/// A pool, and how long a call may take.
+/// The connections, and how long a call may take.
 #[derive(Debug)]
 pub struct Server {
-    pub(crate) pool: MySqlPool,
-    /// Whether the pool is the user's, and stays open.
-    pub(crate) given: bool,
-    /// A pool of our own.
-    pub(crate) _shrinking: Option<Shrinking>,
+    pub(crate) connections: Arc<Connections<MySql>>,
     pub(crate) retry: Retry,
     /// Which calls may have how many connections.
     pub gate: Gate,
@@ -38,9 +34,7 @@ impl Server {
 
     /// Closes the pool, if it is our own.
     pub async fn close(&self) {
-        if !self.given {
-            self.pool.close().await;
-        }
+        self.connections.close().await;
     }
 
     /// Runs a statement that must not be carried out twice unnoticed.
@@ -85,7 +79,7 @@ impl Server {
     /// As of a call.
     pub async fn script(&self, sql: &sqlx::SqlStr) -> Result<(), Error> {
         self.run_repeatable(|| async {
-            let mut lent = Lent::of(&self.pool, failure).await?;
+            let mut lent = self.connections.lend(failure).await?;
             let connection = lent.connection()?;
             let answer = sqlx::raw_sql(sql.clone()).execute(connection).await;
             // One that failed half-way has changed its session, which goes.
@@ -101,7 +95,7 @@ impl Server {
     where
         Fut: Future<Output = Result<T, Failure>>,
     {
-        let connections = self.pool.options().get_max_connections();
+        let connections = self.connections.pool.options().get_max_connections();
         self.retry.run_repeatable(connections, identity, run).await
     }
 
@@ -110,7 +104,7 @@ impl Server {
         statement: &Statement,
         arguments: &[Argument<'_>],
     ) -> Result<MySqlQueryResult, Failure> {
-        let mut lent = Lent::of(&self.pool, failure).await?;
+        let mut lent = self.connections.lend(failure).await?;
         let connection = lent.connection()?;
         let answer = statement.with(arguments).execute(connection).await;
         lent.settle(&answer);
@@ -122,7 +116,7 @@ impl Server {
         statement: &Statement,
         arguments: &[Argument<'_>],
     ) -> Result<Vec<MySqlRow>, Failure> {
-        let mut lent = Lent::of(&self.pool, failure).await?;
+        let mut lent = self.connections.lend(failure).await?;
         let connection = lent.connection()?;
         let answer = statement.with(arguments).fetch_all(connection).await;
         lent.settle(&answer);

@@ -28,7 +28,7 @@ use crate::{
         statements::check_version,
         store::Postgres,
     },
-    servers::connection::span,
+    servers::times::span,
     tunables::postgres::FAR_POLL,
 };
 

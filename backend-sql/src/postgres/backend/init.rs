@@ -17,7 +17,7 @@ use crate::{
         statements::{self, RECORD_VERSION, check_version, is_older},
         store::Postgres,
     },
-    servers::connection::micros,
+    servers::times::micros,
     settings::check_longest,
     tunables::postgres::{ROWS_AGAIN, SHORTEST_LEASE},
 };

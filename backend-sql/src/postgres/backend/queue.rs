@@ -17,7 +17,7 @@ use crate::{
         store::Postgres,
         waiting::entries::{Notice, QueueEntry},
     },
-    servers::connection::span,
+    servers::times::span,
     tunables::postgres::{ENTRY_LIFE, TURN},
 };
 

@@ -8,7 +8,7 @@ use sqlx::{
     query::Query,
 };
 
-use crate::servers::connection::micros;
+use crate::servers::times::micros;
 
 /// One argument.
 #[derive(Clone, Copy, Debug)]

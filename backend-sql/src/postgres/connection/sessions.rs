@@ -25,18 +25,14 @@ use crate::{
     gate::Gate,
     postgres::statements::own_session,
     retry::Retry,
-    servers::{connection::Lent, shrink::Shrinking},
+    servers::connections::Connections,
     tunables::postgres::{IDLE_AGAIN, PATIENCE},
 };
 
-/// A pool, and how its statements are sent.
+/// The connections, and how statements are sent.
 #[derive(Debug)]
 pub struct Sessions {
-    pub(crate) pool: PgPool,
-    /// Whether the pool is the user's, and stays open.
-    given: bool,
-    /// Only for a pool of our own.
-    _shrinking: Option<Shrinking>,
+    pub(crate) connections: Arc<Connections<Postgres>>,
     /// The option `prepare`: whether statements are prepared, and their arguments bound.
     prepares: Option<bool>,
     /// Whether no other client uses our sessions, as `waiting/listen.rs` has found out.
@@ -60,8 +56,8 @@ impl Sessions {
         let alone = AtomicBool::new(false);
         let gate = Gate::new(pool.options().get_max_connections(), timeout);
         let own_session = own_session(timeout);
-        let _shrinking = (!given).then(|| Shrinking::start(&pool));
-        Self { pool, given, _shrinking, prepares, alone, own_session, retry, gate, timeout }
+        let connections = Connections::new(pool, given);
+        Self { connections, prepares, alone, own_session, retry, gate, timeout }
     }
 
     /// Waits a while for an idle connection, so that a call that can wait starts no new session. Otherwise many clients of a busy
@@ -69,9 +65,10 @@ impl Sessions {
     /// take the connection first.
     pub(crate) async fn wait_for_idle(&self) {
         let end = Instant::now() + PATIENCE;
-        let most = self.pool.options().get_max_connections();
-        while self.pool.num_idle() == 0
-            && (1..most).contains(&self.pool.size())
+        let pool = &self.connections.pool;
+        let most = pool.options().get_max_connections();
+        while !self.connections.has_idle()
+            && (1..most).contains(&pool.size())
             && Instant::now() < end
         {
             sleep(jittered(&SystemEnv, IDLE_AGAIN)).await;
@@ -111,14 +108,14 @@ impl Sessions {
         statement: &SqlStr,
         args: &[Arg<'_>],
     ) -> Result<Vec<PgRow>, Error> {
-        let connections = self.pool.options().get_max_connections();
+        let connections = self.connections.pool.options().get_max_connections();
         self.retry.run_repeatable(connections, identity, || self.send(statement, args)).await
     }
 
     async fn send(&self, statement: &SqlStr, args: &[Arg<'_>]) -> Result<Vec<PgRow>, Failure> {
         if self.prepares.unwrap_or_else(|| self.alone.load(Ordering::Relaxed)) {
-            let mut lent = Lent::of(&self.pool, failure).await?;
-            if !self.given && lent.connection()?.cached_statements_size() == 0 {
+            let mut lent = self.connections.lend(failure).await?;
+            if !self.connections.given && lent.connection()?.cached_statements_size() == 0 {
                 // The first statement of this session.
                 let answer =
                     sqlx::raw_sql(self.own_session.clone()).execute(lent.connection()?).await;
@@ -139,7 +136,7 @@ impl Sessions {
             );
             self.sessions_are_ours(false);
         }
-        let mut lent = Lent::of(&self.pool, failure).await?;
+        let mut lent = self.connections.lend(failure).await?;
         // In one message: the driver sends a statement and its arguments in two messages, between which a pooler may change the
         // session.
         let limit = self.timeout.as_millis();
@@ -157,7 +154,7 @@ impl Sessions {
     pub async fn script(&self, text: String) -> Result<(), Error> {
         let text: Arc<str> = text.into();
         let run = || async {
-            let mut lent = Lent::of(&self.pool, failure).await?;
+            let mut lent = self.connections.lend(failure).await?;
             let connection = lent.connection()?;
             let answer = sqlx::raw_sql(AssertSqlSafe(Arc::clone(&text))).execute(connection).await;
             lent.settle(&answer);
@@ -169,7 +166,7 @@ impl Sessions {
     /// Asks about the session in which this statement runs. It is one message, which a pooler does not split.
     pub(crate) async fn session(&self, text: &'static str) -> Result<i32, Error> {
         let run = || async {
-            let mut lent = Lent::of(&self.pool, failure).await?;
+            let mut lent = self.connections.lend(failure).await?;
             let connection = lent.connection()?;
             let answer = sqlx::raw_sql(text).fetch_one(connection).await;
             lent.settle(&answer);
@@ -188,9 +185,7 @@ impl Sessions {
 
     /// Closes the pool, if it is our own.
     pub async fn close(&self) {
-        if !self.given {
-            self.pool.close().await;
-        }
+        self.connections.close().await;
     }
 }
 

@@ -183,7 +183,7 @@ impl Listener {
             .max_connections(1)
             .acquire_timeout(BEGIN)
             .test_before_acquire(false)
-            .connect_lazy_with((*self.server.pool.connect_options()).clone());
+            .connect_lazy_with((*self.server.connections.pool.connect_options()).clone());
         let mut listener = PgListener::connect_with(&own).await.map_err(general)?;
         listener.eager_reconnect(false);
         self.refuse_pooler(&mut listener).await?;
