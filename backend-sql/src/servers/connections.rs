@@ -141,12 +141,17 @@ impl<DB: Database> Lent<'_, DB> {
         connection.ok_or_else(|| Failure::Error(general(sqlx::Error::PoolClosed)))
     }
 
-    /// After any answer of the server, also a refusal, the connection can be used again.
+    /// After any answer of the server, also a refusal, the connection can be used again. But a refusal may be the last word of a
+    /// server that stops. Then the connection returns to the pool, which tests it.
     pub(crate) fn settle<T>(mut self, answer: &Result<T, sqlx::Error>) {
-        if matches!(answer, Ok(_) | Err(sqlx::Error::Database(_)))
-            && let Some(connection) = self.connection.take()
-        {
-            self.connections.take_back(connection);
+        match answer {
+            Ok(_) => {
+                if let Some(connection) = self.connection.take() {
+                    self.connections.take_back(connection);
+                }
+            }
+            Err(sqlx::Error::Database(_)) => drop(self.connection.take()),
+            Err(_) => {}
         }
     }
 }

@@ -1,5 +1,7 @@
 //! How many statements and connections clients of PostgreSQL need.
 
+use std::time::Duration;
+
 use backend_sql::{Strategy, postgres::PostgresBuilder};
 use conformance_tests::kit::{Postgres, PostgresOptions};
 use futures_util::future::join_all;
@@ -57,7 +59,10 @@ async fn statements_are_counted() {
             let before = count().await;
             let tasks = clients.iter().map(|client| async {
                 for _ in 0..20 {
-                    client.lock("job").acquire().await.unwrap().release().await.unwrap();
+                    let guard = client.lock("job").acquire().await.unwrap();
+                    // Long enough for the others to queue.
+                    tokio::time::sleep(Duration::from_millis(2)).await;
+                    guard.release().await.unwrap();
                 }
             });
             join_all(tasks).await;
