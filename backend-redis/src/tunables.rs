@@ -118,6 +118,9 @@ mod tests {
     #[test]
     fn the_scripts_count_the_same_limits() {
         let limits = include_str!("scripts/limits.lua");
+        let claim = EXPIRY_SLACK - Duration::from_millis(100);
+        assert!(limits.contains(&format!("local CLAIM_MS = {}\n", claim.as_millis())));
+        assert!(claim > HEARTBEAT + Duration::from_millis(500), "for a heartbeat and an attempt");
         assert!(limits.contains(&format!("local HEARTBEAT_MS = {}\n", HEARTBEAT.as_millis())));
         assert!(limits.contains(&format!("local LIFE_US = {}\n", ENTRY_LIFE.as_micros())));
         assert!(limits.contains(&format!("local MOST_READERS = {}\n", Mode::MOST_READERS)));

@@ -177,8 +177,9 @@ macro_rules! server_builder {
         impl $builder {
             /// Uses the database of your pool. A statement takes one of its connections, usually for less than a
             /// millisecond; if another transaction has locked the row, for up to the time limit. A waiter keeps no connection.
-            /// If the pool has three connections or more, one is kept for releases and one for renewals. Each statement costs a
-            /// second round trip, unless the pool was made with `test_before_acquire(false)`. For PostgreSQL the client
+            /// If the pool has three connections or more, one is kept for releases and one for renewals. The driver tests a
+            /// connection when it returns to the pool, which costs the server a second round trip for each statement. Before the
+            /// statement it tests it too, unless the pool was made with `test_before_acquire(false)`. For PostgreSQL the client
             /// opens one more connection, with the pool's options, for messages to waiters.
             #[must_use]
             pub fn with_pool(pool: $pool) -> Self {

@@ -80,7 +80,8 @@ pub(crate) const GRACE: Duration = Duration::from_millis(500);
 /// Connections of a pool of our own, at most: three for attempts, and one each for releases and renewals. See `gate.rs`.
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(crate) const CONNECTIONS: u32 = 5;
-/// So often the connections beyond the first are closed where no statement is on its way: servers have few sessions.
+/// Connections beyond the first that had no statement for so long are closed: servers have few sessions. The first one then
+/// returns to the pool.
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(crate) const SHRINK: Duration = Duration::from_millis(900);
 /// A connection that was not used for so long is replaced: firewalls forget such connections, most after 5 minutes or more.

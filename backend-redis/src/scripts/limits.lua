@@ -3,6 +3,7 @@
 -- entries at the head of the queue ask again when the lease ends, if that is sooner; how long an entry lives without a
 -- heartbeat, in whole seconds; how long tombstones and queues are kept; how many readers share a lock
 -- (`Mode::MOST_READERS`).
+-- In a claim window there is time for a heartbeat, and for the attempt that follows it.
 local CLAIM_MS = 2000
 local HEARTBEAT_MS = 1250
 local NEAR = 8

@@ -40,7 +40,7 @@ const NOT_ABANDONED: &str = include_str!("sql/not_abandoned.sql");
 const NO_TOMBSTONES: &str =
     "({locks}.buried_at IS NULL OR {locks}.buried_at < {now} - {remembered})";
 
-/// Whether the first live entry is another's than ?2's.
+/// Whether the first live entry belongs to another owner than ?2.
 const BEHIND: &str = include_str!("sql/behind.sql");
 
 /// Whether the entry `q` is alive.

@@ -8,8 +8,8 @@ use std::{
 use lock_core::{Error, ErrorKind, Mutex};
 use sqlx::{Database, Pool, pool::PoolConnection};
 use tokio::{
-    sync::{Semaphore, SemaphorePermit},
-    time::{sleep, timeout},
+    runtime::Handle,
+    time::{Instant, sleep},
 };
 
 use crate::{
@@ -19,22 +19,39 @@ use crate::{
 
 /// A pool, and the connections of it that are ready for the next statement.
 ///
-/// When a connection returns to the pool, the driver tests it, which costs the server a round trip. So connections of our own
-/// pool return only every [`SHRINK`].
+/// When a connection returns to the pool, the driver tests it, which costs the server a round trip. So a connection of our own
+/// pool returns only after [`SHRINK`] without a statement, or if a call waits for the pool.
 #[derive(Debug)]
 pub(crate) struct Connections<DB: Database> {
     pub(crate) pool: Pool<DB>,
     /// Whether the pool is the user's, and stays open.
     pub(crate) given: bool,
-    /// One for each connection that the pool may have. Who has one finds a connection ready, or may take one from the pool.
-    permits: Semaphore,
-    ready: Mutex<Vec<PoolConnection<DB>>>,
+    ready: Mutex<Ready<DB>>,
+    /// In which connections return to the pool.
+    runtime: Handle,
+}
+
+#[derive(Debug)]
+struct Ready<DB: Database> {
+    /// Each with the end of its last statement, in the order of these ends.
+    connections: Vec<(PoolConnection<DB>, Instant)>,
+    /// How many calls wait for the pool.
+    waiting: usize,
+}
+
+/// Counts a call that waits for the pool.
+struct Waits<'a, DB: Database>(&'a Connections<DB>);
+
+impl<DB: Database> Drop for Waits<'_, DB> {
+    fn drop(&mut self) {
+        self.0.ready.lock().waiting -= 1;
+    }
 }
 
 impl<DB: Database> Connections<DB> {
     pub(crate) fn new(pool: Pool<DB>, given: bool) -> Arc<Self> {
-        let permits = Semaphore::new(pool.options().get_max_connections() as usize);
-        let connections = Arc::new(Self { pool, given, permits, ready: Mutex::default() });
+        let ready = Mutex::new(Ready { connections: Vec::new(), waiting: 0 });
+        let connections = Arc::new(Self { pool, given, ready, runtime: Handle::current() });
         if !given {
             tokio::spawn(shrink(Arc::downgrade(&connections)));
         }
@@ -45,60 +62,70 @@ impl<DB: Database> Connections<DB> {
         &self,
         judge: impl FnOnce(sqlx::Error) -> Failure,
     ) -> Result<Lent<'_, DB>, Failure> {
-        let limit = self.pool.options().get_acquire_timeout();
-        // The semaphore is never closed, so the only failure is the timeout.
-        let Ok(Ok(permit)) = timeout(limit, self.permits.acquire()).await else {
-            return Err(judge(sqlx::Error::PoolTimedOut));
+        let waits = {
+            let mut ready = self.ready.lock();
+            if let Some((connection, _)) = ready.connections.pop() {
+                return Ok(Lent { connections: self, connection: Some(connection) });
+            }
+            ready.waiting += 1;
+            Waits(self)
         };
-        let ready = self.ready.lock().pop();
-        let connection = match ready {
-            Some(connection) => connection,
-            None => self.pool.acquire().await.map_err(|error| match error {
-                // Nothing has been sent. (InvalidData means a failed TLS handshake.)
-                sqlx::Error::Io(error) if error.kind() != std::io::ErrorKind::InvalidData => {
-                    let unreachable =
-                        Error::new(ErrorKind::Unavailable, "the server cannot be reached");
-                    Failure::Error(unreachable.with_source(sqlx::Error::Io(error)))
-                }
-                error => judge(error),
-            })?,
-        };
-        Ok(Lent { connections: self, connection: Some(connection), _permit: permit })
+        let connection = self.pool.acquire().await.map_err(|error| match error {
+            // Nothing has been sent. (InvalidData means a failed TLS handshake.)
+            sqlx::Error::Io(error) if error.kind() != std::io::ErrorKind::InvalidData => {
+                let unreachable =
+                    Error::new(ErrorKind::Unavailable, "the server cannot be reached");
+                Failure::Error(unreachable.with_source(sqlx::Error::Io(error)))
+            }
+            error => judge(error),
+        });
+        drop(waits);
+        Ok(Lent { connections: self, connection: Some(connection?) })
     }
 
     /// Whether a statement would start no new session.
     #[cfg(feature = "postgres")]
     pub(crate) fn has_idle(&self) -> bool {
-        !self.ready.lock().is_empty() || self.pool.num_idle() > 0
+        !self.ready.lock().connections.is_empty() || self.pool.num_idle() > 0
     }
 
-    /// Closes the pool, if it is our own.
-    pub(crate) async fn close(&self) {
-        if self.given {
-            return;
-        }
-        // From here on no connection becomes ready.
-        let closed = self.pool.close();
-        drop(take(&mut *self.ready.lock()));
-        closed.await;
+    /// Takes the connections that were not used for [`SHRINK`] out of those that are ready.
+    fn unused(&self) -> Vec<PoolConnection<DB>> {
+        let mut ready = self.ready.lock();
+        let unused = ready.connections.partition_point(|(_, used)| used.elapsed() >= SHRINK);
+        ready.connections.drain(..unused).map(|(connection, _)| connection).collect()
     }
 
     fn take_back(&self, connection: PoolConnection<DB>) {
         let mut ready = self.ready.lock();
-        if self.given || self.pool.is_closed() {
+        if self.given || self.pool.is_closed() || ready.waiting > 0 {
             drop(ready);
             drop(connection);
         } else {
-            ready.push(connection);
+            ready.connections.push((connection, Instant::now()));
         }
+    }
+
+    /// Closes the pool, if it is our own.
+    pub(crate) async fn close(&self) {
+        if !self.given {
+            self.begin_to_close().await;
+        }
+    }
+
+    /// From here on, no connection becomes ready. The future waits until all are closed.
+    fn begin_to_close(&self) -> impl Future<Output = ()> + '_ {
+        let closed = self.pool.close();
+        drop(take(&mut self.ready.lock().connections));
+        closed
     }
 }
 
 impl<DB: Database> Drop for Connections<DB> {
     fn drop(&mut self) {
-        // To return a connection takes a runtime, which may be gone.
-        for connection in take(&mut *self.ready.lock()) {
-            drop(connection.detach());
+        if !self.given {
+            let _entered = self.runtime.enter();
+            drop(self.begin_to_close());
         }
     }
 }
@@ -110,17 +137,26 @@ impl<DB: Database> Drop for Connections<DB> {
 async fn shrink<DB: Database>(connections: Weak<Connections<DB>>) {
     loop {
         sleep(SHRINK).await;
-        let Some(connections) = connections.upgrade() else { return };
-        let pool = &connections.pool;
-        let mut ready = take(&mut *connections.ready.lock());
-        while pool.size() > 1 && pool.num_idle() + ready.len() == pool.size() as usize {
-            let Some(connection) = ready.pop().or_else(|| pool.try_acquire()) else { break };
-            if let Err(error) = connection.close().await {
-                tracing::debug!(%error, "an idle connection was already broken when it was closed");
+        // To close a connection may take long. Meanwhile this keeps nothing but the pool.
+        let Some((pool, unused)) = connections.upgrade().map(|it| (it.pool.clone(), it.unused()))
+        else {
+            return;
+        };
+        for connection in unused {
+            if pool.size() > 1 {
+                close_one(connection).await;
             }
         }
-        // The others return to the pool, which tests them and knows how old they are.
-        drop(ready);
+        while pool.size() > 1 && pool.num_idle() == pool.size() as usize {
+            let Some(connection) = pool.try_acquire() else { break };
+            close_one(connection).await;
+        }
+    }
+}
+
+async fn close_one<DB: Database>(connection: PoolConnection<DB>) {
+    if let Err(error) = connection.close().await {
+        tracing::debug!(%error, "an idle connection was already broken when it was closed");
     }
 }
 
@@ -132,7 +168,6 @@ async fn shrink<DB: Database>(connections: Weak<Connections<DB>>) {
 pub(crate) struct Lent<'a, DB: Database> {
     connections: &'a Connections<DB>,
     connection: Option<PoolConnection<DB>>,
-    _permit: SemaphorePermit<'a>,
 }
 
 impl<DB: Database> Lent<'_, DB> {

@@ -46,7 +46,7 @@ const IS_SHARED: &str = include_str!("sql/is_shared.sql");
 /// Whether the queue entry `q` is alive.
 const ALIVE: &str = include_str!("sql/alive.sql");
 
-/// Whether the first live entry is another's than ?2's.
+/// Whether the first live entry belongs to another owner than ?2.
 const BEHIND: &str = include_str!("sql/behind.sql");
 
 /// Replaces the parts in braces. A part names the arguments that hold the clock and its epoch, as in `{over ?5 ?6}`.

@@ -1,4 +1,4 @@
--- Takes a name that is not there, released, or expired, and before which no live entry comes; sets the lease of our own anew. The token is
+-- Takes a name that is not there, released, or expired, if no other owner has the first live entry; sets the lease of our own anew. The token is
 -- the insert id of the answer, 0 if the name is another's: there is no RETURNING.
 -- ?1 name, ?2 owner, ?3 label, ?4 lease, ?5 floor + 1.
 --

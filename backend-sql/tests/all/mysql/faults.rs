@@ -1,7 +1,8 @@
 //! MySQL when the network, the server or the caller fails half-way.
 
 use crate::support::faults::{
-    broken_attempt_is_in_doubt, drop_attempts, late_first_try, restart_breaks_no_attempt,
+    broken_attempt_is_in_doubt, drop_attempts, drop_outside_a_runtime, late_first_try,
+    restart_breaks_no_attempt,
 };
 use crate::support::mariadb::{
     BOTH, LEASE, SECOND, WAIT, assert_renewed, counted, drop_acquires, granted, made,
@@ -145,6 +146,17 @@ async fn a_pool_whose_connections_are_all_busy_is_an_error_in_time() {
     assert!(error.is_retryable(), "{error}");
     drop(theirs);
     granted(&direct, &request("job")).await;
+}
+
+#[tokio::test]
+async fn a_store_is_dropped_outside_a_runtime() {
+    let server = start().await;
+    drop(made(&server, Strategy::PrimaryKey).await);
+    let url = format!("{}&table_prefix={}", url(server.address()), prefix(Strategy::PrimaryKey));
+    drop_outside_a_runtime(move || {
+        let url = url.clone();
+        async move { connect(&url).await.unwrap() }
+    });
 }
 
 #[tokio::test]

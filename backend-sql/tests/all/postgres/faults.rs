@@ -13,7 +13,8 @@ use sqlx::{Connection as _, Executor as _, PgPool, postgres::PgPoolOptions};
 use crate::support::{
     WAIT,
     faults::{
-        broken_attempt_is_in_doubt, drop_attempts, late_first_try, restart_breaks_no_attempt,
+        broken_attempt_is_in_doubt, drop_attempts, drop_outside_a_runtime, late_first_try,
+        restart_breaks_no_attempt,
     },
     postgres::{BLOCKED, BOTH, LEASE, SECOND, assert_renewed, granted, start, used_once},
     request,
@@ -192,6 +193,13 @@ async fn the_least_privilege_is_enough() {
         let token = FencingToken::new(number).unwrap();
         fence.admit(&mut worker, "account", token).await.unwrap().unwrap();
     }
+}
+
+#[tokio::test]
+async fn a_store_is_dropped_outside_a_runtime() {
+    let server = start().await;
+    let address = server.address();
+    drop_outside_a_runtime(move || open(address, Strategy::PrimaryKey));
 }
 
 #[tokio::test]

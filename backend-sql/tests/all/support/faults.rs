@@ -6,6 +6,7 @@ use conformance_tests::kit::{Counters, KitError, Mode, Proxy};
 use futures_util::future::{join, join_all};
 use lock_core::{Backend, ErrorKind, LockClient, LockName, ReleaseOptions, TryAcquire};
 use sqlx::{Database, Pool};
+use tokio::runtime::Builder;
 
 use super::{LEASE, WAIT, cancelled, granted, request};
 
@@ -61,6 +62,30 @@ pub(crate) async fn restart_breaks_no_attempt(
     join_all(requests.iter().map(|request| granted(store, request))).await;
     restart.await.unwrap();
     granted(store, &request("job")).await;
+}
+
+/// A program may drop a store after the end of its runtime, or before it.
+pub(crate) fn drop_outside_a_runtime<F>(open: impl Fn() -> F + Send + 'static)
+where
+    F: Future<Output = Arc<dyn Backend>>,
+{
+    let program = move || {
+        for the_runtime_first in [false, true] {
+            let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+            let store = runtime.block_on(async {
+                let store = open().await;
+                let name = |at| format!("{at}, {the_runtime_first}");
+                let requests: Vec<_> = (0..3).map(|at| request(&name(at))).collect();
+                join_all(requests.iter().map(|request| granted(&store, request))).await;
+                store
+            });
+            let runtime = (!the_runtime_first).then_some(runtime);
+            drop(store);
+            drop(runtime);
+        }
+    };
+    // No thread of the test's own runtime.
+    std::thread::spawn(program).join().unwrap();
 }
 
 /// `open` opens the store of `direct` at another address, with one connection that is already open. It has taken and released the
