@@ -15,6 +15,7 @@ use crate::support::postgres::{
 };
 
 const LEASE: Duration = Duration::from_secs(3);
+
 /// A lock that one client holds and another waits for.
 struct Scene {
     guard: Guard,
