@@ -76,9 +76,11 @@ pub(crate) const CLUSTER_CRON: Duration = Duration::from_secs(1);
 /// whatever its lease. Redis removes expired keys within 100 ms.
 pub(crate) const EXPIRY_SLACK: Duration = Duration::from_millis(2_100);
 /// A waiter asks again at least this often, also without a push.
-pub(crate) const LONGEST_POLL: Duration = HEARTBEAT;
-/// The interval of a queue entry's heartbeats (`HEARTBEAT_MS` in `scripts/limits.lua`). An entry's life has time for two.
-pub(crate) const HEARTBEAT: Duration = Duration::from_millis(1250);
+pub(crate) const LONGEST_POLL: Duration = FAR_HEARTBEAT;
+/// The interval of heartbeats of a queue entry near the head, and of one far from it (`NEAR_MS` and `FAR_MS` in
+/// `scripts/limits.lua`). An entry's life has time for two heartbeats of a far entry.
+pub(crate) const NEAR_HEARTBEAT: Duration = Duration::from_millis(800);
+pub(crate) const FAR_HEARTBEAT: Duration = Duration::from_millis(1250);
 /// A client's heartbeats are due at multiples of this, so that many names need fewer calls with more heartbeats in each.
 pub(crate) const HEARTBEAT_STEP: Duration = Duration::from_millis(200);
 /// How often a heartbeat also reads the lock and its holder, if the lease does not end before. Reading costs the server as
@@ -118,10 +120,8 @@ mod tests {
     #[test]
     fn the_scripts_count_the_same_limits() {
         let limits = include_str!("scripts/limits.lua");
-        let claim = EXPIRY_SLACK - Duration::from_millis(100);
-        assert!(limits.contains(&format!("local CLAIM_MS = {}\n", claim.as_millis())));
-        assert!(claim > HEARTBEAT + Duration::from_millis(500), "for a heartbeat and an attempt");
-        assert!(limits.contains(&format!("local HEARTBEAT_MS = {}\n", HEARTBEAT.as_millis())));
+        let (near, far) = (NEAR_HEARTBEAT.as_millis(), FAR_HEARTBEAT.as_millis());
+        assert!(limits.contains(&format!("local NEAR, NEAR_MS, FAR_MS = 8, {near}, {far}\n")));
         assert!(limits.contains(&format!("local LIFE_US = {}\n", ENTRY_LIFE.as_micros())));
         assert!(limits.contains(&format!("local MOST_READERS = {}\n", Mode::MOST_READERS)));
     }

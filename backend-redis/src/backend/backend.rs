@@ -152,9 +152,17 @@ impl Redis {
             HeartbeatAnswer::NeedsAttempt => None,
         };
         if let Some(busy) = &mut busy {
-            busy.retry_after = self.pushes.until_heartbeat(SystemEnv.now());
+            busy.retry_after = self.pushes.until_heartbeat(request.owner, SystemEnv.now());
         }
         Ok(busy)
+    }
+
+    /// Records the server's answer about a queue entry: the entry is lost, or when its next heartbeat is due.
+    fn note_answer(&self, owner: OwnerId, busy: &Busy, queued: bool) {
+        match queued {
+            true => self.pushes.note_retry(owner, busy.retry_after),
+            false => self.pushes.lost(owner),
+        }
     }
 
     fn failed(&self, reply: Reply) -> Error {
@@ -180,9 +188,7 @@ impl Redis {
             Reply::Granted(token) => Ok(Enqueued::Granted(granted(request, token))),
             Reply::Quarantined(quarantined) => Ok(Enqueued::Quarantined(quarantined)),
             Reply::Busy { busy, queued } => {
-                if !queued {
-                    self.pushes.lost(request.owner);
-                }
+                self.note_answer(request.owner, &busy, queued);
                 Ok(Enqueued::Waiting(waiter, busy))
             }
             other => Err(self.failed(other)),
@@ -263,9 +269,7 @@ impl Backend for Redis {
             match self.plain_attempt(request).await? {
                 Reply::Granted(token) => Ok(Attempt::Granted(granted(request, token))),
                 Reply::Busy { busy, queued } => {
-                    if !queued {
-                        self.pushes.lost(request.owner);
-                    }
+                    self.note_answer(request.owner, &busy, queued);
                     Ok(Attempt::Busy(busy))
                 }
                 Reply::Quarantined(quarantined) => Ok(Attempt::Quarantined(quarantined)),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lock_core::{Assumption, Guarantees, Promise, QuarantineUse};
 
 use crate::tunables::{
-    DEAD_ENTRY_DELAY, ENTRY_LIFE, EXPIRY_SLACK, HEARTBEAT, LONGEST_POLL, SHORTEST_LEASE,
+    DEAD_ENTRY_DELAY, ENTRY_LIFE, EXPIRY_SLACK, FAR_HEARTBEAT, LONGEST_POLL, SHORTEST_LEASE,
 };
 use crate::{
     connection::identity::Identity,
@@ -32,7 +32,7 @@ pub(crate) fn of(agreed: AgreedSettings, settings: &Settings, servers: &[&Identi
     promised.expiry_slack = EXPIRY_SLACK;
     promised.longest_poll = LONGEST_POLL;
     promised.dead_waiter_delay = DEAD_ENTRY_DELAY;
-    promised.longest_stall = ENTRY_LIFE.saturating_sub(HEARTBEAT);
+    promised.longest_stall = ENTRY_LIFE.saturating_sub(FAR_HEARTBEAT);
     promised.token_lead = agreed.longest_lease;
     promised.connection = settings.topology.security();
     promised.record_version = Some(RECORD_VERSION);

@@ -274,6 +274,6 @@ local function busy(asker, queued, mark, record)
   local near = not queued or queued ~= true and queued <= NEAR
     or queued == true and redis.call('LPOS', KEYS[3], asker, 'MAXLEN', NEAR)
   -- A client near the head asks again when the lease ends, since the holder may have crashed.
-  local retry = near and math.max(1, math.min(HEARTBEAT_MS, left + 1)) or HEARTBEAT_MS
+  local retry = near and math.max(1, math.min(NEAR_MS, left + 1)) or FAR_MS
   return {'busy', owner or record and '?' or '', label or '', left, text(token or mark), retry, queued and 1 or 0}
 end

@@ -48,6 +48,6 @@ for at = unread + 1, count do
   -- guard: heartbeat_queue_life
   if left > 0 and call('PTTL', KEYS[1 + at]) < TOMB_MS * 2 / 3 then left = 0 end
   -- Without the line of readers, if it has one.
-  answers[at] = left > HEARTBEAT_MS and HEARTBEAT_MS .. ' ' .. left .. ' ' .. string.match(record, '^[^\n]*') or -1
+  answers[at] = left > FAR_MS and NEAR_MS .. ' ' .. left .. ' ' .. string.match(record, '^[^\n]*') or -1
 end
 return answers

@@ -97,7 +97,8 @@ if not is_free and mine and (ARGV[4] or '') == '' then
       local sharded = string.find(channel, '}:spush:', 1, true)
       call(sharded and 'SPUBLISH' or 'PUBLISH', channel, owner .. ' ' .. token .. ' ' .. CLAIM_MS)
       if next_ == '' then return 1 end
-      return HEARTBEAT_MS .. ' ' .. CLAIM_MS .. ' ' .. given
+      -- guard: handover_retry
+      return (number <= NEAR and NEAR_MS or FAR_MS) .. ' ' .. CLAIM_MS .. ' ' .. given
     end
   end
 end

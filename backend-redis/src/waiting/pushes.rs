@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use crate::{
     connection::PushListener,
     keys::{Bucket, Keys},
-    tunables::{HEARTBEAT, HEARTBEAT_STEP, LOCK_READ_AGAIN},
+    tunables::{FAR_HEARTBEAT, HEARTBEAT_STEP, LOCK_READ_AGAIN, NEAR_HEARTBEAT},
 };
 
 /// This client's waiters by owner, and the channels that those of a bucket share.
@@ -40,6 +40,8 @@ struct Waiting {
     bucket: Bucket,
     request: Request,
     wake: mpsc::UnboundedSender<Signal>,
+    /// The entry was far from the head in the server's last answer.
+    far: bool,
     /// The state of the lock when it was last read, the instant from which that counts, and the instant until which it need
     /// not be read again.
     last_read: Option<(Busy, Instant, Instant)>,
@@ -67,7 +69,8 @@ impl Pushes {
     ) -> (u64, mpsc::UnboundedReceiver<Signal>) {
         let (wake, signals) = mpsc::unbounded_channel();
         let number = self.entered.fetch_add(1, Ordering::Relaxed);
-        let waiting = Waiting { number, bucket, request: request.clone(), wake, last_read: None };
+        let waiting =
+            Waiting { number, bucket, request: request.clone(), wake, far: false, last_read: None };
         let mut waiters = self.waiters();
         self.count(bucket).fetch_add(1, Ordering::SeqCst);
         if let Some(old) = waiters.insert(request.owner, waiting) {
@@ -91,10 +94,17 @@ impl Pushes {
         self.waiters().contains_key(&owner)
     }
 
+    /// Records when the next heartbeat of an entry is due, as the server answered.
+    pub(crate) fn note_retry(&self, owner: OwnerId, retry_after: Duration) {
+        if let Some(waiter) = self.waiters().get_mut(&owner) {
+            waiter.far = retry_after >= FAR_HEARTBEAT;
+        }
+    }
+
     /// Records that others hold the lock, as an attempt or heartbeat sent at `sent` has found.
     pub(crate) fn note_busy(&self, owner: OwnerId, busy: &Busy, sent: Instant) {
         let left = busy.holder.as_ref().map_or(Duration::ZERO, |holder| holder.remaining);
-        let sure = left.saturating_sub(HEARTBEAT).min(LOCK_READ_AGAIN);
+        let sure = left.saturating_sub(FAR_HEARTBEAT).min(LOCK_READ_AGAIN);
         if let Some(waiter) = self.waiters().get_mut(&owner) {
             waiter.last_read = Some((busy.clone(), sent, sent + sure));
         }
@@ -112,10 +122,11 @@ impl Pushes {
         Some(busy)
     }
 
-    /// When an entry's next heartbeat is due: at a time that it shares with this client's other entries, so that their
+    /// When the next heartbeat of an entry is due: at a time that it shares with this client's other entries, so that their
     /// heartbeats go in one call.
-    pub(crate) fn until_heartbeat(&self, now: Instant) -> Duration {
-        let latest = now + HEARTBEAT;
+    pub(crate) fn until_heartbeat(&self, owner: OwnerId, now: Instant) -> Duration {
+        let far = self.waiters().get(&owner).is_some_and(|waiter| waiter.far);
+        let latest = now + if far { FAR_HEARTBEAT } else { NEAR_HEARTBEAT };
         let beyond =
             latest.since(Instant::default() + self.phase).as_nanos() % HEARTBEAT_STEP.as_nanos();
         (latest - Duration::from_nanos(beyond as u64)).since(now)

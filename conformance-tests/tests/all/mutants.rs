@@ -68,10 +68,16 @@ fn lists_of_the_backends() -> Vec<String> {
             open.extend(fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
         } else if path.extension().is_some_and(|it| it == "rs") {
             let text = fs::read_to_string(path).unwrap();
-            let whats = text.lines().filter_map(|line| {
-                line.trim().strip_prefix("what: \"").or_else(|| line.strip_prefix("    \""))
-            });
-            found.extend(whats.map(str::to_owned));
+            let mut in_list = false;
+            for line in text.lines() {
+                in_list = (in_list || line == "variants! {") && line != "}";
+                let what = if in_list {
+                    line.strip_prefix("    \"")
+                } else {
+                    line.trim().strip_prefix("what: \"")
+                };
+                found.extend(what.map(str::to_owned));
+            }
         }
     }
     found

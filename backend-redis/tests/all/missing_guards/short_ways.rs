@@ -63,6 +63,7 @@ pub(super) const VARIANTS: &[Change<'static>] = &[
     LeaveOut("handover_above_floor"),
     LeaveOut("handover_mark"),
     Replace("handover_claim", "call('SET', KEYS[2], given, 'PX', lease)"),
+    Replace("handover_retry", "return FAR_MS .. ' ' .. CLAIM_MS .. ' ' .. given"),
     Replace("batch_release_queue", "if false then"),
     Replace("batch_release_owner", "elseif records[at] then"),
     LeaveOut("batch_run"),
