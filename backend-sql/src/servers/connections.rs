@@ -198,3 +198,53 @@ impl<DB: Database> Drop for Lent<'_, DB> {
         }
     }
 }
+
+#[cfg(test)]
+#[cfg(feature = "mysql")]
+mod tests {
+    use conformance_tests::kit::{Mariadb, MariadbOptions, Server as _};
+    use futures_util::{FutureExt as _, future::join};
+    use sqlx::{MySql, mysql::MySqlPoolOptions};
+
+    use super::*;
+
+    async fn one_connection(server: &Mariadb) -> Arc<Connections<MySql>> {
+        let pool = MySqlPoolOptions::new().max_connections(1).test_before_acquire(false);
+        let url = format!("mysql://root@{}/test?ssl-mode=disabled", server.address());
+        Connections::new(pool.connect(&url).await.unwrap(), false)
+    }
+
+    async fn lent(connections: &Connections<MySql>) -> Lent<'_, MySql> {
+        let lent = connections.lend(|error| Failure::Error(general(error))).await;
+        lent.unwrap_or_else(|_| panic!("no connection"))
+    }
+
+    #[tokio::test]
+    async fn statements_of_a_busy_client_are_followed_by_no_tests() {
+        let server = Mariadb::start(MariadbOptions::new()).await.unwrap();
+        let connections = one_connection(&server).await;
+        let before = server.sql(TESTS).await.unwrap().parse::<u32>().unwrap();
+        for _ in 0..100 {
+            let mut lent = lent(&connections).await;
+            let answer = sqlx::raw_sql("DO 1").execute(lent.connection().ok().unwrap()).await;
+            lent.settle(&answer);
+        }
+        let tests = server.sql(TESTS).await.unwrap().parse::<u32>().unwrap() - before;
+        assert!(tests < 50, "{tests} tests of a connection for 100 statements");
+    }
+
+    #[tokio::test]
+    async fn a_call_that_waits_gets_the_connection_of_another() {
+        let server = Mariadb::start(MariadbOptions::new()).await.unwrap();
+        let connections = one_connection(&server).await;
+        let first = lent(&connections).await;
+        let mut second = Box::pin(lent(&connections));
+        assert!((&mut second).now_or_never().is_none(), "there is one connection");
+        let (_second, ()) = join(second, async { first.settle(&Ok(())) }).await;
+        assert!(connections.ready.lock().connections.is_empty(), "it waited for the pool");
+    }
+
+    /// How often a connection was tested.
+    const TESTS: &str = "SELECT variable_value FROM information_schema.global_status \
+        WHERE variable_name = 'COM_ADMIN_COMMANDS'";
+}
