@@ -100,9 +100,9 @@ async fn rounds(
     watch: &mut dyn Watch,
     all: &mut Measured,
 ) -> Result<(), Error> {
-    let (rounds, unit) = plan.rounds(subjects.len());
+    let unit = plan.slice(subjects.len());
     let mut round = 0;
-    while course.another_round(round, rounds) {
+    while course.another_round(round) {
         for step in Step::ALL {
             let slice = unit.mul_f64(step.weight());
             for turn in 0..subjects.len() {

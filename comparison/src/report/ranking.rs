@@ -3,10 +3,7 @@
 use serde::Serialize;
 
 use super::figures::{Figure, StoreReport};
-use crate::measurement::Measure;
-
-/// Fewer rounds say nothing about their spread.
-const FEWEST: usize = 3;
+use crate::{measurement::Measure, plan::ROUNDS};
 
 /// The measurements by which stores are ranked.
 const BY: [Measure; 5] = [
@@ -23,8 +20,8 @@ const BY: [Measure; 5] = [
 pub struct Ranking {
     /// The measurement.
     pub measure: Measure,
-    /// Best first. Stores with the same place cannot be told apart: their rounds overlap each other, or those of a third store.
-    /// Every round of a place was better than every round of the next place.
+    /// Best first. Stores with the same place cannot be told apart: there were too few rounds, or they overlap each other or
+    /// those of a third store. Every round of a place was better than every round of the next place.
     pub places: Vec<Vec<String>>,
 }
 
@@ -42,7 +39,7 @@ pub(crate) fn rankings(stores: &[StoreReport]) -> Vec<Ranking> {
 
 /// The best and the worst round, as values of which less is better.
 fn extent(measure: Measure, figure: &Figure) -> (f64, f64) {
-    if figure.rounds.len() < FEWEST {
+    if figure.rounds.len() < ROUNDS {
         return (f64::NEG_INFINITY, f64::INFINITY);
     }
     let less_is_better = |value: &f64| if measure.by_rate() { -*value } else { *value };
