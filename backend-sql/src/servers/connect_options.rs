@@ -11,7 +11,7 @@ use url::Url;
 use crate::{
     servers::tls::{Named, Tls},
     settings::{Settings, refusal},
-    tunables::{CONNECTIONS, IDLE},
+    tunables::{CONNECTIONS, IDLE, LIFETIME},
 };
 
 type Options<DB> = <<DB as Database>::Connection as Connection>::Options;
@@ -59,6 +59,7 @@ impl<DB: Database> Reached<DB> {
                     .max_connections(CONNECTIONS)
                     .acquire_timeout(timeout)
                     .idle_timeout(IDLE)
+                    .max_lifetime(LIFETIME)
                     // One connection stays, so that a holder can renew and release. `connections.rs` closes the others.
                     .min_connections(1)
                     // A test would cost each statement a second round trip. Instead, a statement that meets a broken

@@ -14,13 +14,14 @@ use tokio::{
 
 use crate::{
     error::{Failure, general},
-    tunables::SHRINK,
+    tunables::{LIFETIME, SHRINK},
 };
 
 /// A pool, and the connections of it that are ready for the next statement.
 ///
 /// When a connection returns to the pool, the driver tests it, which costs the server a round trip. So a connection of our own
-/// pool returns only after [`SHRINK`] without a statement, or if a call waits for the pool.
+/// pool returns only after [`SHRINK`] without a statement, after [`LIFETIME`], which makes the pool close it, or if a call waits for
+/// the pool.
 #[derive(Debug)]
 pub(crate) struct Connections<DB: Database> {
     pub(crate) pool: Pool<DB>,
@@ -33,10 +34,19 @@ pub(crate) struct Connections<DB: Database> {
 
 #[derive(Debug)]
 struct Ready<DB: Database> {
-    /// Each with the end of its last statement, in the order of these ends.
-    connections: Vec<(PoolConnection<DB>, Instant)>,
+    /// In the order in which they were used.
+    connections: Vec<Taken<DB>>,
     /// How many calls wait for the pool.
     waiting: usize,
+}
+
+/// A connection out of the pool.
+#[derive(Debug)]
+struct Taken<DB: Database> {
+    connection: PoolConnection<DB>,
+    taken: Instant,
+    /// When its last statement ended.
+    used: Instant,
 }
 
 /// Counts a call that waits for the pool.
@@ -64,8 +74,8 @@ impl<DB: Database> Connections<DB> {
     ) -> Result<Lent<'_, DB>, Failure> {
         let waits = {
             let mut ready = self.ready.lock();
-            if let Some((connection, _)) = ready.connections.pop() {
-                return Ok(Lent { connections: self, connection: Some(connection) });
+            if let Some(taken) = ready.connections.pop() {
+                return Ok(Lent { connections: self, connection: Some(taken) });
             }
             ready.waiting += 1;
             Waits(self)
@@ -80,7 +90,9 @@ impl<DB: Database> Connections<DB> {
             error => judge(error),
         });
         drop(waits);
-        Ok(Lent { connections: self, connection: Some(connection?) })
+        let (connection, now) = (connection?, Instant::now());
+        let taken = Taken { connection, taken: now, used: now };
+        Ok(Lent { connections: self, connection: Some(taken) })
     }
 
     /// Whether a statement would start no new session.
@@ -92,17 +104,19 @@ impl<DB: Database> Connections<DB> {
     /// Takes the connections that were not used for [`SHRINK`] out of those that are ready.
     fn unused(&self) -> Vec<PoolConnection<DB>> {
         let mut ready = self.ready.lock();
-        let unused = ready.connections.partition_point(|(_, used)| used.elapsed() >= SHRINK);
-        ready.connections.drain(..unused).map(|(connection, _)| connection).collect()
+        let unused = ready.connections.partition_point(|it| it.used.elapsed() >= SHRINK);
+        ready.connections.drain(..unused).map(|it| it.connection).collect()
     }
 
-    fn take_back(&self, connection: PoolConnection<DB>) {
+    fn take_back(&self, connection: Taken<DB>) {
+        let used = Instant::now();
+        let stays = !self.given && used < connection.taken + LIFETIME;
         let mut ready = self.ready.lock();
-        if self.given || self.pool.is_closed() || ready.waiting > 0 {
+        if !stays || self.pool.is_closed() || ready.waiting > 0 {
             drop(ready);
             drop(connection);
         } else {
-            ready.connections.push((connection, Instant::now()));
+            ready.connections.push(Taken { used, ..connection });
         }
     }
 
@@ -167,13 +181,13 @@ async fn close_one<DB: Database>(connection: PoolConnection<DB>) {
 /// never come.
 pub(crate) struct Lent<'a, DB: Database> {
     connections: &'a Connections<DB>,
-    connection: Option<PoolConnection<DB>>,
+    connection: Option<Taken<DB>>,
 }
 
 impl<DB: Database> Lent<'_, DB> {
     pub(crate) fn connection(&mut self) -> Result<&mut DB::Connection, Failure> {
-        let connection = self.connection.as_deref_mut();
-        connection.ok_or_else(|| Failure::Error(general(sqlx::Error::PoolClosed)))
+        let taken = self.connection.as_mut().map(|taken| &mut *taken.connection);
+        taken.ok_or_else(|| Failure::Error(general(sqlx::Error::PoolClosed)))
     }
 
     /// After any answer of the server, also a refusal, the connection can be used again. But a refusal may be the last word of a
@@ -193,8 +207,8 @@ impl<DB: Database> Lent<'_, DB> {
 
 impl<DB: Database> Drop for Lent<'_, DB> {
     fn drop(&mut self) {
-        if let Some(connection) = self.connection.take() {
-            drop(connection.detach());
+        if let Some(taken) = self.connection.take() {
+            drop(taken.connection.detach());
         }
     }
 }
@@ -243,6 +257,20 @@ mod tests {
         first.settle(&Ok(()));
         assert!(connections.ready.lock().connections.is_empty(), "nobody waits for these");
         second.await;
+    }
+
+    #[tokio::test]
+    async fn a_connection_in_constant_use_returns_when_it_is_old() {
+        let server = Mariadb::start(MariadbOptions::new()).await.unwrap();
+        let connections = one_connection(&server).await;
+        for (used_for, ready) in [(LIFETIME / 2, 1), (LIFETIME, 0)] {
+            let lent = lent(&connections).await;
+            tokio::time::pause();
+            tokio::time::advance(used_for).await;
+            tokio::time::resume();
+            lent.settle(&Ok(()));
+            assert_eq!(connections.ready.lock().connections.len(), ready, "after {used_for:?}");
+        }
     }
 
     /// How often a connection was tested.
