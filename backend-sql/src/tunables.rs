@@ -84,7 +84,8 @@ pub(crate) const CONNECTIONS: u32 = 5;
 /// returns to the pool.
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(crate) const SHRINK: Duration = Duration::from_millis(900);
-/// A connection that is older than this is replaced, as the driver does by default: sessions of a server grow.
+/// A connection in constant use is replaced at an age between this and twice this, since sessions of a server grow. The driver's
+/// default.
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(crate) const LIFETIME: Duration = Duration::from_secs(1800);
 /// A connection that was not used for so long is replaced: firewalls forget such connections, most after 5 minutes or more.

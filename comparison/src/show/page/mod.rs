@@ -95,7 +95,7 @@ impl Report {
         if self.rankings.is_empty() {
             return Ok(());
         }
-        page.push_str("<h2>Best first</h2><p>“=” where the rounds show no order.</p><ul>");
+        page.push_str("<h2>Best first</h2><p>“=” where the rounds show no order. A store needs five rounds.</p><ul>");
         for ranking in &self.rankings {
             let places: Vec<_> =
                 ranking.places.iter().map(|place| escaped(&place.join(" = "))).collect();
