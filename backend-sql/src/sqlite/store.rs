@@ -3,11 +3,14 @@
 use std::{sync::Arc, time::Duration};
 
 use lock_core::{Error, ErrorKind, Guarantees, RwLock};
-use sqlx::{AssertSqlSafe, SqlitePool};
+use sqlx::{AssertSqlSafe, Connection as _};
 use tokio::sync::OnceCell;
 
 use super::{
-    connection::open::{File, Statement},
+    connection::{
+        database::Database,
+        open::{File, Statement},
+    },
     epoch,
     guarantees::guarantees,
     statements::{self, Statements},
@@ -76,11 +79,12 @@ impl Sqlite {
         if !is_older(stored) {
             return check_version(stored);
         }
-        let pool = self.file.pool().await?;
+        let database = self.file.database().await?;
         let tables = &self.file.tables;
         let schema = statements::schema(tables, self.longest_lease().await?.as_millis() as i64);
         let write = || async {
-            let mut all = pool.begin_with("BEGIN IMMEDIATE").await?;
+            let mut connection = database.lend().await?;
+            let mut all = connection.begin_with("BEGIN IMMEDIATE").await?;
             loop {
                 let version = sqlx::query_scalar::<_, Option<i64>>(self.sql.version.clone());
                 // If the row is gone, the next step reports it.
@@ -110,15 +114,15 @@ impl Sqlite {
         self.file.write(build).await
     }
 
-    /// The pool for a statement that only reads; `None` while there is no file to read.
-    pub(super) async fn reader(&self) -> Result<Option<&SqlitePool>, Error> {
-        if self.file.is_there() { self.pool().await.map(Some) } else { Ok(None) }
+    /// The database for a statement that only reads; `None` while there is no file to read.
+    pub(super) async fn reader(&self) -> Result<Option<&Database>, Error> {
+        if self.file.is_there() { self.database().await.map(Some) } else { Ok(None) }
     }
 
-    /// The pool, once this client agrees with the store.
-    pub(super) async fn pool(&self) -> Result<&SqlitePool, Error> {
+    /// The database, once this client agrees with the store.
+    pub(super) async fn database(&self) -> Result<&Database, Error> {
         self.ready().await?;
-        self.file.pool().await
+        self.file.database().await
     }
 }
 

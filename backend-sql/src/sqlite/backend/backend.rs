@@ -137,13 +137,13 @@ impl Dialect for Sqlite {
     }
 
     async fn part(&self, grant: &Grant) -> Result<bool, Error> {
-        let pool = self.pool().await?;
+        let database = self.database().await?;
         let reader = grant.owner.to_string();
         let write = || {
             let query = sqlx::query_scalar::<_, String>(self.sql.part.clone());
             let query = query.bind(grant.name.as_str()).bind(&reader);
             let query = query.bind(now()).bind(&self.epoch);
-            async { read_to_end(query.fetch_all(pool)).await }
+            async { read_to_end(query.fetch_all(&mut *database.lend().await?)).await }
         };
         let holder = self.file.while_busy(write).await?;
         Ok(holder.is_some_and(|holder| holder != reader))
@@ -209,12 +209,12 @@ impl Dialect for Sqlite {
     }
 
     async fn force(&self, name: &LockName) -> Result<bool, Error> {
-        let Some(pool) = self.reader().await? else { return Ok(false) };
+        let Some(database) = self.reader().await? else { return Ok(false) };
         let write = || {
             let query = sqlx::query_scalar::<_, i64>(self.sql.force.clone());
             let query = query.bind(name.as_str()).bind(now()).bind(&self.epoch);
             let query = query.bind(wall_micros());
-            async { read_to_end(query.fetch_all(pool)).await }
+            async { read_to_end(query.fetch_all(&mut *database.lend().await?)).await }
         };
         let freed = self.file.while_busy(write).await?.is_some();
         if freed {
@@ -224,12 +224,12 @@ impl Dialect for Sqlite {
     }
 
     async fn list(&self, after: &str, limit: u32) -> Result<Vec<Listed>, Error> {
-        let Some(pool) = self.reader().await? else { return Ok(Vec::new()) };
+        let Some(database) = self.reader().await? else { return Ok(Vec::new()) };
         let read = || {
             let query = sqlx::query(self.sql.list.clone());
             let query = query.bind(after).bind(now()).bind(&self.epoch);
             let query = query.bind(wall_micros()).bind(limit);
-            async { query.fetch_all(pool).await }
+            async { query.fetch_all(&mut *database.lend().await?).await }
         };
         let rows = self.file.while_busy(read).await?;
         let listed = |row: &SqliteRow| Ok((row.try_get("position")?, rows::read(row, &self.epoch)));

@@ -52,7 +52,7 @@ impl Sqlite {
         grant: &Grant,
         next: Option<&Request>,
     ) -> Result<Option<Outcome>, Error> {
-        let pool = self.pool().await?;
+        let database = self.database().await?;
         let owner = grant.owner.to_string();
         let next_owner = next.map(|next| next.owner.to_string());
         let write = || {
@@ -68,7 +68,7 @@ impl Sqlite {
             .bind(next.map(|next| next.label.as_str()))
             .bind(next.map(|next| nanos(next.lease)))
             .bind(next.map(|next| next.floor.get() as i64));
-            async { read_to_end(query.fetch_all(pool)).await }
+            async { read_to_end(query.fetch_all(&mut *database.lend().await?)).await }
         };
         let released = self.file.while_busy(write).await?;
         let Some((version, owner, token, bell)) = released else { return Ok(None) };
@@ -81,11 +81,11 @@ impl Sqlite {
 
     /// Wakes the first waiter of a name if the lock is free.
     pub(super) async fn wake_first(&self, name: &LockName) -> Result<(), Error> {
-        let pool = self.pool().await?;
+        let database = self.database().await?;
         let read = || {
             let query = sqlx::query_as::<_, (String, Option<String>)>(self.sql.first.clone());
             let query = query.bind(name.as_str()).bind(now()).bind(&self.epoch).bind(wall_micros());
-            async { query.fetch_optional(pool).await }
+            async { query.fetch_optional(&mut *database.lend().await?).await }
         };
         if let Some((owner, Some(bell))) = self.file.while_busy(read).await?
             && let Ok(owner) = owner.parse()

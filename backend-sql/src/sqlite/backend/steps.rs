@@ -20,12 +20,12 @@ impl Sqlite {
         name: &LockName,
         owner: Option<OwnerId>,
     ) -> Result<Option<SqliteRow>, Error> {
-        let Some(pool) = self.reader().await? else { return Ok(None) };
+        let Some(database) = self.reader().await? else { return Ok(None) };
         let owner = owner.map(|owner| owner.to_string());
         let read = || {
             let query = sqlx::query(self.sql.read_row.clone()).bind(name.as_str()).bind(&owner);
             let query = query.bind(now()).bind(&self.epoch).bind(wall_micros());
-            async { query.fetch_optional(pool).await }
+            async { query.fetch_optional(&mut *database.lend().await?).await }
         };
         self.file.while_busy(read).await
     }
@@ -36,7 +36,7 @@ impl Sqlite {
         statement: &sqlx::SqlStr,
         grants: &[&Grant],
     ) -> Result<Vec<(String, i64)>, Error> {
-        let pool = self.pool().await?;
+        let database = self.database().await?;
         let batch: Vec<_> = grants
             .iter()
             .map(|grant| (grant.name.as_str(), grant.owner.to_string(), nanos(grant.lease)))
@@ -46,7 +46,7 @@ impl Sqlite {
         let write = || {
             let query = sqlx::query_as::<_, (String, i64)>(statement.clone());
             let query = query.bind(now()).bind(&self.epoch).bind(&batch);
-            async { query.fetch_all(pool).await }
+            async { query.fetch_all(&mut *database.lend().await?).await }
         };
         self.file.while_busy(write).await
     }
@@ -67,7 +67,7 @@ impl Sqlite {
         grant: &Grant,
         last: Option<i64>,
     ) -> Result<Option<i64>, Error> {
-        let pool = self.pool().await?;
+        let database = self.database().await?;
         let owner = grant.owner.to_string();
         let write = || {
             let query = sqlx::query_scalar::<_, i64>(statement.clone());
@@ -76,7 +76,7 @@ impl Sqlite {
                 Some(last) => query.bind(last),
                 None => query,
             };
-            async { read_to_end(query.fetch_all(pool)).await }
+            async { read_to_end(query.fetch_all(&mut *database.lend().await?)).await }
         };
         self.file.while_busy(write).await
     }
@@ -88,7 +88,7 @@ impl Sqlite {
         request: &Request,
         version: Option<i64>,
     ) -> Result<Option<FencingToken>, Error> {
-        let pool = self.pool().await?;
+        let database = self.database().await?;
         let owner = request.owner.to_string();
         let write = || {
             let query = sqlx::query_scalar::<_, i64>(statement.clone())
@@ -105,7 +105,7 @@ impl Sqlite {
                 Some(version) => query.bind(version),
                 None => query,
             };
-            async { read_to_end(query.fetch_all(pool)).await }
+            async { read_to_end(query.fetch_all(&mut *database.lend().await?)).await }
         };
         self.file.while_busy(write).await?.map(token_of).transpose()
     }

@@ -13,13 +13,12 @@ use sqlx::{
     AssertSqlSafe, FromRow, SqlStr, Sqlite, SqlitePool,
     query::Query,
     sqlite::{
-        SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteRow,
-        SqliteSynchronous,
+        SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqliteRow, SqliteSynchronous,
     },
 };
 use tokio::sync::OnceCell;
 
-use super::{error::failure, mode};
+use super::{database::Database, error::failure, mode};
 use crate::{
     error::Failure,
     retry::Retry,
@@ -41,7 +40,7 @@ pub(crate) struct File {
     given: Option<SqlitePool>,
     /// Whether the users of its group may use a file that we make.
     group: bool,
-    pool: OnceCell<SqlitePool>,
+    database: OnceCell<Database>,
 }
 
 impl File {
@@ -54,7 +53,7 @@ impl File {
     ) -> Result<Self, Error> {
         let path = if given.is_none() { checked(&path)? } else { path };
         let retry = Retry::new(settings.timeout, format!("{path:?}"));
-        let this = Self { path, retry, tables, settings, given, group, pool: OnceCell::new() };
+        let this = Self { path, retry, tables, settings, given, group, database: OnceCell::new() };
         this.check_mode()?;
         Ok(this)
     }
@@ -75,17 +74,17 @@ impl File {
         self.given.is_some() || self.path.exists()
     }
 
-    /// The pool, with the tables in its database.
-    pub(crate) async fn pool(&self) -> Result<&SqlitePool, Error> {
-        self.pool.get_or_try_init(|| self.open()).await
+    /// The database, with the tables in it.
+    pub(crate) async fn database(&self) -> Result<&Database, Error> {
+        self.database.get_or_try_init(|| self.open()).await
     }
 
-    async fn open(&self) -> Result<SqlitePool, Error> {
-        let pool = match &self.given {
-            Some(pool) => pool.clone(),
+    async fn open(&self) -> Result<Database, Error> {
+        let database = match &self.given {
+            Some(pool) => Database::Given(pool.clone()),
             None => {
                 mode::make(&self.path, self.group)?;
-                self.connect()
+                self.own()
             }
         };
         // Another process, or the pool, may have made the file since the first check.
@@ -100,44 +99,38 @@ impl File {
             AND EXISTS (SELECT 1 FROM {queue}) IS NOT NULL";
         let known = self.tables.fill(known, '"');
         let found = sqlx::query_scalar::<_, i64>(AssertSqlSafe(known));
-        if let Ok(Some(_)) = found.fetch_optional(&pool).await {
-            return Ok(pool);
+        let found = async { found.fetch_optional(&mut *database.lend().await?).await };
+        if let Ok(Some(_)) = found.await {
+            return Ok(database);
         }
         // Nothing is made in a file of another version. Only `init` upgrades an older one.
         let version = self.tables.fill(include_str!("../sql/version.sql"), '"');
         let read = || async {
             let version = sqlx::query_scalar::<_, Option<i64>>(AssertSqlSafe(version.clone()));
-            version.fetch_optional(&pool).await
+            version.fetch_optional(&mut *database.lend().await?).await
         };
         // This fails if there are no settings yet.
         if let Ok(Some(Some(stored))) = self.while_busy(read).await {
             if is_older(stored) {
-                return Ok(pool);
+                return Ok(database);
             }
             check_version(stored)?;
         }
         self.while_busy(|| async {
-            sqlx::raw_sql(AssertSqlSafe(schema.clone())).execute(&pool).await
+            let schema = sqlx::raw_sql(AssertSqlSafe(schema.clone()));
+            schema.execute(&mut *database.lend().await?).await
         })
         .await?;
-        Ok(pool)
+        Ok(database)
     }
 
-    fn connect(&self) -> SqlitePool {
+    fn own(&self) -> Database {
         let options = SqliteConnectOptions::new()
             .filename(&self.path)
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(SqliteSynchronous::Normal)
             .busy_timeout(OWN_WAIT);
-        // One connection: SQLite has one writer at a time, and statements of one connection run in
-        // the order in which they were sent.
-        SqlitePoolOptions::new()
-            .max_connections(1)
-            .acquire_timeout(self.settings.timeout)
-            .idle_timeout(None)
-            .max_lifetime(None)
-            .test_before_acquire(false)
-            .connect_lazy_with(options)
+        Database::own(options, self.settings.timeout)
     }
 
     /// Runs a statement, and repeats it while another client has the database, up to the time limit.
@@ -145,25 +138,33 @@ impl File {
     where
         Fut: Future<Output = Result<T, sqlx::Error>>,
     {
-        let judge = |error| failure(error, &self.path);
+        let once = || async {
+            let answer = run().await;
+            if matches!(answer, Err(sqlx::Error::WorkerCrashed))
+                && let Some(database) = self.database.get()
+            {
+                database.replace().await;
+            }
+            answer.map_err(|error| failure(error, &self.path))
+        };
         let tries = || async {
             for _ in 1..TRIES_AT_ONCE {
-                match run().await.map_err(judge) {
+                match once().await {
                     Err(Failure::Busy(_)) => tokio::task::yield_now().await,
                     answer => return answer,
                 }
             }
-            run().await.map_err(judge)
+            once().await
         };
         self.retry.run(identity, tries).await
     }
 
     /// Runs a statement that answers no rows. `build` makes it anew for each try, so that its clocks are not stale.
     pub(crate) async fn write(&self, build: impl Fn() -> Statement) -> Result<(), Error> {
-        let pool = self.pool().await?;
+        let database = self.database().await?;
         let run = || {
             let statement = build();
-            async { statement.execute(pool).await }
+            async { statement.execute(&mut *database.lend().await?).await }
         };
         self.while_busy(run).await.map(drop)
     }
@@ -174,15 +175,17 @@ impl File {
         T: Send + Unpin,
         (T,): for<'r> FromRow<'r, SqliteRow>,
     {
-        let pool = self.pool().await?;
-        let read = || async { sqlx::query_scalar::<_, T>(statement.clone()).fetch_one(pool).await };
+        let database = self.database().await?;
+        let read = || async {
+            let value = sqlx::query_scalar::<_, T>(statement.clone());
+            value.fetch_one(&mut *database.lend().await?).await
+        };
         self.while_busy(read).await
     }
 
     pub(crate) async fn close(&self) {
-        // A pool from the user stays open.
-        if let Some(pool) = self.pool.get().filter(|_| self.given.is_none()) {
-            pool.close().await;
+        if let Some(database) = self.database.get() {
+            database.close().await;
         }
     }
 }

@@ -1,0 +1,165 @@
+//! What statements run on: one connection of our own, or the user's pool.
+
+use std::{
+    ops::{Deref, DerefMut},
+    time::Duration,
+};
+
+use sqlx::{
+    ConnectOptions as _, Connection as _, Sqlite, SqliteConnection, SqlitePool,
+    pool::PoolConnection, sqlite::SqliteConnectOptions,
+};
+use tokio::{
+    sync::{MappedMutexGuard, Mutex, MutexGuard},
+    time::timeout,
+};
+
+/// One connection is enough: SQLite has one writer at a time, and statements of one connection run in the order in which they were
+/// sent. It is in no pool, since the driver tests each connection that returns to a pool.
+#[derive(Debug)]
+pub(crate) enum Database {
+    Own(Box<Own>),
+    /// It stays open.
+    Given(SqlitePool),
+}
+
+#[derive(Debug)]
+pub(crate) struct Own {
+    options: SqliteConnectOptions,
+    timeout: Duration,
+    connection: Mutex<State>,
+}
+
+#[derive(Debug)]
+enum State {
+    NotYet,
+    Open(SqliteConnection),
+    Closed,
+}
+
+/// The connection for one statement.
+pub(crate) enum Lent<'a> {
+    Own(MappedMutexGuard<'a, SqliteConnection>),
+    Given(PoolConnection<Sqlite>),
+}
+
+impl Database {
+    pub(crate) fn own(options: SqliteConnectOptions, timeout: Duration) -> Self {
+        Self::Own(Box::new(Own { options, timeout, connection: Mutex::new(State::NotYet) }))
+    }
+
+    /// Waits for the connection, as long as a pool would.
+    pub(crate) async fn lend(&self) -> Result<Lent<'_>, sqlx::Error> {
+        match self {
+            Self::Own(own) => match timeout(own.timeout, own.lend()).await {
+                Ok(lent) => lent.map(Lent::Own),
+                Err(_) => Err(sqlx::Error::PoolTimedOut),
+            },
+            Self::Given(pool) => pool.acquire().await.map(Lent::Given),
+        }
+    }
+
+    /// The next statement gets a new connection, since the thread of this one has ended.
+    pub(crate) async fn replace(&self) {
+        if let Self::Own(own) = self {
+            let mut state = own.connection.lock().await;
+            if matches!(*state, State::Open(_)) {
+                *state = State::NotYet;
+            }
+        }
+    }
+
+    /// Closes a connection of our own, after the statements that were sent before.
+    pub(crate) async fn close(&self) {
+        if let Self::Own(own) = self {
+            let state = std::mem::replace(&mut *own.connection.lock().await, State::Closed);
+            if let State::Open(connection) = state
+                && let Err(error) = connection.close().await
+            {
+                tracing::debug!(%error, "the database was not closed");
+            }
+        }
+    }
+}
+
+impl Own {
+    async fn lend(&self) -> Result<MappedMutexGuard<'_, SqliteConnection>, sqlx::Error> {
+        let mut state = self.connection.lock().await;
+        if matches!(*state, State::NotYet) {
+            *state = State::Open(self.options.connect().await?);
+        }
+        MutexGuard::try_map(state, |state| match state {
+            State::Open(connection) => Some(connection),
+            _ => None,
+        })
+        .map_err(|_| sqlx::Error::PoolClosed)
+    }
+}
+
+impl Deref for Lent<'_> {
+    type Target = SqliteConnection;
+
+    fn deref(&self) -> &SqliteConnection {
+        match self {
+            Self::Own(connection) => connection,
+            Self::Given(connection) => connection,
+        }
+    }
+}
+
+impl DerefMut for Lent<'_> {
+    fn deref_mut(&mut self) -> &mut SqliteConnection {
+        match self {
+            Self::Own(connection) => connection,
+            Self::Given(connection) => connection,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOON: Duration = Duration::from_millis(50);
+
+    fn database(folder: &tempfile::TempDir) -> Database {
+        let options = SqliteConnectOptions::new().filename(folder.path().join("locks.db"));
+        Database::own(options.create_if_missing(true), SOON)
+    }
+
+    async fn temporary_tables(database: &Database) -> i64 {
+        let count = sqlx::query_scalar("SELECT count(*) FROM sqlite_temp_schema");
+        count.fetch_one(&mut *database.lend().await.unwrap()).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn statements_share_a_connection_until_it_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = database(&folder);
+        let create = sqlx::query("CREATE TEMPORARY TABLE ours (value)");
+        create.execute(&mut *database.lend().await.unwrap()).await.unwrap();
+        assert_eq!(temporary_tables(&database).await, 1);
+        database.replace().await;
+        assert_eq!(temporary_tables(&database).await, 0);
+    }
+
+    #[tokio::test]
+    async fn a_call_waits_for_the_connection_within_its_time_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = database(&folder);
+        let lent = database.lend().await.unwrap();
+        assert!(matches!(database.lend().await, Err(sqlx::Error::PoolTimedOut)));
+        drop(lent);
+        database.lend().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_closed_database_is_not_opened_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = database(&folder);
+        temporary_tables(&database).await;
+        database.close().await;
+        database.replace().await;
+        assert!(matches!(database.lend().await, Err(sqlx::Error::PoolClosed)));
+    }
+}
