@@ -248,7 +248,8 @@ fn a_bar_shows_the_progress_on_a_terminal() {
 fn the_check_of_the_page_sees_what_is_wrong_with_it() {
     let store = Store::new();
     let page = store.beside("page.html");
-    let args = ["memory:", "--for", "1s", "--json", "--page", page.to_str().unwrap()];
+    // Long enough for samples of all plots on a busy machine.
+    let args = ["memory:", "--for", "4s", "--json", "--page", page.to_str().unwrap()];
     let output = compare(&store, &args).output().unwrap();
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     browser::shows(&page, &report);
