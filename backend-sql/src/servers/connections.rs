@@ -44,6 +44,7 @@ struct Ready<DB: Database> {
 #[derive(Debug)]
 struct Taken<DB: Database> {
     connection: PoolConnection<DB>,
+    /// When the pool lent it.
     since: Instant,
     /// When its last statement ended.
     used: Instant,
