@@ -1,7 +1,7 @@
 //! Supervision without a lock, for tests: runs a command as `leasehold run` does.
 //!
 //! ```text
-//! supervise [--lost FIFO] [--grace DURATION] COMMAND [ARGS…]
+//! supervise [--lost FIFO] [--grace DURATION] [--shutdown DURATION] COMMAND [ARGS…]
 //! ```
 //!
 //! The lock counts as lost when another process opens FIFO for writing and closes it.
@@ -11,8 +11,13 @@ use std::ffi::OsString;
 use std::process::{ExitCode, exit};
 use std::time::Duration;
 
+use leasehold::backend::{Env as _, SystemEnv};
 use leasehold_cli::exit;
-use leasehold_cli::supervise::{self, ChildSpec, Signals};
+use leasehold_cli::supervise::{self, ChildSpec, Graces, Signals, Tenure};
+use tokio::sync::watch;
+
+/// The lease of the lock, which is never renewed. No test runs so long.
+const LEASE: Duration = Duration::from_secs(3600);
 
 fn main() -> ExitCode {
     if let Some(code) = supervise::reentered() {
@@ -31,14 +36,12 @@ fn main() -> ExitCode {
 fn start() -> Result<u8, Box<dyn Error>> {
     let mut args = std::env::args_os().skip(1).peekable();
     let mut lost = None;
-    let mut grace = Duration::from_secs(10);
+    let (mut lost_grace, mut shutdown) = (Duration::from_secs(1), None);
     while let Some(option) = args.next_if(|arg| arg.to_string_lossy().starts_with("--")) {
         match option.to_str() {
             Some("--lost") => lost = args.next(),
-            Some("--grace") => {
-                let text = args.next().ok_or("--grace what?")?;
-                grace = humantime::parse_duration(&text.to_string_lossy())?;
-            }
+            Some("--grace") => lost_grace = span(args.next())?,
+            Some("--shutdown") => shutdown = Some(span(args.next())?),
             _ => return Err(format!("no such option: {option:?}").into()),
         }
     }
@@ -47,9 +50,17 @@ fn start() -> Result<u8, Box<dyn Error>> {
     let spec = ChildSpec { program, args: args.collect(), env_remove: Vec::new(), env };
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
         let mut signals = Signals::catch()?;
-        let ended = supervise::run(spec, &mut signals, told(lost), grace).await;
-        Ok(exit::of_job(&ended, humantime::format_duration(grace)))
+        let end = SystemEnv.now() + LEASE;
+        let graces = Graces { not_renewed: Duration::ZERO, lost: lost_grace, shutdown };
+        let (_renew, mut renewed) = watch::channel(());
+        let tenure =
+            Tenure { lease: LEASE, valid_until: || end, renewed: &mut renewed, lost: told(lost) };
+        Ok(exit::of_job(&supervise::run(spec, &mut signals, tenure, graces).await))
     })
+}
+
+fn span(value: Option<OsString>) -> Result<Duration, Box<dyn Error>> {
+    Ok(humantime::parse_duration(&value.ok_or("how long?")?.to_string_lossy())?)
 }
 
 async fn told(fifo: Option<OsString>) -> String {

@@ -10,15 +10,25 @@ pub enum Ended {
     Exited(u8),
     /// A signal with this number ended COMMAND.
     Signalled(i32),
-    /// The lock was lost, and leasehold ended the job.
+    /// The lock was lost, and the job was ended.
     Lost {
         /// Why the lock was lost.
         reason: String,
         /// How many processes survived SIGKILL: those of another user, or stuck in the kernel.
         left: u64,
     },
+    /// The lock was not renewed in time, and the job was ended before the validity was over.
+    NotRenewed {
+        /// How many processes survived, as for a lost lock.
+        left: u64,
+    },
     /// The job reaper was killed, and the job with it.
     Unwatched {
+        /// How many processes survived, as for a lost lock.
+        left: u64,
+    },
+    /// The job reaper did not answer, so leasehold killed it, and the job with it.
+    Unanswered {
         /// How many processes survived, as for a lost lock.
         left: u64,
     },

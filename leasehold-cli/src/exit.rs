@@ -77,36 +77,30 @@ impl std::error::Error for Failure {}
 
 /// Returns the exit code for the end of a job, and writes a line to stderr if COMMAND did not end by itself.
 #[must_use]
-pub fn of_job(ended: &Ended, grace: impl Display) -> u8 {
-    match ended {
-        Ended::Exited(code) => *code,
-        Ended::Signalled(signal) => of_signal(*signal),
-        Ended::Lost { reason, left: 0 } => {
-            complain(format_args!("lock lost: {reason}; COMMAND was ended"));
-            LOST
-        }
-        Ended::Lost { reason, left } => {
-            complain(format_args!(
-                "lock lost: {reason}; {left} of COMMAND's processes could not be ended \
-                 (SIGTERM, then SIGKILL after {grace})"
-            ));
-            LOST
-        }
-        Ended::Unwatched { left: 0 } => {
-            complain("the job reaper was killed, and COMMAND with it");
-            of_signal(9)
-        }
-        Ended::Unwatched { left } => {
-            complain(format_args!(
-                "the job reaper was killed, and {left} of COMMAND's processes could not be ended"
-            ));
-            of_signal(9)
-        }
+pub fn of_job(ended: &Ended) -> u8 {
+    let (what, left, code) = match ended {
+        Ended::Exited(code) => return *code,
+        Ended::Signalled(signal) => return of_signal(*signal),
         Ended::NotStarted(error) => {
             complain(format_args!("cannot start a process: {}", cause(error)));
-            CANNOT_EXECUTE
+            return CANNOT_EXECUTE;
         }
+        Ended::Lost { reason, left } => (format!("lock lost: {reason}"), *left, LOST),
+        Ended::NotRenewed { left } => {
+            ("lock lost: the store confirmed no renewal in time".to_owned(), *left, LOST)
+        }
+        Ended::Unwatched { left } => ("the job reaper was killed".to_owned(), *left, of_signal(9)),
+        Ended::Unanswered { left } => {
+            ("the job reaper did not answer and was killed".to_owned(), *left, of_signal(9))
+        }
+    };
+    match left {
+        0 => complain(format_args!("{what}; COMMAND was ended")),
+        _ => complain(format_args!(
+            "{what}; {left} of COMMAND's processes could not be ended, even by SIGKILL"
+        )),
     }
+    code
 }
 
 /// The exit code of a process that a signal ended, as in a shell.

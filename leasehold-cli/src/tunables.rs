@@ -5,6 +5,31 @@ use std::time::Duration;
 /// How long the command waits for a store's background work before it exits. Nothing depends on that work.
 pub(crate) const CLOSE_LIMIT: Duration = Duration::from_secs(10);
 
+/// The same after a loss, if the store still answers: other locks of the command may be released.
+pub(crate) const CLOSE_LIMIT_AFTER_LOSS: Duration = Duration::from_secs(1);
+
+/// Without `--loss-grace`, SIGTERM is sent this part of the lease before the end of the validity. A
+/// renewal is due after a third of the lease at most, so 0.4 leases are left for its repetitions.
+pub(crate) const LOSS_GRACE_PART: u32 = 4;
+/// The longest `--loss-grace`, as a part of the validity. A longer one would leave no time to repeat
+/// a renewal, and would end healthy jobs.
+pub(crate) const LONGEST_LOSS_GRACE_PART: u32 = 3;
+
+/// After a loss without notice, the time between SIGTERM and SIGKILL. The next holder may already work.
+pub(crate) const GRACE_WITHOUT_NOTICE: Duration = Duration::from_secs(1);
+
+/// SIGKILL is sent this part of the lease before the end of the validity: the kernel needs time to
+/// end the processes, and a busy machine time to run the job reaper.
+pub(crate) const KILL_MARGIN_PART: u32 = 20;
+/// The margin of long leases.
+pub(crate) const KILL_MARGIN_MOST: Duration = Duration::from_secs(1);
+
+/// The job reaper must answer within this part of the lease: long enough on a busy machine, and short
+/// enough that leasehold can end the job while the lock is valid.
+pub(crate) const ANSWER_PART: u32 = 3;
+/// How long the job reaper may take to carry out an order, besides the time that the order allows.
+pub(crate) const ANSWER_LIMIT: Duration = Duration::from_millis(250);
+
 /// How long to wait for processes that SIGKILL did not end at once. They belong to another user or hang in the kernel,
 /// and may do so for ever.
 pub(crate) const KILL_LIMIT: Duration = Duration::from_secs(5);

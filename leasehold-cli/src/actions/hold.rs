@@ -2,18 +2,21 @@
 
 use std::io;
 use std::thread;
+use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use leasehold::Guards;
+use leasehold::backend::{Env as _, SystemEnv};
 use rustix::fs::{FileType, fstat, major, minor};
 use tokio::sync::oneshot;
 
-use super::lock::{lost, release, tokens, with_lock};
+use super::lock::{Done, Locked, lost, release, tokens, valid_until, with_lock};
+use super::renewals::Renewals;
 use crate::args::{Hold, Lock};
 use crate::chosen_store::ChosenStore;
 use crate::exit::{self, Failure, LOST, cause};
 use crate::show::print;
-use crate::supervise::Signals;
+use crate::supervise::{Signals, kill_margin};
 
 pub(super) async fn hold(place: &ChosenStore, args: &Hold) -> Result<u8, Failure> {
     check_stdin()?;
@@ -23,19 +26,36 @@ pub(super) async fn hold(place: &ChosenStore, args: &Hold) -> Result<u8, Failure
         let message = format!("lock {:?} not acquired: stdin ended before", args.lock.name);
         Failure { code: args.lock.conflict_exit_code, message }
     };
-    let work = async |guards: Guards, signals: &mut Signals| {
+    let work = async |locked: Locked, signals: &mut Signals| {
+        let Locked { guards, mut renewals } = locked;
         let code = tokio::select! {
             biased;
             reason = lost(&guards, &args.lock) => {
                 exit::complain(format_args!("lock lost: {reason}"));
-                return LOST;
+                return Done::lost(LOST, &guards, true);
+            }
+            () = ends_soon(&guards, args.lock.lease, &mut renewals) => {
+                exit::complain("lock lost: the store confirmed no renewal in time");
+                return Done::lost(LOST, &guards, false);
             }
             signal = signals.asked_to_end() => exit::of_signal(signal),
             code = print_and_wait(&guards, &args.lock, stdin_ended.clone()) => code,
         };
-        release(guards, &args.lock, code, "").await
+        Done::released(release(guards, &args.lock, code, "").await)
     };
     with_lock(place, &args.lock, given_up, work).await
+}
+
+/// Waits until the validity is about to end, because no renewal was confirmed. As early before its end
+/// as `run` kills a job, so that `hold` has said so and exited when the next holder begins.
+async fn ends_soon(guards: &Guards, lease: Duration, renewals: &mut Renewals) {
+    loop {
+        let end = valid_until(guards) - kill_margin(lease);
+        tokio::select! {
+            () = SystemEnv.sleep_until(end) => return,
+            Ok(()) = renewals.changed() => {}
+        }
+    }
 }
 
 /// Prints the tokens, and waits for the end of stdin. Returns the exit code.

@@ -4,23 +4,61 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use humantime::format_duration;
+use leasehold::backend::{Env as _, Instant, SystemEnv};
 use leasehold::{
     Blocked, Error, ErrorKind, Guard, Guards, LockClient, LockName, Quarantined, StoreSettings, all,
 };
 
+use super::renewals::{Renewals, observe};
 use crate::args::{Lock, Wait};
 use crate::chosen_store::ChosenStore;
 use crate::exit::{self, Failure, cause};
 use crate::show;
 use crate::supervise::Signals;
-use crate::tunables::CLOSE_LIMIT;
+use crate::tunables::{CLOSE_LIMIT, CLOSE_LIMIT_AFTER_LOSS};
+
+/// The locks that the command holds.
+pub(super) struct Locked {
+    pub(super) guards: Guards,
+    pub(super) renewals: Renewals,
+}
+
+/// The end of the validity as of now. Of several locks, the first to end counts.
+pub(super) fn valid_until(guards: &Guards) -> Instant {
+    // In this order, so that the result is never too late.
+    let now = SystemEnv.now();
+    now + guards.remaining()
+}
+
+/// How the work under a lock ended.
+pub(super) struct Done {
+    /// The exit code.
+    pub(super) code: u8,
+    /// How long to wait for the releases that the client still has to do.
+    pub(super) close_limit: Duration,
+}
+
+impl Done {
+    /// The lock was released.
+    pub(super) fn released(code: u8) -> Self {
+        Self { code, close_limit: CLOSE_LIMIT }
+    }
+
+    /// A lock was lost. What is lost needs no release. The client releases the other locks, if the
+    /// store has answered.
+    pub(super) fn lost(code: u8, guards: &Guards, store_answers: bool) -> Self {
+        let others = store_answers && guards.iter().any(Guard::is_valid);
+        let close_limit = if others { CLOSE_LIMIT_AFTER_LOSS } else { Duration::ZERO };
+        Self { code, close_limit }
+    }
+}
 
 /// Acquires, and runs `work`, which also releases. Returns the exit code. `given_up` ends the wait for the lock.
 pub(super) async fn with_lock(
     place: &ChosenStore,
     args: &Lock,
     given_up: impl Future<Output = Failure>,
-    work: impl AsyncFnOnce(Guards, &mut Signals) -> u8,
+    work: impl AsyncFnOnce(Locked, &mut Signals) -> Done,
 ) -> Result<u8, Failure> {
     if place.url().scheme() == "memory" {
         return Err(Failure::usage(
@@ -38,16 +76,19 @@ pub(super) async fn with_lock(
         failure = given_up => Err(failure),
         acquired = acquire(place, args, &mut client) => acquired.map(Ok),
     };
-    let code = match acquired {
-        Ok(Ok(guards)) => Ok(work(guards, &mut signals).await),
-        Ok(Err(ended_by_signal)) => Ok(ended_by_signal),
-        Err(failure) => Err(failure),
+    let (code, close_limit) = match acquired {
+        Ok(Ok(locked)) => {
+            let Done { code, close_limit } = work(locked, &mut signals).await;
+            (Ok(code), close_limit)
+        }
+        Ok(Err(ended_by_signal)) => (Ok(ended_by_signal), CLOSE_LIMIT),
+        Err(failure) => (Err(failure), CLOSE_LIMIT),
     };
-    if let Some(client) = client {
+    if let Some(client) = client.filter(|_| !close_limit.is_zero()) {
         // Gives the queue entry up, and releases a grant that came meanwhile.
         tokio::select! {
             () = client.close() => {}
-            () = tokio::time::sleep(CLOSE_LIMIT) => {}
+            () = tokio::time::sleep(close_limit) => {}
             // After a second signal, do not wait for a store that hangs.
             _ = signals.asked_to_end() => {}
         }
@@ -106,11 +147,13 @@ async fn acquire(
     place: &ChosenStore,
     args: &Lock,
     client: &mut Option<LockClient>,
-) -> Result<Guards, Failure> {
+) -> Result<Locked, Failure> {
     if place.is_new() {
         check_for_new_store(args)?;
     }
-    let client = client.insert(LockClient::new(place.open().await?));
+    let (observed, renewals) =
+        observe(LockClient::new(place.open().await?)).map_err(|error| Failure::of(&error))?;
+    let client = client.insert(observed);
     let acquired = match args.permits {
         Some(permits) => permit(client, args, permits).await.map(Guards::from),
         None => {
@@ -123,7 +166,10 @@ async fn acquire(
             .await
         }
     };
-    acquired.map_err(|error| not_acquired(&error, args))
+    match acquired {
+        Ok(guards) => Ok(Locked { guards, renewals }),
+        Err(error) => Err(not_acquired(&error, args)),
+    }
 }
 
 fn lock(client: &LockClient, args: &Lock, name: &LockName) -> leasehold::Lock {

@@ -6,6 +6,7 @@ mod lock;
 #[cfg(feature = "migrate")]
 mod migrate;
 mod operate;
+mod renewals;
 mod run;
 mod schema;
 mod shell;

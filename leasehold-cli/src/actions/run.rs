@@ -2,43 +2,72 @@
 
 use std::ffi::OsString;
 
-use humantime::format_duration;
 use leasehold::Guards;
 
-use super::lock::{lost, release, tokens, with_lock};
+use super::lock::{Done, Locked, lost, release, tokens, valid_until, with_lock};
+use super::renewals::until_confirmed;
 use crate::args::{Lock, Run, STORE};
 use crate::chosen_store::ChosenStore;
 use crate::exit::{self, Failure};
-use crate::supervise::{self, ChildSpec, Ended, Signals};
+use crate::supervise::{self, ChildSpec, Ended, Signals, Tenure};
 
 pub(super) async fn run(place: &ChosenStore, args: Run) -> Result<u8, Failure> {
     let work =
-        async |guards: Guards, signals: &mut Signals| job(guards, place, &args, signals).await;
+        async |locked: Locked, signals: &mut Signals| job(locked, place, &args, signals).await;
     with_lock(place, &args.lock, std::future::pending(), work).await
 }
 
-/// Runs COMMAND under the lock, and releases it. Returns the exit code.
-async fn job(guards: Guards, place: &ChosenStore, args: &Run, signals: &mut Signals) -> u8 {
+/// Runs COMMAND under the lock, and releases it.
+async fn job(mut locked: Locked, place: &ChosenStore, args: &Run, signals: &mut Signals) -> Done {
+    let Locked { guards, renewals } = &mut locked;
+    let guards = &*guards;
+    let never_started = tokio::select! {
+        biased;
+        reason = lost(guards, &args.lock) => {
+            exit::complain(format_args!("lock lost: {reason}; COMMAND was not started"));
+            return Done::lost(exit::LOST, guards, true);
+        }
+        signal = signals.asked_to_end() => Some(exit::of_signal(signal)),
+        () = until_confirmed(guards, renewals) => None,
+    };
+    if let Some(code) = never_started {
+        return Done::released(release(locked.guards, &args.lock, code, "").await);
+    }
+    let tenure = Tenure {
+        lease: args.lock.lease,
+        valid_until: || valid_until(guards),
+        lost: lost(guards, &args.lock),
+        renewed: renewals,
+    };
+    let ended = supervise::run(spec(guards, place, args), signals, tenure, args.graces()).await;
+    let code = exit::of_job(&ended);
+    match ended {
+        Ended::Lost { .. } => Done::lost(code, guards, true),
+        Ended::NotRenewed { .. } => {
+            let renewed_since = renewals.has_changed().unwrap_or(false);
+            Done::lost(code, guards, renewed_since)
+        }
+        _ => {
+            let ended = format!("; COMMAND had ended with exit code {code}");
+            Done::released(release(locked.guards, &args.lock, code, &ended).await)
+        }
+    }
+}
+
+fn spec(guards: &Guards, place: &ChosenStore, args: &Run) -> ChildSpec {
     let mut command = args.command.iter().cloned();
-    let mut env = environment(&guards, &args.lock);
+    let mut env = environment(guards, &args.lock);
     if args.pass_store {
         env.push((STORE.into(), place.url().expose().into()));
     }
-    let spec = ChildSpec {
+    ChildSpec {
         program: command.next().unwrap_or_default(),
         args: command.collect(),
         // The store's URL may contain a password, which the job could print or log. The other two may come from a job that has
         // started this one.
         env_remove: [STORE, TOKENS, PERMIT].map(OsString::from).into(),
         env,
-    };
-    let lost = lost(&guards, &args.lock);
-    let ended = supervise::run(spec, signals, lost, args.grace).await;
-    let code = exit::of_job(&ended, format_duration(args.grace));
-    if matches!(ended, Ended::Lost { .. }) {
-        return code;
     }
-    release(guards, &args.lock, code, &format!("; COMMAND had ended with exit code {code}")).await
 }
 
 const TOKENS: &str = "LEASEHOLD_TOKENS";

@@ -5,9 +5,13 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::Args;
+use humantime::format_duration;
+use leasehold::backend::drift_margin;
 use leasehold::{Error, LockName};
 
 use super::values::{Wait, duration, name, permits, positive, wait};
+use crate::supervise::Graces;
+use crate::tunables::{GRACE_WITHOUT_NOTICE, LONGEST_LOSS_GRACE_PART, LOSS_GRACE_PART};
 
 /// Which locks to acquire, and how.
 #[derive(Debug, Args)]
@@ -77,9 +81,16 @@ pub struct Run {
     #[command(flatten)]
     pub lock: Lock,
 
-    /// If the lock is lost: the time between SIGTERM and SIGKILL
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
-    pub grace: Duration,
+    /// After SIGTERM to leasehold: how long COMMAND may wind down before SIGKILL, or forever. The lock
+    /// is held meanwhile
+    #[arg(long, value_name = "DURATION", default_value = "forever", value_parser = wait)]
+    pub grace: Wait,
+
+    /// If the lock cannot be renewed: how long before its end COMMAND gets SIGTERM; at most a third of
+    /// the time for which the lock is valid; 0s to let COMMAND use all of it [default: a quarter of
+    /// --lease]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub loss_grace: Option<Duration>,
 
     /// Give COMMAND the store's URL, with its password, in LEASEHOLD_STORE; without this option
     /// COMMAND does not have that variable
@@ -89,6 +100,34 @@ pub struct Run {
     /// The command to run, and its arguments
     #[arg(value_name = "COMMAND", last = true, required = true)]
     pub command: Vec<OsString>,
+}
+
+impl Run {
+    /// How long COMMAND may wind down.
+    pub fn graces(&self) -> Graces {
+        let shutdown = match self.grace {
+            Wait::AtMost(grace) => Some(grace),
+            Wait::Forever => None,
+        };
+        let not_renewed = self.loss_grace.unwrap_or(self.lock.lease / LOSS_GRACE_PART);
+        Graces { not_renewed, lost: not_renewed.min(GRACE_WITHOUT_NOTICE), shutdown }
+    }
+
+    /// Refuses a grace time that would end jobs whose renewals are in time.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let lease = self.lock.lease;
+        let longest = lease.saturating_sub(drift_margin(lease)) / LONGEST_LOSS_GRACE_PART;
+        match self.loss_grace {
+            Some(grace) if grace > longest => Err(format!(
+                "--loss-grace {} must be between 0s and {}, a third of the time for which a lock with \
+                 --lease {} is valid",
+                format_duration(grace),
+                format_duration(Duration::from_millis(longest.as_millis() as u64)),
+                format_duration(lease)
+            )),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Arguments of `hold`.

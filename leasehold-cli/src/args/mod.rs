@@ -344,10 +344,11 @@ where
     if let Action::Run(Run { lock, .. }) | Action::Hold(Hold { lock }) = &cli.action {
         lock.check().map_err(Failure::usage)?;
     }
-    if let Action::Run(Run { command, .. }) = &cli.action
-        && let Some(program) = command.first()
-    {
-        check_path(program, "COMMAND").map_err(Failure::usage)?;
+    if let Action::Run(run) = &cli.action {
+        run.check().map_err(Failure::usage)?;
+        if let Some(program) = run.command.first() {
+            check_path(program, "COMMAND").map_err(Failure::usage)?;
+        }
     }
     Ok(Parsed::Cli(Box::new(cli)))
 }

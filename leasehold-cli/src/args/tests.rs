@@ -2,6 +2,7 @@ use std::os::unix::ffi::OsStringExt;
 
 use super::*;
 use crate::exit::USAGE;
+use crate::supervise::Graces;
 
 fn run(args: &[&str]) -> Run {
     let args = ["leasehold", "run"].iter().chain(args);
@@ -44,10 +45,25 @@ fn the_defaults_are_those_of_the_manual() {
     assert_eq!(run.lock.wait, Wait::AtMost(Duration::ZERO));
     assert_eq!(run.lock.quarantine_wait, None);
     assert_eq!(run.lock.at_least, Duration::ZERO);
-    assert_eq!(run.grace, Duration::from_secs(10));
+    assert_eq!(run.grace, Wait::Forever);
+    let (not_renewed, lost) = (Duration::from_millis(2500), Duration::from_secs(1));
+    assert_eq!(run.graces(), Graces { not_renewed, lost, shutdown: None });
     assert_eq!(run.lock.conflict_exit_code, 75);
     assert_eq!(run.lock.name.as_str(), "backup");
     assert_eq!(run.command, ["true"]);
+}
+
+#[test]
+fn the_grace_of_a_loss_is_at_most_a_third_of_the_validity() {
+    let with = |grace| ["run", "--lease", "10s", "--loss-grace", grace, "n", "--", "true"];
+    // 1% and 2 ms of the lease are not valid.
+    for grace in ["0s", "3299ms"] {
+        assert!(parse(["leasehold"].iter().chain(&with(grace))).is_ok(), "{grace}");
+    }
+    let message = refused(&with("3300ms"));
+    for word in ["--loss-grace 3s 300ms", "between 0s and 3s 299ms", "--lease 10s"] {
+        assert!(message.contains(word), "{word} in {message}");
+    }
 }
 
 #[test]
@@ -265,7 +281,7 @@ fn the_commands_of_the_docs_are_valid() {
 /// Words of a command line, and a URL with a password, which may be in any position by mistake.
 const WORDS: &str = "\
     run|init|list|inspect|release|check|schema|migrate|status|hold|man|--store-file|--store|\
-    --store=|--lease|--wait|--at-least|--permits|--also|--grace|--json|--force|--from|--to|\
+    --store=|--lease|--wait|--at-least|--permits|--also|--grace|--loss-grace|--json|--force|--from|--to|\
     --first-use|--longest-lease|--|-|=| |10s|forever|nightly|sqlite:locks.db|redis://:hunter2@h|\
     \n";
 

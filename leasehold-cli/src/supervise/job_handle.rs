@@ -7,28 +7,42 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::time::Duration;
 
+use leasehold::backend::{Env as _, Instant, SystemEnv};
 use rustix::process::{Pid, Signal, getpid, kill_process_group, set_child_subreaper};
+use tokio::time::timeout;
 
+use super::alarm::Alarm;
+use super::deadline::Deadline;
 use super::signals::Signals;
 use super::tree::{self, Process};
-use super::wire::{Order, Report, Wire, greet};
+use super::wire::{Greeting, Order, Report, Wire, greet};
 use super::{ChildSpec, OURSELVES, job_reaper};
-use crate::tunables::{KILL_LOOKS, KILL_POLL};
+use crate::tunables::{ANSWER_LIMIT, KILL_LOOKS, KILL_POLL};
 
 /// A running job. Dropping this closes the socket, and the job reaper then kills the job.
 pub(super) struct Job {
-    parent: Child,
+    reaper: Child,
     /// The job reaper as it was when it started. No process of the job is older.
     first: Option<Process>,
     wire: Wire,
     /// The group that COMMAND leads; `None` until it is started, or if it shares ours.
     group: Option<Pid>,
     shared: bool,
+    deadline: Deadline,
+    /// Not on the clock that counts suspend, because the job reaper cannot answer then either.
+    answer_due: Option<tokio::time::Instant>,
+    answer_limit: Duration,
 }
 
 impl Job {
-    /// Starts the job reaper, which starts COMMAND in the process group `shared`, or in a new one.
-    pub(super) fn start(spec: &ChildSpec, shared: Option<Pid>) -> io::Result<Self> {
+    /// Starts the job reaper, which starts COMMAND in the process group `shared`, or in a new one. The
+    /// job reaper has `answer_limit` for each answer.
+    pub(super) fn start(
+        spec: &ChildSpec,
+        shared: Option<Pid>,
+        deadline: Deadline,
+        answer_limit: Duration,
+    ) -> io::Result<Self> {
         let (ours, theirs) = UnixStream::pair()?;
         // If the job reaper is killed, the processes that it leaves behind become ours.
         set_child_subreaper(Some(getpid()))?;
@@ -36,7 +50,7 @@ impl Job {
         for name in &spec.env_remove {
             command.env_remove(name);
         }
-        let parent = command
+        let reaper = command
             .arg0("leasehold")
             .arg(job_reaper::ARG)
             .arg(&spec.program)
@@ -47,14 +61,20 @@ impl Job {
             .process_group(0)
             .spawn()?;
         let group = shared.map(|pid| pid.as_raw_nonzero().get().unsigned_abs());
-        greet(&ours, group, io::stdin())?;
-        let first = tree::read(Pid::from_child(&parent));
-        Ok(Self { parent, first, wire: Wire::new(ours)?, group: None, shared: shared.is_some() })
+        greet(&ours, &Greeting { group, deadline, stdin: io::stdin() })?;
+        let first = tree::read(Pid::from_child(&reaper));
+        let wire = Wire::new(ours)?;
+        let (group, shared) = (None, shared.is_some());
+        let mut job =
+            Self { reaper, first, wire, group, shared, deadline, answer_due: None, answer_limit };
+        job.expect_answer();
+        Ok(job)
     }
 
     /// The next report; `None` if the job reaper is gone. Cancel safe.
     pub(super) async fn report(&mut self) -> Option<Report> {
         let report = self.wire.receive().await;
+        self.answer_due = None;
         if let (Some(Report::Started(pid)), false) = (report, self.shared) {
             self.group = i32::try_from(pid).ok().and_then(Pid::from_raw);
         }
@@ -62,25 +82,70 @@ impl Job {
     }
 
     /// Passes a signal on to the job.
-    pub(super) async fn forward(&self, signal: i32) {
-        self.wire.send(Order::Forward(signal)).await;
+    pub(super) fn forward(&self, signal: i32) {
+        self.wire.send(Order::Forward(signal));
     }
 
-    /// Ends the whole job, and passes signals on meanwhile. Returns how many processes could not be ended.
+    /// Gives the job a later deadline, after a renewal.
+    pub(super) fn extend(&mut self, deadline: Deadline) {
+        self.deadline = deadline;
+        self.wire.send(Order::Extend(deadline));
+        self.expect_answer();
+    }
+
+    fn expect_answer(&mut self) {
+        self.answer_due.get_or_insert(tokio::time::Instant::now() + self.answer_limit);
+    }
+
+    /// By when the job reaper must have answered; `None` if no answer is due.
+    pub(super) fn answer_due(&self) -> Option<tokio::time::Instant> {
+        self.answer_due
+    }
+
+    /// When this process must have ended the job, if the job reaper has not: between the job reaper's
+    /// SIGKILL and the end of the validity.
+    pub(super) fn overdue_at(&self, margin: Duration) -> Instant {
+        self.deadline.kill + margin / 2
+    }
+
+    /// Orders the job reaper to kill the job, which it reports as the end of COMMAND.
+    pub(super) fn order_kill(&mut self) {
+        self.wire.send(Order::Kill);
+    }
+
+    /// Ends the whole job: SIGTERM, and SIGKILL after `grace`. Passes signals on meanwhile. Returns how
+    /// many processes could not be ended.
     pub(super) async fn end(&mut self, grace: Duration, signals: &mut Signals) -> u64 {
-        self.wire.send(Order::End(grace)).await;
+        self.wire.send(Order::End(grace));
+        self.until_gone(SystemEnv.now() + grace + ANSWER_LIMIT, signals).await
+    }
+
+    /// Waits until the job reaper has ended the job, and passes signals on meanwhile. Ends both itself
+    /// at `limit`: the job reaper may be stopped. Returns how many processes could not be ended.
+    pub(super) async fn until_gone(&mut self, limit: Instant, signals: &mut Signals) -> u64 {
+        let mut overdue = Alarm::unset();
+        overdue.set(Some(limit));
         loop {
             tokio::select! {
                 biased;
                 report = self.report() => match report {
                     Some(Report::Gone(left)) => return left,
-                    // COMMAND may have ended before the order arrived. The job reaper still ends the other processes.
+                    // COMMAND may have ended before the order arrived. The job reaper still ends the
+                    // other processes.
                     Some(_) => {}
                     None => return self.kill().await,
                 },
-                signal = signals.next_for_job() => self.forward(signal).await,
+                () = overdue.rung() => return self.kill_all().await,
+                signal = signals.next_for_job() => self.forward(signal),
             }
         }
+    }
+
+    /// Kills the job reaper, which does not answer, and the whole job. Returns how many processes survived.
+    pub(super) async fn kill_all(&mut self) -> u64 {
+        // It fails only if the job reaper has ended already.
+        let _ = self.reaper.kill();
+        self.kill().await
     }
 
     /// Kills the whole job, after the job reaper was killed. Returns how many processes survived.
@@ -107,10 +172,13 @@ impl Job {
         }
     }
 
-    /// Ends the job reaper, and leaves no zombie.
+    /// Ends the job reaper. Leaves no zombie, unless the kernel takes long to end the process.
     pub(super) async fn finish(mut self) {
-        self.wire.send(Order::Done).await;
-        // The job reaper exits at once, so this does not block the runtime for long.
-        let _ = self.parent.wait();
+        self.wire.send(Order::Done);
+        let gone = async { while self.wire.receive::<Report>().await.is_some() {} };
+        if timeout(ANSWER_LIMIT, gone).await.is_err() {
+            let _ = self.reaper.kill();
+        }
+        let _ = self.reaper.try_wait();
     }
 }

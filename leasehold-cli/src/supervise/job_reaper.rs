@@ -1,5 +1,6 @@
-//! The job reaper: a process between leasehold and COMMAND. It starts COMMAND, and ends the whole job (SIGTERM, the
-//! grace time, SIGKILL) on request or when leasehold is gone.
+//! The job reaper: a process between leasehold and COMMAND. It starts COMMAND, and ends the whole job
+//! (SIGTERM, a grace time, SIGKILL): on request, when leasehold is gone, and by itself when the
+//! validity of the lock comes to its end. So a leasehold that is stopped or blocked does no harm.
 
 use std::ffi::OsString;
 use std::io;
@@ -7,19 +8,20 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
-use std::time::Duration;
 
 use futures_util::StreamExt;
+use leasehold::backend::{Env as _, Instant, SystemEnv};
 use rustix::io::Errno;
 use rustix::process::{
     Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, kill_process_group,
     set_child_subreaper, wait,
 };
-use tokio::time::{Instant, sleep_until};
 
+use super::alarm::Alarm;
+use super::deadline::Deadline;
 use super::shell::Shell;
 use super::signals::{self, Reach};
-use super::wire::{Order, Report, Wire, greeted};
+use super::wire::{Greeting, Order, Report, Wire, greeted};
 use super::{OURSELVES, launch, named, tree};
 use crate::exit;
 use crate::tunables::KILL_LIMIT;
@@ -44,7 +46,7 @@ fn start(command: impl Iterator<Item = OsString>) -> io::Result<()> {
     // Our standard input is the socket. COMMAND inherits the original, but not this copy.
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     // If leasehold has ended before it sent its greeting, there is nothing to do or to report.
-    let Ok((group, stdin)) = greeted(&socket) else { return Ok(()) };
+    let Ok(Greeting { group, deadline, stdin }) = greeted(&socket) else { return Ok(()) };
     set_child_subreaper(Some(getpid()))?;
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
         let wire = Wire::new(socket)?;
@@ -52,15 +54,21 @@ fn start(command: impl Iterator<Item = OsString>) -> io::Result<()> {
         let deaths = signals::deaths()?;
         let shared = group.and_then(pid_of);
         let shell = shared.and_then(Shell::of);
+        // This process may have been stopped since it began.
+        if SystemEnv.now() >= deadline.term {
+            wire.send(Report::Gone(0));
+            return Ok(());
+        }
         match launch(command, group, stdin) {
             Ok(pid) => {
-                wire.send(Report::Started(pid.as_raw_nonzero().get().unsigned_abs())).await;
-                let state = JobReaper { wire, deaths, command: pid, shared, shell, reaped: false };
+                wire.send(Report::Started(pid.as_raw_nonzero().get().unsigned_abs()));
+                let (command, reaped) = (pid, false);
+                let state = JobReaper { wire, deaths, deadline, command, shared, shell, reaped };
                 state.watch().await;
             }
             Err(error) => {
                 let errno = error.raw_os_error().unwrap_or(Errno::AGAIN.raw_os_error());
-                wire.send(Report::Failed(errno)).await;
+                wire.send(Report::Failed(errno));
             }
         }
         Ok(())
@@ -88,6 +96,7 @@ fn launch(
 struct JobReaper {
     wire: Wire,
     deaths: signals::Deaths,
+    deadline: Deadline,
     command: Pid,
     /// The group that COMMAND shares with leasehold and perhaps others; `None` if it leads its own.
     shared: Option<Pid>,
@@ -99,87 +108,98 @@ struct JobReaper {
 
 impl JobReaper {
     async fn watch(mut self) {
-        loop {
+        let mut validity_ends = Alarm::unset();
+        let left = loop {
+            validity_ends.set(Some(self.deadline.term));
             tokio::select! {
+                // After a pause of the machine, a renewal may be confirmed already.
+                biased;
                 order = self.wire.receive() => match order {
                     Some(Order::Forward(signal)) => self.forward(signal),
+                    Some(Order::Extend(deadline)) => {
+                        self.deadline = deadline;
+                        self.wire.send(Report::Noted);
+                    }
                     Some(Order::End(grace)) => {
-                        let left = self.end(grace).await;
-                        self.wire.send(Report::Gone(left)).await;
-                        return;
+                        let kill = (SystemEnv.now() + grace).min(self.deadline.kill);
+                        break self.end(kill).await;
                     }
+                    Some(Order::Kill) => drop(self.kill().await),
                     Some(Order::Done) => return,
-                    None => {
-                        self.kill().await;
-                        return;
-                    }
+                    None => break self.kill().await,
                 },
-                () = Shell::watch(&mut self.shell) => {}
-                _ = self.deaths.next() => {
-                    if let (_, Some(status)) = self.reap() {
-                        self.wire.send(status).await;
-                    }
+                () = validity_ends.rung() => {
+                    self.wire.send(Report::Ending);
+                    break self.end(self.deadline.kill).await;
                 }
+                () = Shell::watch(&mut self.shell) => {}
+                _ = self.deaths.next() => drop(self.reap()),
             }
-        }
+        };
+        self.wire.send(Report::Gone(left));
     }
 
-    /// Ends the job: SIGTERM, the grace time, SIGKILL. If leasehold dies meanwhile, the grace time ends.
-    async fn end(&mut self, grace: Duration) -> u64 {
+    /// Ends the job: SIGTERM, and SIGKILL at `kill`, or as soon as leasehold is gone. Returns how many
+    /// processes have survived.
+    async fn end(&mut self, kill: Instant) -> u64 {
         self.signal_all(Signal::TERM);
         // A stopped process acts on SIGTERM only after it is continued.
         self.signal_all(Signal::CONT);
-        // A grace time that the clock cannot count has no end.
-        let deadline = Instant::now().checked_add(grace);
+        let mut grace_ends = Alarm::unset();
+        grace_ends.set(Some(kill));
         loop {
-            if let (true, _) = self.reap() {
+            if self.reap() {
                 return 0;
             }
             tokio::select! {
+                () = grace_ends.rung() => break,
                 _ = self.deaths.next() => {}
-                () = until(deadline) => break,
                 order = self.wire.receive() => match order {
                     Some(Order::Forward(signal)) => self.forward(signal),
+                    Some(Order::End(grace)) => {
+                        grace_ends.set(Some((SystemEnv.now() + grace).min(kill)));
+                    }
+                    Some(Order::Kill) | None => break,
                     Some(_) => {}
-                    None => break,
                 },
             }
         }
         self.kill().await
     }
 
-    /// Sends SIGKILL to all processes until none is left. A process that was started meanwhile has a parent that we have killed, and
-    /// the death of that parent wakes us to send again.
+    /// Sends SIGKILL to all processes until none is left. A process that was started meanwhile has a
+    /// parent that we have killed, and the death of that parent wakes us to send again. Returns how
+    /// many processes have survived.
     async fn kill(&mut self) -> u64 {
-        let deadline = Instant::now().checked_add(KILL_LIMIT);
+        let mut gives_up = Alarm::unset();
+        gives_up.set(Some(SystemEnv.now() + KILL_LIMIT));
         loop {
             self.signal_all(Signal::KILL);
-            if let (true, _) = self.reap() {
+            if self.reap() {
                 return 0;
             }
             tokio::select! {
                 // After a pause of the machine both are ready, and some processes may not have been signalled yet.
                 biased;
                 _ = self.deaths.next() => {}
-                () = until(deadline) => return tree::below(getpid()).len() as u64,
+                () = gives_up.rung() => return tree::below(getpid()).len() as u64,
             }
         }
     }
 
-    /// Reaps all dead children, also those that COMMAND has left behind. Returns whether there are no children any more, and the end
-    /// of COMMAND if it was among them.
-    fn reap(&mut self) -> (bool, Option<Report>) {
-        let mut ended = None;
+    /// Reaps all dead children, also those that COMMAND has left behind, and reports the end of COMMAND.
+    /// Returns whether there are no children any more.
+    fn reap(&mut self) -> bool {
         loop {
             match wait(WaitOptions::NOHANG) {
                 Ok(Some((pid, status))) if pid == self.command && !self.reaped => {
                     self.reaped = true;
-                    ended = Some(report_of(status));
+                    self.wire.send(report_of(status));
                 }
                 Ok(Some(_)) => {}
-                Ok(None) => return (false, ended),
+                Ok(None) => return false,
                 Err(Errno::INTR) => {}
-                Err(_) => return (true, ended),
+                Err(_) => return true,
             }
         }
     }
@@ -225,11 +245,4 @@ fn report_of(status: WaitStatus) -> Report {
 
 fn pid_of(raw: u32) -> Option<Pid> {
     i32::try_from(raw).ok().and_then(Pid::from_raw)
-}
-
-async fn until(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => sleep_until(deadline).await,
-        None => std::future::pending().await,
-    }
 }

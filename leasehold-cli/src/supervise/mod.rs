@@ -9,6 +9,7 @@
 //! - `job` is leasehold's side, `job_reaper` the job reaper's side, and `wire` the socket between them. Both are this executable,
 //!   started again, because code between fork and exec would need `unsafe`.
 //! - `launch` is a third start of this executable. It sets the parent-death signal, and then becomes COMMAND.
+//! - `deadline` is the rule that ends a job before the validity of its lock, and `alarm` the timer for it.
 //! - `signals` decides which signals are passed on; `shell` replaces a rule of the kernel for terminals; `tree` finds the processes
 //!   of the job.
 //!
@@ -19,6 +20,8 @@
 //! started. That group may have other members (the rest of a pipeline, the calling script), so there "the job" means the tree,
 //! never the group.
 
+mod alarm;
+mod deadline;
 mod job_handle;
 mod job_reaper;
 mod launch;
@@ -34,11 +37,19 @@ use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use leasehold::backend::{Env as _, Instant, SystemEnv};
 use rustix::process::Signal;
+use signal_hook::consts::SIGTERM;
+use tokio::sync::watch;
 
 pub use crate::ended::Ended;
 pub use signals::Signals;
 
+use crate::tunables::ANSWER_PART;
+pub(crate) use deadline::kill_margin;
+
+use alarm::Alarm;
+use deadline::Deadline;
 use job_handle::Job;
 use wire::Report;
 
@@ -57,49 +68,111 @@ pub struct ChildSpec {
     pub env: Vec<(OsString, OsString)>,
 }
 
+/// The lock under which a job runs, as far as its supervision is concerned. Of several locks, the one
+/// that ends first counts.
+pub struct Tenure<'a, L, V, R> {
+    /// The lease. It sets how long before the end of the validity the job is killed, and how soon the
+    /// job reaper must answer.
+    pub lease: Duration,
+    /// The end of the validity, as far as it is known when this is called.
+    pub valid_until: V,
+    /// Changes with each confirmed renewal.
+    pub renewed: &'a mut watch::Receiver<R>,
+    /// Ends, with the reason, when the lock is lost.
+    pub lost: L,
+}
+
+/// How long the job may wind down after SIGTERM, before SIGKILL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Graces {
+    /// If no renewal is confirmed. This time lies before the end of the validity.
+    pub not_renewed: Duration,
+    /// If the lock was taken away without notice. The next holder may already work.
+    pub lost: Duration,
+    /// If leasehold gets SIGTERM, which it passes on. The lock is held until the job has ended. `None`:
+    /// without limit.
+    pub shutdown: Option<Duration>,
+}
+
 /// Runs the job to its end.
 ///
-/// `lost` ends, with the reason, when the lock is lost. The job then gets SIGTERM, and SIGKILL after `grace`. If COMMAND has
-/// ended and the lock is lost, the loss counts, because it is unknown whether the job held the lock to its end.
+/// The job ends before the validity of its lock does. [`Graces::not_renewed`] before that, the job gets
+/// SIGTERM, and a renewal that is confirmed later does not call it back. If COMMAND has ended and the
+/// lock is lost, the loss counts, because it is unknown whether the job held the lock to its end.
 ///
-/// Signals that `signals` catches are passed on to the job, except those that the terminal has already sent to the job.
+/// Signals that `signals` catches are passed on to the job, except those that the terminal has already
+/// sent to the job.
 ///
-/// Dropping the future kills the job at once, without the grace time. The caller's runtime must have its I/O driver enabled.
-pub async fn run(
+/// Dropping the future kills the job at once, without a grace time. The caller's runtime must have its
+/// I/O and time drivers enabled.
+pub async fn run<L, V, R>(
     spec: ChildSpec,
     signals: &mut Signals,
-    lost: impl Future<Output = String>,
-    grace: Duration,
-) -> Ended {
+    tenure: Tenure<'_, L, V, R>,
+    graces: Graces,
+) -> Ended
+where
+    L: Future<Output = String>,
+    V: Fn() -> Instant,
+{
+    let Tenure { lease, valid_until, renewed, lost } = tenure;
     let mut lost = pin!(lost);
-    let mut job = match Job::start(&spec, signals.shared_group()) {
+    let deadline = || Deadline::of(valid_until(), SystemEnv.now(), graces.not_renewed, lease);
+    let margin = kill_margin(lease);
+    let shared = signals.shared_group();
+    let mut job = match Job::start(&spec, shared, deadline(), lease / ANSWER_PART) {
         Ok(job) => job,
         Err(error) => return Ended::NotStarted(error),
     };
+    let (mut overdue, mut shutdown_ends) = (Alarm::unset(), Alarm::unset());
     let ended = loop {
+        overdue.set(Some(job.overdue_at(margin)));
+        let answer_due = job.answer_due();
         tokio::select! {
+            // After a pause of this process everything is ready: a loss counts most, and an answer that
+            // has come is not overdue.
             biased;
             reason = &mut lost => {
-                let left = job.end(grace, signals).await;
+                let left = job.end(graces.lost, signals).await;
                 break Ended::Lost { reason, left };
             }
             report = job.report() => match report {
-                Some(Report::Started(_)) => {}
+                Some(Report::Started(_) | Report::Noted) => {}
                 Some(Report::Failed(errno)) => {
                     break Ended::NotStarted(io::Error::from_raw_os_error(errno));
                 }
                 Some(Report::Exited(code)) => break Ended::Exited(code),
                 Some(Report::Signalled(number)) => break Ended::Signalled(number),
-                Some(Report::Gone(_)) | None => {
-                    let left = job.kill().await;
-                    break Ended::Unwatched { left };
+                Some(Report::Ending) => {
+                    let left = job.until_gone(job.overdue_at(margin), signals).await;
+                    break Ended::NotRenewed { left };
                 }
+                Some(Report::Gone(left)) => break Ended::NotRenewed { left },
+                None => break Ended::Unwatched { left: job.kill().await },
             },
-            signal = signals.next_for_job() => job.forward(signal).await,
+            () = overdue.rung() => break Ended::NotRenewed { left: job.kill_all().await },
+            () = until(answer_due) => break Ended::Unanswered { left: job.kill_all().await },
+            () = shutdown_ends.rung() => job.order_kill(),
+            Ok(()) = renewed.changed() => job.extend(deadline()),
+            signal = signals.next_for_job() => {
+                job.forward(signal);
+                if let (SIGTERM, Some(grace)) = (signal, graces.shutdown) {
+                    // A second SIGTERM does not lengthen the time.
+                    shutdown_ends.set_first(SystemEnv.now() + grace);
+                }
+            }
         }
     };
     job.finish().await;
     ended
+}
+
+/// Waits until an instant, not counting suspend; without one, for ever.
+async fn until(at: Option<tokio::time::Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Runs the job reaper or the launcher, if this process was started for that; `None` for an ordinary start.

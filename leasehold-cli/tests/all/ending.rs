@@ -107,7 +107,7 @@ fn killing_the_job_reaper_kills_all_processes_of_the_command() {
     kill_process(only_child(running.pid()), Signal::KILL).unwrap();
     running.until_all_gone();
     assert_eq!(running.code(), 137);
-    assert_eq!(running.stderr(), ["leasehold: the job reaper was killed, and COMMAND with it"]);
+    assert_eq!(running.stderr(), ["leasehold: the job reaper was killed; COMMAND was ended"]);
 }
 
 /// A shell that has started a process becomes leasehold: that process is not part of the job.

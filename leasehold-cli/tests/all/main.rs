@@ -25,4 +25,6 @@ mod shared;
 mod shell;
 mod signals;
 mod support;
+#[cfg(feature = "redis")]
+mod two_jobs;
 mod watch;

@@ -11,7 +11,7 @@ pub mod terminal;
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, PipeReader, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -82,6 +82,23 @@ impl Running {
         Self { stdin: child.stdin.take(), child, lines, stderr }
     }
 
+    /// Starts `command` with a pipe for its stdout, and for its stderr one that is full and that nobody
+    /// reads while the other value is there.
+    pub fn start_unread(command: &mut Command) -> (Self, PipeReader) {
+        let (unread, mut full) = std::io::pipe().unwrap();
+        rustix::io::ioctl_fionbio(&full, true).unwrap();
+        while full.write(&[b'.'; 4096]).is_ok() {}
+        while full.write(b".").is_ok() {}
+        rustix::io::ioctl_fionbio(&full, false).unwrap();
+        let (stdin, stdout) = (Stdio::piped(), Stdio::piped());
+        let mut child = command.stdin(stdin).stdout(stdout).stderr(full).spawn().unwrap();
+        // The command keeps its streams, and so this end of the pipe.
+        command.stderr(Stdio::null());
+        let lines = lines_of(child.stdout.take().unwrap());
+        let stderr = lines_of(std::io::empty());
+        (Self { stdin: child.stdin.take(), child, lines, stderr }, unread)
+    }
+
     /// Starts the example, without a terminal, on a shell script.
     pub fn script(options: &[&OsStr], script: &str) -> Self {
         Self::start(detached().args(options).args(["sh", "-c", script]))
@@ -126,8 +143,15 @@ impl Running {
     /// Waits for the example itself to end.
     pub fn ended(&mut self) -> ExitStatus {
         self.close_stdin();
-        until_gone(&handle(self.pid()));
+        if !self.has_ended() {
+            until_gone(&handle(self.pid()));
+        }
         self.child.wait().unwrap()
+    }
+
+    /// Whether the example itself has ended.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
     }
 
     /// Its exit code; it must not have died of a signal.

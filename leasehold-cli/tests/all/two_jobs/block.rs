@@ -1,0 +1,55 @@
+//! Nobody reads what leasehold or the job writes.
+
+use std::ffi::OsStr;
+
+use rustix::process::Signal;
+
+use super::{Pair, STUBBORN, family};
+use crate::support::terminal::Session;
+use crate::support::{Running, new_session};
+
+/// A warning, and the line about the loss, find no room.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stderr_is_full_and_the_store_is_cut_off() {
+    for format in ["text", "json"] {
+        let pair = Pair::new().await;
+        let options = ["--log-format", format];
+        let mut command = new_session();
+        command.args(pair.first_args(&options, &family(STUBBORN)));
+        let (mut first, _unread) = Running::start_unread(&mut command);
+        pair.until_beating(0);
+        let mut second = pair.second();
+        pair.cut_off().await;
+        pair.first_has_ended_before(&mut second, &format!("stderr full, {format}"));
+        assert_eq!(first.code(), 79);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stderr_is_full_and_leasehold_is_asked_to_end() {
+    let pair = Pair::new().await;
+    let job = "trap 'echo asked; exit 3' TERM; echo up; while :; do sleep 0.02; done";
+    let mut command = new_session();
+    command.args(pair.first_args(&["--log-format", "json"], job));
+    let (mut first, _unread) = Running::start_unread(&mut command);
+    assert_eq!(first.line(), "up");
+    first.signal(Signal::TERM);
+    assert_eq!(first.until_all_gone(), ["asked"]);
+    assert_eq!(first.code(), 3);
+    assert_eq!(pair.second().code(), 0);
+}
+
+/// Ctrl-S stops what is written to a terminal.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_user_types_ctrl_s_and_the_store_is_cut_off() {
+    let pair = Pair::new().await;
+    let words = pair.first_args(&[], &family(STUBBORN));
+    let words: Vec<_> = words.iter().map(OsStr::new).collect();
+    let mut session = Session::start(&words);
+    pair.until_beating(0);
+    let mut second = pair.second();
+    session.type_in("\u{13}");
+    pair.cut_off().await;
+    pair.first_has_ended_before(&mut second, "Ctrl-S");
+    assert_eq!(session.ended().code(), Some(79));
+}
