@@ -16,7 +16,8 @@ use crate::args::{Hold, Lock};
 use crate::chosen_store::ChosenStore;
 use crate::exit::{self, Failure, LOST, cause};
 use crate::show::print;
-use crate::supervise::{Signals, kill_margin};
+use crate::supervise::{Deadline, HoldWatcher, Signals, kill_margin};
+use crate::tunables::ANSWER_PART;
 
 pub(super) async fn hold(place: &ChosenStore, args: &Hold) -> Result<u8, Failure> {
     check_stdin()?;
@@ -46,14 +47,40 @@ pub(super) async fn hold(place: &ChosenStore, args: &Hold) -> Result<u8, Failure
     with_lock(place, &args.lock, given_up, work).await
 }
 
-/// Waits until the validity is about to end, because no renewal was confirmed. As early before its end
-/// as `run` kills a job, so that `hold` has said so and exited when the next holder begins.
+/// Waits until the validity is about to end, because no renewal was confirmed. It ends as early as `run`
+/// kills a job, so that `hold` has said so and exited when the next holder begins. A watcher kills this
+/// process if it is stopped or blocked then.
 async fn ends_soon(guards: &Guards, lease: Duration, renewals: &mut Renewals) {
+    let margin = kill_margin(lease);
+    let deadline = || {
+        let end = valid_until(guards);
+        Deadline { term: end - margin, kill: end - margin / 2 }
+    };
+    let start = || match HoldWatcher::start(deadline(), lease / ANSWER_PART) {
+        Ok(watcher) => Some(watcher),
+        Err(error) => {
+            let cause = cause(&error);
+            exit::complain(format_args!("cannot start a process that watches this one: {cause}"));
+            None
+        }
+    };
+    let mut watcher = start();
     loop {
-        let end = valid_until(guards) - kill_margin(lease);
+        let failed = async {
+            match &mut watcher {
+                Some(watcher) => watcher.failed().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
-            () = SystemEnv.sleep_until(end) => return,
-            Ok(()) = renewals.changed() => {}
+            biased;
+            () = SystemEnv.sleep_until(deadline().term) => return,
+            Ok(()) = renewals.changed() => match &mut watcher {
+                Some(watcher) => watcher.extend(deadline()),
+                None => watcher = start(),
+            },
+            // Another one is started with the next renewal, and not in a loop.
+            () = failed => watcher = None,
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use leasehold::{Error, Event, EventKind, Guards, LockClient, OwnerId};
+use leasehold::{Error, Event, EventKind, Guard, Guards, LockClient, OwnerId};
 use tokio::sync::watch;
 
 /// The owners of whose grants a renewal was confirmed. It changes with each renewal.
@@ -25,9 +25,9 @@ pub(super) fn observe(client: LockClient) -> Result<(LockClient, Renewals), Erro
 /// Waits until each grant that the store pushed is confirmed by a renewal. Before, it is valid for its
 /// claim window only, and may be an old one that was read late.
 pub(super) async fn until_confirmed(guards: &Guards, renewals: &mut Renewals) {
-    let pushed = guards.iter().filter(|guard| guard.grant().claim.is_some());
-    let pushed: Vec<OwnerId> = pushed.map(|guard| guard.owner()).collect();
-    let all = |confirmed: &HashSet<OwnerId>| pushed.iter().all(|owner| confirmed.contains(owner));
+    let pushed = || guards.iter().filter(|guard| guard.grant().claim.is_some());
+    pushed().for_each(Guard::renew_now);
+    let all = |confirmed: &HashSet<OwnerId>| pushed().all(|each| confirmed.contains(&each.owner()));
     if renewals.wait_for(all).await.is_err() {
         // The client is gone, and confirms nothing any more.
         std::future::pending().await

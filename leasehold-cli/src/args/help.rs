@@ -62,12 +62,24 @@ With --shared, several readers run at the same time. A writer, a job that locks 
 without --shared, runs alone. A later reader does not pass a waiting writer. A crashed
 reader delays writers by at most its lease. With --also, all of the locks are shared.
 
-leasehold passes signals on to COMMAND. The lock is lost if the store did not answer
-for a whole lease, if leasehold was paused for longer than that, or if 'leasehold
-release --force' took it away. Then all processes that COMMAND started get SIGTERM,
-and SIGKILL after the grace time, and the exit code is 79. If leasehold itself is
-killed, they are killed too, and the lock is free within one lease. If COMMAND leaves
-processes in the background when it ends, the lock does not cover them.
+leasehold passes signals on to COMMAND. After SIGTERM, COMMAND may wind down as long as
+--grace says, and leasehold holds the lock until it has ended.
+
+COMMAND ends before its lock does. If the store confirms no renewal, all processes that
+COMMAND started get SIGTERM when --loss-grace is left of the time for which the lock is
+valid, and SIGKILL a twentieth of the lease before its end (at most 1s before it). The
+exit code is 79, also if a renewal is confirmed after SIGTERM. This holds if leasehold is
+killed, stopped (SIGSTOP, Ctrl-Z) or blocked: a process of its own, the job reaper, ends
+COMMAND. If the job reaper is killed or stopped, leasehold ends COMMAND.
+
+Without notice the lock is lost if 'leasehold release --force' takes it away, or if the
+store loses its data. leasehold learns of it at the next renewal, after a third of the
+lease at most. Then COMMAND gets SIGTERM, and SIGKILL after 1s (or after --loss-grace, if
+that is shorter). So it may run beside the next holder for that long. Nothing ends COMMAND
+if leasehold and the job reaper are stopped together, or the whole machine or container
+is. Only a resource that checks fencing tokens refuses its writes then.
+
+If COMMAND leaves processes in the background when it ends, the lock does not cover them.
 
 leasehold cannot end a process of another user. If COMMAND becomes one, for example by
 sudo or another set-user-ID program, it continues after the lock is lost and after
@@ -106,7 +118,9 @@ is closed, so the lock is released then, too.
 A signal that asks leasehold to end (HUP, INT, QUIT, TERM) also releases the lock; the
 exit code is 128+n. If stdin ends before the lock is acquired, leasehold stops waiting
 and exits with 75. If the lock is lost, leasehold writes why and exits with 79: its
-stdout ends. NOTHING ENDS THE SCRIPT'S WORK THEN. 'leasehold run' does that.
+stdout ends, a twentieth of the lease (at most 1s) before the lock does. If leasehold is
+stopped or blocked then, a process that watches it kills it. NOTHING ENDS THE SCRIPT'S
+WORK THEN. 'leasehold run' does that.
 
 With --also it prints the tokens of NAME and of each --also on one line, in the order
 given. With --permits it prints the token and the permit, such as '7 exports/0'.

@@ -8,11 +8,11 @@ use crate::tunables::{KILL_MARGIN_MOST, KILL_MARGIN_PART};
 
 /// When the job reaper ends the job, unless a renewal is confirmed before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Deadline {
+pub(crate) struct Deadline {
     /// When all processes get SIGTERM. From then on no renewal saves the job.
-    pub(super) term: Instant,
+    pub(crate) term: Instant,
     /// When all processes get SIGKILL: before the end of the validity, and so before the next holder begins.
-    pub(super) kill: Instant,
+    pub(crate) kill: Instant,
 }
 
 impl Deadline {
@@ -20,7 +20,7 @@ impl Deadline {
     ///
     /// The grace time lies before the end of the validity. It is at most a third of what is left:
     /// the store may have set a shorter lease than the one that `grace` was checked against.
-    pub(super) fn of(end: Instant, now: Instant, grace: Duration, lease: Duration) -> Self {
+    pub(crate) fn of(end: Instant, now: Instant, grace: Duration, lease: Duration) -> Self {
         let kill = end - kill_margin(lease);
         let grace = grace.min(end.since(now) / 3);
         Self { term: (end - grace).min(kill), kill }

@@ -1,37 +1,29 @@
 //! leasehold's handle of a running job: the job reaper and the socket to it.
 
 use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command};
 use std::time::Duration;
 
 use leasehold::backend::{Env as _, Instant, SystemEnv};
 use rustix::process::{Pid, Signal, getpid, kill_process_group, set_child_subreaper};
-use tokio::time::timeout;
 
 use super::alarm::Alarm;
 use super::deadline::Deadline;
+use super::helper::Helper;
 use super::signals::Signals;
 use super::tree::{self, Process};
-use super::wire::{Greeting, Order, Report, Wire, greet};
-use super::{ChildSpec, OURSELVES, job_reaper};
+use super::wire::{Order, Report};
+use super::{ChildSpec, job_reaper};
 use crate::tunables::{ANSWER_LIMIT, KILL_LOOKS, KILL_POLL};
 
 /// A running job. Dropping this closes the socket, and the job reaper then kills the job.
 pub(super) struct Job {
-    reaper: Child,
+    reaper: Helper,
     /// The job reaper as it was when it started. No process of the job is older.
     first: Option<Process>,
-    wire: Wire,
     /// The group that COMMAND leads; `None` until it is started, or if it shares ours.
     group: Option<Pid>,
     shared: bool,
     deadline: Deadline,
-    /// Not on the clock that counts suspend, because the job reaper cannot answer then either.
-    answer_due: Option<tokio::time::Instant>,
-    answer_limit: Duration,
 }
 
 impl Job {
@@ -43,38 +35,23 @@ impl Job {
         deadline: Deadline,
         answer_limit: Duration,
     ) -> io::Result<Self> {
-        let (ours, theirs) = UnixStream::pair()?;
         // If the job reaper is killed, the processes that it leaves behind become ours.
         set_child_subreaper(Some(getpid()))?;
-        let mut command = Command::new(OURSELVES);
+        let mut command = Helper::command(job_reaper::ARG);
         for name in &spec.env_remove {
             command.env_remove(name);
         }
-        let reaper = command
-            .arg0("leasehold")
-            .arg(job_reaper::ARG)
-            .arg(&spec.program)
-            .args(&spec.args)
-            .envs(spec.env.iter().map(|(key, value)| (key, value)))
-            .stdin(OwnedFd::from(theirs))
-            // Out of reach of the terminal and of signals to our group.
-            .process_group(0)
-            .spawn()?;
+        command.arg(&spec.program).args(&spec.args);
+        command.envs(spec.env.iter().map(|(key, value)| (key, value)));
         let group = shared.map(|pid| pid.as_raw_nonzero().get().unsigned_abs());
-        greet(&ours, &Greeting { group, deadline, stdin: io::stdin() })?;
-        let first = tree::read(Pid::from_child(&reaper));
-        let wire = Wire::new(ours)?;
-        let (group, shared) = (None, shared.is_some());
-        let mut job =
-            Self { reaper, first, wire, group, shared, deadline, answer_due: None, answer_limit };
-        job.expect_answer();
-        Ok(job)
+        let reaper = Helper::start(&mut command, group, deadline, answer_limit)?;
+        let first = tree::read(reaper.pid());
+        Ok(Self { reaper, first, group: None, shared: shared.is_some(), deadline })
     }
 
     /// The next report; `None` if the job reaper is gone. Cancel safe.
     pub(super) async fn report(&mut self) -> Option<Report> {
-        let report = self.wire.receive().await;
-        self.answer_due = None;
+        let report = self.reaper.report().await;
         if let (Some(Report::Started(pid)), false) = (report, self.shared) {
             self.group = i32::try_from(pid).ok().and_then(Pid::from_raw);
         }
@@ -83,23 +60,18 @@ impl Job {
 
     /// Passes a signal on to the job.
     pub(super) fn forward(&self, signal: i32) {
-        self.wire.send(Order::Forward(signal));
+        self.reaper.send(Order::Forward(signal));
     }
 
     /// Gives the job a later deadline, after a renewal.
     pub(super) fn extend(&mut self, deadline: Deadline) {
         self.deadline = deadline;
-        self.wire.send(Order::Extend(deadline));
-        self.expect_answer();
-    }
-
-    fn expect_answer(&mut self) {
-        self.answer_due.get_or_insert(tokio::time::Instant::now() + self.answer_limit);
+        self.reaper.extend(deadline);
     }
 
     /// By when the job reaper must have answered; `None` if no answer is due.
     pub(super) fn answer_due(&self) -> Option<tokio::time::Instant> {
-        self.answer_due
+        self.reaper.answer_due()
     }
 
     /// When this process must have ended the job, if the job reaper has not: between the job reaper's
@@ -110,13 +82,13 @@ impl Job {
 
     /// Orders the job reaper to kill the job, which it reports as the end of COMMAND.
     pub(super) fn order_kill(&mut self) {
-        self.wire.send(Order::Kill);
+        self.reaper.send(Order::Kill);
     }
 
     /// Ends the whole job: SIGTERM, and SIGKILL after `grace`. Passes signals on meanwhile. Returns how
     /// many processes could not be ended.
     pub(super) async fn end(&mut self, grace: Duration, signals: &mut Signals) -> u64 {
-        self.wire.send(Order::End(grace));
+        self.reaper.send(Order::End(grace));
         self.until_gone(SystemEnv.now() + grace + ANSWER_LIMIT, signals).await
     }
 
@@ -143,8 +115,7 @@ impl Job {
 
     /// Kills the job reaper, which does not answer, and the whole job. Returns how many processes survived.
     pub(super) async fn kill_all(&mut self) -> u64 {
-        // It fails only if the job reaper has ended already.
-        let _ = self.reaper.kill();
+        self.reaper.kill();
         self.kill().await
     }
 
@@ -172,13 +143,8 @@ impl Job {
         }
     }
 
-    /// Ends the job reaper. Leaves no zombie, unless the kernel takes long to end the process.
-    pub(super) async fn finish(mut self) {
-        self.wire.send(Order::Done);
-        let gone = async { while self.wire.receive::<Report>().await.is_some() {} };
-        if timeout(ANSWER_LIMIT, gone).await.is_err() {
-            let _ = self.reaper.kill();
-        }
-        let _ = self.reaper.try_wait();
+    /// Ends the job reaper.
+    pub(super) async fn finish(self) {
+        self.reaper.finish().await;
     }
 }

@@ -10,6 +10,7 @@
 //!   started again, because code between fork and exec would need `unsafe`.
 //! - `launch` is a third start of this executable. It sets the parent-death signal, and then becomes COMMAND.
 //! - `deadline` is the rule that ends a job before the validity of its lock, and `alarm` the timer for it.
+//! - `helper` is leasehold's side of each helper process; `hold_watcher` is that of `hold`, which has no job.
 //! - `signals` decides which signals are passed on; `shell` replaces a rule of the kernel for terminals; `tree` finds the processes
 //!   of the job.
 //!
@@ -22,6 +23,8 @@
 
 mod alarm;
 mod deadline;
+mod helper;
+mod hold_watcher;
 mod job_handle;
 mod job_reaper;
 mod launch;
@@ -46,10 +49,10 @@ pub use crate::ended::Ended;
 pub use signals::Signals;
 
 use crate::tunables::ANSWER_PART;
-pub(crate) use deadline::kill_margin;
+pub(crate) use deadline::{Deadline, kill_margin};
+pub(crate) use hold_watcher::HoldWatcher;
 
 use alarm::Alarm;
-use deadline::Deadline;
 use job_handle::Job;
 use wire::Report;
 
@@ -175,7 +178,7 @@ async fn until(at: Option<tokio::time::Instant>) {
     }
 }
 
-/// Runs the job reaper or the launcher, if this process was started for that; `None` for an ordinary start.
+/// Runs the job reaper, the launcher or the watcher of `hold`, if this process was started for that; `None` for an ordinary start.
 ///
 /// Call this first in `main`, before any thread is started: [`run`] starts this executable again and relies on it.
 #[must_use]
@@ -184,6 +187,7 @@ pub fn reentered() -> Option<ExitCode> {
     match args.next()?.to_str()? {
         job_reaper::ARG => Some(job_reaper::main(args)),
         launch::ARG => Some(launch::main(args)),
+        hold_watcher::ARG => Some(hold_watcher::main()),
         _ => None,
     }
 }

@@ -11,10 +11,10 @@
 //! Signals that were ignored when leasehold started (`nohup`; jobs that a script starts with `&`)
 //! stay ignored, for leasehold and for COMMAND.
 //!
-//! Stopping: in a terminal Ctrl-Z stops COMMAND and leasehold, so the lock is not renewed. If leasehold
-//! continues after the end of the lease, it finds the lock lost and ends the job. Without a terminal
-//! leasehold passes SIGTSTP on and continues: the job is suspended, the lock stays held. Not covered: if
-//! COMMAND stops only itself, in a terminal, the shell does not notice.
+//! Stopping: in a terminal Ctrl-Z stops COMMAND and leasehold, so the lock is not renewed. The job
+//! reaper, which goes on, ends the job before the lock ends. Without a terminal leasehold passes SIGTSTP
+//! on and continues: the job is suspended, the lock stays held. Not covered: if COMMAND stops only
+//! itself, in a terminal, the shell does not notice.
 
 use std::fs;
 use std::io;

@@ -4,10 +4,10 @@ use std::fs;
 use std::process::Stdio;
 use std::thread;
 
-use rustix::process::Signal;
+use rustix::process::{Signal, kill_process};
 
-use crate::support::example;
 use crate::support::locks::Store;
+use crate::support::{example, only_child, until_stopped};
 
 const PROCESSES: usize = 8;
 const EACH: usize = 200;
@@ -67,15 +67,21 @@ fn a_durable_count_outlives_its_workers_and_a_late_one_counts_nothing() {
     let count = || store.ok(&["run", "--wait", "60s", "job", "--", "sh", "-c", &latch]);
     assert_eq!(count(), "2 are open\n");
 
-    // A worker is paused past its lease; its COMMAND counts when another has counted.
+    // A worker is paused past its lease, and its job reaper, too; its COMMAND counts when another has counted.
     let mut paused = store.run(&["--lease", "1s"], &format!("echo up; read -r _; {latch}"));
     assert_eq!(paused.line(), "up");
-    paused.signal(Signal::STOP);
+    let job_reaper = only_child(paused.pid());
+    for process in [job_reaper, paused.pid()] {
+        kill_process(process, Signal::STOP).unwrap();
+        until_stopped(process);
+    }
     assert_eq!(count(), "1 are open\n");
     paused.say("");
     let late = paused.line();
     assert!(late.starts_with("not counted: fencing token "), "{late}");
-    paused.signal(Signal::CONT);
+    for process in [job_reaper, paused.pid()] {
+        kill_process(process, Signal::CONT).unwrap();
+    }
     assert_eq!(paused.code(), 79);
 
     assert_eq!(count(), "the last one is done\n");

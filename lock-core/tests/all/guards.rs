@@ -43,6 +43,25 @@ async fn a_renewal_that_is_confirmed_after_the_loss_revives_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_renewal_can_be_asked_for_before_it_is_due() {
+    let stub = Stub::new();
+    let guard = stub.client().lock("job").lease(30 * SECOND).acquire().await.unwrap();
+    tokio::time::sleep(SECOND).await;
+    let before = guard.remaining();
+    stub.hold("renew");
+    guard.renew_now();
+    stub.reached("renew", 1).await;
+    assert!(guard.remaining() <= before, "the time of the test stands still");
+    // One that is under way is enough.
+    guard.renew_now();
+    stub.let_go("renew");
+    while guard.remaining() <= before {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(stub.calls("renew"), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_dropped_acquire_leaves_no_lock() {
     let stub = Stub::new();
     let client = stub.client();

@@ -7,6 +7,8 @@
 mod block;
 mod die;
 mod grace;
+mod hold;
+mod start;
 mod stop;
 
 use std::fs;

@@ -1,0 +1,71 @@
+//! `hold` has said so and exited when the next holder begins.
+
+use std::os::unix::process::ExitStatusExt as _;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::{LEASE, Pair, stop};
+use crate::support::{Running, children, handle, new_session, stat, until, until_gone};
+
+/// Starts `hold`, which reaches the store through the proxy, and reads its token.
+fn hold(pair: &Pair) -> Running {
+    let mut command = new_session();
+    command.arg(crate::support::command());
+    command.env("LEASEHOLD_STORE", format!("redis://{}", pair.proxy.address()));
+    let running = Running::start(command.args(["hold", "--lease", LEASE, "job"]));
+    running.line();
+    running
+}
+
+/// The process that watches `hold`.
+fn watcher_of(hold: &Running) -> Pid {
+    let alive = |pid: &Pid| stat(*pid).is_some_and(|stat| stat[0] != "Z");
+    until("a watcher", || children(hold.pid()).into_iter().find(alive))
+}
+
+/// Waits for the second job, and checks that the first has exited by then.
+fn has_exited_before(pair: &Pair, first: &mut Running, what: &str) {
+    let mut second = pair.second();
+    second.line();
+    assert!(first.has_ended(), "{what}: hold has not exited, and the second job runs");
+    assert_eq!(second.code(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_store_is_cut_off() {
+    let pair = Pair::new().await;
+    let mut first = hold(&pair);
+    pair.cut_off().await;
+    has_exited_before(&pair, &mut first, "store cut off");
+    assert_eq!(first.code(), 79);
+    let said = "leasehold: lock lost: the store confirmed no renewal in time";
+    assert_eq!(first.stderr().last().unwrap(), said);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hold_is_stopped() {
+    let pair = Pair::new().await;
+    let mut first = hold(&pair);
+    stop(first.pid());
+    has_exited_before(&pair, &mut first, "hold stopped");
+    // Its watcher has killed it.
+    assert!(first.until_all_gone().is_empty());
+    assert_eq!(first.ended().signal(), Some(Signal::KILL.as_raw()));
+}
+
+/// `hold` starts another watcher, and both end with it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_watcher_is_killed_or_stopped() {
+    for signal in [Signal::KILL, Signal::STOP] {
+        let pair = Pair::new().await;
+        let mut first = hold(&pair);
+        let watcher = watcher_of(&first);
+        let gone = handle(watcher);
+        kill_process(watcher, signal).unwrap();
+        until_gone(&gone);
+        let another = handle(watcher_of(&first));
+        assert_eq!(first.code(), 0);
+        until_gone(&another);
+        assert!(pair.ok(&["inspect", "job"]).contains("free"));
+    }
+}
