@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 
 use rustix::process::Signal;
 
-use super::{Pair, STUBBORN, family};
+use super::{Pair, STUBBORN, family, quoted};
 use crate::support::terminal::Session;
 use crate::support::{Running, new_session};
 
@@ -23,6 +23,20 @@ async fn stderr_is_full_and_the_store_is_cut_off() {
         pair.first_has_ended_before(&mut second, &format!("stderr full, {format}"));
         assert_eq!(first.code(), 79);
     }
+}
+
+/// Writing fails, and the job goes on as long as the lock does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_reader_of_stderr_has_ended_and_the_store_is_cut_off() {
+    let pair = Pair::new().await;
+    let script =
+        format!("{} 2>&1 >/dev/null | :", quoted(&pair.first_args(&[], &family(STUBBORN))));
+    let mut first = Running::start(new_session().args(["sh", "-c", &script]));
+    pair.until_beating(0);
+    let mut second = pair.second();
+    pair.cut_off().await;
+    pair.first_has_ended_before(&mut second, "reader of stderr ended");
+    assert!(first.ended().success(), "the status of a pipeline is that of its last command");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -6,7 +6,7 @@ use rustix::process::Signal;
 use server_kit::Mode;
 
 use super::{Pair, STUBBORN, family};
-use crate::support::{Running, new_session, until};
+use crate::support::{Running, new_session};
 
 /// On SIGTERM it notes that, and goes on.
 const SLOW: &str = r#"
@@ -39,6 +39,19 @@ async fn the_store_is_cut_off() {
     }
 }
 
+/// It is continued, or it could not act on SIGTERM.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_store_is_cut_off_and_command_has_stopped() {
+    let pair = Pair::new().await;
+    let job = format!("trap 'echo asked; exit' TERM; setsid sh -c '{STUBBORN}' & kill -STOP $$");
+    let mut first = pair.first(&[], &job);
+    let mut second = pair.second();
+    pair.cut_off().await;
+    pair.first_has_ended_before(&mut second, "COMMAND stopped, store cut off");
+    assert_eq!(first.until_all_gone(), ["asked"]);
+    assert_eq!(first.code(), 79);
+}
+
 /// The lock is lost all the same: COMMAND was asked to end. It is released when COMMAND has ended.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_renewal_that_comes_after_sigterm_does_not_call_it_back() {
@@ -50,17 +63,8 @@ async fn a_renewal_that_comes_after_sigterm_does_not_call_it_back() {
     assert_eq!(first.line(), "up");
     pair.cut_off().await;
     assert_eq!(first.line(), "asked");
-    let cut_off = pair.ok(&["inspect", "job", "--json"]);
     pair.proxy.set(Mode::Pass).await.unwrap();
-    // The lease that the store keeps grows by a renewal.
-    let remaining = |text: &str| {
-        let state: serde_json::Value = serde_json::from_str(text).unwrap();
-        state["holder"]["remaining_ms"].as_u64().unwrap()
-    };
-    let before = remaining(&cut_off);
-    until("a renewal", || {
-        (remaining(&pair.ok(&["inspect", "job", "--json"])) > before).then_some(())
-    });
+    pair.until_renewed();
     first.say("");
     assert_eq!(first.code(), 79);
     assert!(pair.ok(&["inspect", "job"]).contains("free"));

@@ -10,6 +10,7 @@ mod grace;
 mod hold;
 mod start;
 mod stop;
+mod surroundings;
 
 use std::fs;
 use std::path::PathBuf;
@@ -43,7 +44,11 @@ struct Pair {
 
 impl Pair {
     async fn new() -> Self {
-        let server = Redis::start(RedisOptions::new()).await.unwrap();
+        Self::on(RedisOptions::new()).await
+    }
+
+    async fn on(options: RedisOptions) -> Self {
+        let server = Redis::start(options).await.unwrap();
         let proxy = Proxy::start(server.address()).await.unwrap();
         let pair = Self { server, proxy, folder: tempfile::tempdir().unwrap() };
         pair.ok(&["init", "--first-use"]);
@@ -117,9 +122,29 @@ impl Pair {
     fn first_has_ended_before(&self, second: &mut Running, what: &str) {
         let begins: f64 = second.line().parse().unwrap();
         assert_eq!(second.code(), 0);
-        let last = self.all_beats().into_iter().fold(0.0, f64::max);
+        let last = self.last_beat();
         println!("{what}: the first ended {:.2} s before the second began", begins - last);
         assert!(last <= begins, "{what}: a beat at {last}, the second began at {begins}");
+    }
+
+    fn last_beat(&self) -> f64 {
+        self.all_beats().into_iter().fold(0.0, f64::max)
+    }
+
+    /// The rest of the lease that the store keeps for the holder, in milliseconds.
+    fn remaining(&self) -> u64 {
+        let state = self.ok(&["inspect", "job", "--json"]);
+        let state: serde_json::Value = serde_json::from_str(&state).unwrap();
+        state["holder"]["remaining_ms"].as_u64().unwrap_or_default()
+    }
+
+    /// Waits for a renewal: the rest of the lease grows.
+    fn until_renewed(&self) {
+        let mut last = u64::MAX;
+        until("a renewal", || {
+            let now = self.remaining();
+            (now > std::mem::replace(&mut last, now)).then_some(())
+        });
     }
 
     /// Cuts the first job off: nothing gets through any more, and nobody is told.
