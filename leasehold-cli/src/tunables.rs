@@ -24,9 +24,11 @@ pub(crate) const KILL_MARGIN_PART: u32 = 20;
 /// The margin of long leases.
 pub(crate) const KILL_MARGIN_MOST: Duration = Duration::from_secs(1);
 
-/// The job reaper must answer within this part of the lease: long enough on a busy machine, and short
-/// enough that leasehold can end the job while the lock is valid.
+/// A helper process must answer within this part of the lease. leasehold ends the job before the validity
+/// ends, in any case: this limit is for a helper that fails while the lock is renewed.
 pub(crate) const ANSWER_PART: u32 = 3;
+/// But not sooner, because a process may start slowly on a busy machine.
+pub(crate) const ANSWER_LEAST: Duration = Duration::from_secs(1);
 /// How long the job reaper may take to carry out an order, besides the time that the order allows.
 pub(crate) const ANSWER_LIMIT: Duration = Duration::from_millis(250);
 

@@ -11,13 +11,12 @@ use rustix::fs::{FileType, fstat, major, minor};
 use tokio::sync::oneshot;
 
 use super::lock::{Done, Locked, lost, release, tokens, valid_until, with_lock};
-use super::renewals::Renewals;
+use super::renewals::{Renewals, until_confirmed};
 use crate::args::{Hold, Lock};
 use crate::chosen_store::ChosenStore;
 use crate::exit::{self, Failure, LOST, cause};
 use crate::show::print;
 use crate::supervise::{Deadline, HoldWatcher, Signals, kill_margin};
-use crate::tunables::ANSWER_PART;
 
 pub(super) async fn hold(place: &ChosenStore, args: &Hold) -> Result<u8, Failure> {
     check_stdin()?;
@@ -29,6 +28,12 @@ pub(super) async fn hold(place: &ChosenStore, args: &Hold) -> Result<u8, Failure
     };
     let work = async |locked: Locked, signals: &mut Signals| {
         let Locked { guards, mut renewals } = locked;
+        let mut confirmed = renewals.clone();
+        let holds = async {
+            // The script begins its work when it has read the token.
+            until_confirmed(&guards, &mut confirmed).await;
+            print_and_wait(&guards, &args.lock, stdin_ended.clone()).await
+        };
         let code = tokio::select! {
             biased;
             reason = lost(&guards, &args.lock) => {
@@ -40,7 +45,7 @@ pub(super) async fn hold(place: &ChosenStore, args: &Hold) -> Result<u8, Failure
                 return Done::lost(LOST, &guards, false);
             }
             signal = signals.asked_to_end() => exit::of_signal(signal),
-            code = print_and_wait(&guards, &args.lock, stdin_ended.clone()) => code,
+            code = holds => code,
         };
         Done::released(release(guards, &args.lock, code, "").await)
     };
@@ -56,7 +61,7 @@ async fn ends_soon(guards: &Guards, lease: Duration, renewals: &mut Renewals) {
         let end = valid_until(guards);
         Deadline { term: end - margin, kill: end - margin / 2 }
     };
-    let start = || match HoldWatcher::start(deadline(), lease / ANSWER_PART) {
+    let start = || match HoldWatcher::start(deadline(), lease) {
         Ok(watcher) => Some(watcher),
         Err(error) => {
             let cause = cause(&error);

@@ -24,8 +24,9 @@ async fn job(mut locked: Locked, place: &ChosenStore, args: &Run, signals: &mut 
     let never_started = tokio::select! {
         biased;
         reason = lost(guards, &args.lock) => {
-            exit::complain(format_args!("lock lost: {reason}; COMMAND was not started"));
-            return Done::lost(exit::LOST, guards, true);
+            let name = &args.lock.name;
+            exit::complain(format_args!("lock {name:?} not acquired: its grant was not confirmed: {reason}"));
+            return Done::lost(args.lock.conflict_exit_code, guards, true);
         }
         signal = signals.asked_to_end() => Some(exit::of_signal(signal)),
         () = until_confirmed(guards, renewals) => None,

@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout};
 use super::OURSELVES;
 use super::deadline::Deadline;
 use super::wire::{Greeting, Order, Report, Wire, greet};
-use crate::tunables::ANSWER_LIMIT;
+use crate::tunables::{ANSWER_LEAST, ANSWER_LIMIT, ANSWER_PART};
 
 /// A running helper. Dropping this closes the socket, which the helper notices.
 pub(super) struct Helper {
@@ -32,12 +32,12 @@ impl Helper {
         command
     }
 
-    /// Starts the helper, and greets it. It has `answer_limit` for each answer.
+    /// Starts the helper of a lock with this lease, and greets it.
     pub(super) fn start(
         command: &mut Command,
         group: Option<u32>,
         deadline: Deadline,
-        answer_limit: Duration,
+        lease: Duration,
     ) -> io::Result<Self> {
         let (ours, theirs) = UnixStream::pair()?;
         command.stdin(OwnedFd::from(theirs));
@@ -47,6 +47,7 @@ impl Helper {
         command.stdin(std::process::Stdio::null());
         greet(&ours, &Greeting { group, deadline, stdin: io::stdin() })?;
         let wire = Wire::new(ours)?;
+        let answer_limit = (lease / ANSWER_PART).max(ANSWER_LEAST);
         let mut helper = Self { process, wire, answer_due: None, answer_limit };
         helper.expect_answer();
         Ok(helper)

