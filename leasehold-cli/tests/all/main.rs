@@ -24,5 +24,6 @@ mod several;
 mod shared;
 mod shell;
 mod signals;
+mod stderr_unread;
 mod support;
 mod watch;
