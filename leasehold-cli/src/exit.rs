@@ -5,13 +5,13 @@
 //! `leasehold:`.
 
 use std::fmt::{self, Display};
-use std::io::{self, Write as _};
-use std::process::ExitCode;
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use leasehold::ErrorKind;
 
 use crate::ended::Ended;
+use crate::stderr;
 
 /// Bad usage: arguments, names, durations or URLs that can never work.
 pub const USAGE: u8 = 64;
@@ -61,9 +61,9 @@ impl Failure {
 
     /// Writes the line to stderr, and returns the code.
     #[must_use]
-    pub fn report(&self) -> ExitCode {
+    pub fn report(&self) -> u8 {
         complain(&self.message);
-        self.code.into()
+        self.code
     }
 }
 
@@ -111,14 +111,14 @@ pub fn of_signal(number: i32) -> u8 {
 
 /// Writes one line that starts with `leasehold: ` to stderr.
 ///
-/// The message is always one line, without characters that control a terminal. If stderr cannot be written to, the exit code
-/// stays the same. With `--log-format json` the line is a JSON object, like those of warnings.
+/// The message is always one line, without characters that control a terminal. A reader of stderr who does not read delays
+/// nothing while an action is carried out. With `--log-format json` the line is a JSON object, like those of warnings.
 pub fn complain(message: impl Display) {
     let line = one_line(&message.to_string());
     if AS_EVENTS.load(Ordering::Relaxed) {
         tracing::error!(target: "leasehold", "{line}");
     } else {
-        let _ = io::stderr().write_all(format!("leasehold: {line}\n").as_bytes());
+        stderr::write(format!("leasehold: {line}\n"));
     }
 }
 

@@ -17,6 +17,7 @@ mod ended;
 pub mod exit;
 mod log;
 mod show;
+mod stderr;
 pub mod store;
 pub mod supervise;
 mod tunables;

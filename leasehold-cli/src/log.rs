@@ -8,7 +8,8 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::args::LogFormat;
-use crate::{exit, show};
+use crate::exit::{Failure, cause};
+use crate::{exit, show, stderr};
 
 /// Our crates. Their dependencies are not logged, because they may show what must stay secret, such as the text of a statement.
 const OURS: [&str; 8] = [
@@ -25,9 +26,16 @@ const OURS: [&str; 8] = [
 /// The target of the events of locks, which `lock_core` emits.
 const EVENTS: &str = "leasehold";
 
-/// Starts the log. The JSON format, which is for programs, also has each event of a lock. Only the first call of a process has
-/// an effect.
-pub(crate) fn start(format: LogFormat) {
+/// Starts the log, and the thread that writes it. The JSON format, which is for programs, also has each event of a lock. Only
+/// the first call of a process has an effect.
+///
+/// # Errors
+///
+/// If no thread can be started.
+pub(crate) fn start(format: LogFormat) -> Result<(), Failure> {
+    stderr::start().map_err(|error| {
+        Failure::unavailable(format_args!("cannot start a thread: {}", cause(&error)))
+    })?;
     let targets = OURS.map(|target| (target, LevelFilter::WARN));
     let ours = Targets::new().with_targets(targets);
     let events = ours.clone().with_target(EVENTS, LevelFilter::DEBUG);
@@ -43,6 +51,7 @@ pub(crate) fn start(format: LogFormat) {
     if tracing_subscriber::registry().with(lines).try_init().is_ok() {
         exit::complain_as_events(format == LogFormat::Json);
     }
+    Ok(())
 }
 
 /// Writes an event to stderr, with invisible characters escaped: the event may contain texts of a server or another client.
@@ -56,10 +65,11 @@ impl Write for Escaping {
             LogFormat::Text => show::seen(line),
             LogFormat::Json => show::seen_in_json(line),
         };
-        io::stderr().write_all(format!("{shown}\n").as_bytes()).map(|()| event.len())
+        stderr::write(format!("{shown}\n"));
+        Ok(event.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        io::stderr().flush()
+        Ok(())
     }
 }

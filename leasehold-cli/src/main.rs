@@ -15,10 +15,7 @@ fn main() -> ExitCode {
             let _ = text.print();
             ExitCode::SUCCESS
         }
-        Ok(Parsed::Cli(cli)) => match perform(*cli) {
-            Ok(code) => code.into(),
-            Err(failure) => failure.report(),
-        },
-        Err(failure) => failure.report(),
+        Ok(Parsed::Cli(cli)) => perform(*cli).into(),
+        Err(failure) => failure.report().into(),
     }
 }

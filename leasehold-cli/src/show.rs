@@ -2,11 +2,13 @@
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
+use std::thread;
 use std::time::Duration;
 
 use humantime::format_duration;
 use leasehold::{Holder, LockState, OwnerId, OwnerLabel};
 use serde_json::{Map, Value};
+use tokio::sync::oneshot;
 
 use crate::exit::{Failure, cause, is_unseen};
 
@@ -23,6 +25,22 @@ pub fn print(text: &str) -> Result<u8, Failure> {
         Err(error) => {
             Err(Failure::unavailable(format_args!("cannot write to stdout: {}", cause(&error))))
         }
+    }
+}
+
+/// [`print()`] on a thread of its own: a reader of stdout who does not read does not block the thread that renews.
+pub(crate) fn print_apart(text: String) -> impl Future<Output = Result<u8, Failure>> {
+    let (tell, told) = oneshot::channel();
+    let write = move || {
+        // Nobody waits for the answer any more if the lock was lost meanwhile.
+        let _ = tell.send(print(&text));
+    };
+    let started = thread::Builder::new().spawn(write).map_err(|error| {
+        Failure::unavailable(format_args!("cannot start a thread: {}", cause(&error)))
+    });
+    async move {
+        started?;
+        told.await.unwrap_or_else(|_| Err(Failure::unavailable("cannot write to stdout")))
     }
 }
 

@@ -49,5 +49,12 @@ pub(crate) const LONGEST_WATCH: Duration = Duration::from_secs(3_600);
 /// The most locks whose waiters are read each time, with a call for each lock, if the list does not contain them.
 pub(crate) const MOST_INSPECTED: usize = 50;
 
+/// The number of lines that wait for a reader of stderr. It is enough for the events of several minutes, in less than 1 MB.
+pub(crate) const STDERR_LINES: usize = 1024;
+/// How long to wait at the exit for a reader of stderr who does not read.
+pub(crate) const STDERR_STALL: Duration = Duration::from_millis(100);
+/// How many of these times to wait for one who reads, or for a file system that is slow.
+pub(crate) const STDERR_STALLS: u32 = 20;
+
 /// The largest file with the URL of a store. A wrong file may have no end.
 pub(crate) const LONGEST_STORE_FILE: u64 = 64 * 1024;

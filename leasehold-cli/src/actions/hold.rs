@@ -15,7 +15,7 @@ use super::renewals::{Renewals, until_confirmed};
 use crate::args::{Hold, Lock};
 use crate::chosen_store::ChosenStore;
 use crate::exit::{self, Failure, LOST, cause};
-use crate::show::print;
+use crate::show::print_apart;
 use crate::supervise::{Deadline, HoldWatcher, Signals, kill_margin};
 
 pub(super) async fn hold(place: &ChosenStore, args: &Hold) -> Result<u8, Failure> {
@@ -94,7 +94,7 @@ async fn ends_soon(guards: &Guards, lease: Duration, renewals: &mut Renewals) {
 async fn print_and_wait(guards: &Guards, args: &Lock, stdin_ended: impl Future<Output = ()>) -> u8 {
     let permit = guards.first().filter(|_| args.permits.is_some());
     let permit = permit.map(|permit| format!(" {}", permit.name())).unwrap_or_default();
-    match print(&format!("{}{permit}\n", tokens(guards))) {
+    match print_apart(format!("{}{permit}\n", tokens(guards))).await {
         Ok(code) => {
             stdin_ended.await;
             code

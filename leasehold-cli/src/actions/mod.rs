@@ -15,15 +15,19 @@ mod watch;
 use crate::args::{Action, Cli};
 use crate::chosen_store::ChosenStore;
 use crate::exit::{Failure, cause};
-use crate::log;
+use crate::{log, stderr};
 
-/// Carries out the action of the arguments, and returns the exit code.
-///
-/// # Errors
-///
-/// A failure of leasehold itself, to be reported on stderr.
-pub fn perform(cli: Cli) -> Result<u8, Failure> {
-    log::start(cli.log_format);
+/// Carries out the action of the arguments, reports its failure on stderr, and returns the exit code.
+#[must_use]
+pub fn perform(cli: Cli) -> u8 {
+    let started = log::start(cli.log_format);
+    let done = started.and_then(|()| carry_out(cli));
+    let code = done.unwrap_or_else(|failure| failure.report());
+    stderr::finish();
+    code
+}
+
+fn carry_out(cli: Cli) -> Result<u8, Failure> {
     let place = match &cli.action {
         Action::Completions(args) => return shell::completions(args),
         Action::Man(args) => return shell::man(args),

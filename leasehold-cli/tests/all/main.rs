@@ -24,6 +24,7 @@ mod several;
 mod shared;
 mod shell;
 mod signals;
+mod stderr_unread;
 mod support;
 #[cfg(feature = "redis")]
 mod two_jobs;

@@ -19,7 +19,7 @@ fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().collect();
     match act(&args) {
         Ok(code) => code.into(),
-        Err(failure) => failure.report(),
+        Err(failure) => failure.report().into(),
     }
 }
 
@@ -27,7 +27,7 @@ fn act(args: &[OsString]) -> Result<u8, Failure> {
     // This process holds a lock for another `leasehold-compare`, which kills it.
     if args.get(1).is_some_and(|action| action == "hold") {
         return match parse(args)? {
-            Parsed::Cli(cli) => leasehold_cli::perform(*cli),
+            Parsed::Cli(cli) => Ok(leasehold_cli::perform(*cli)),
             Parsed::Text(text) => leasehold_cli::print(&text.to_string()),
         };
     }

@@ -170,7 +170,8 @@ impl Drop for Running {
     }
 }
 
-fn lines_of(stream: impl Read + Send + 'static) -> Receiver<String> {
+/// The lines of a stream, read in the background.
+pub fn lines_of(stream: impl Read + Send + 'static) -> Receiver<String> {
     let (send, receive) = channel();
     thread::spawn(move || {
         for line in BufReader::new(stream).lines().map_while(Result::ok) {

@@ -42,7 +42,8 @@ async fn the_reader_of_stderr_has_ended_and_the_store_is_cut_off() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stderr_is_full_and_leasehold_is_asked_to_end() {
     let pair = Pair::new().await;
-    let job = "trap 'echo asked; exit 3' TERM; echo up; while :; do sleep 0.02; done";
+    // Without other programs, of whose end the shell would write a line to stderr.
+    let job = "trap 'echo asked; exit 3' TERM; echo up; while :; do read -r _; done";
     let mut command = new_session();
     command.args(pair.first_args(&["--log-format", "json"], job));
     let (mut first, _unread) = Running::start_unread(&mut command);
