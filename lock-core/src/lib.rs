@@ -3,7 +3,31 @@
 //! Applications use the crate `leasehold`, which re-exports what they need. This crate is for authors of backends. Read
 //! [`Backend`] first, then the reference backend [`Memory`].
 //!
-//! Requirements have short names in these docs: S1 to S6 are about safety, L1 to L6 about liveness.
+//! # The requirements
+//!
+//! Code, tests and docs use these names: S for safety, L for liveness.
+//!
+//! - **S1** Exclusion: the validity of two holders of one name never overlaps.
+//! - **S2** Tokens: for one name each grant has a higher token than all grants before, whatever is
+//!   lost or moved.
+//! - **S3** Validity: a holder believes in its lock for the lease that the store set, counted from
+//!   before the request, less a margin.
+//! - **S4** Ownership: only the owner renews or releases. A release of a lock that another owner
+//!   has changes nothing.
+//! - **S5** No resurrection: a renewal never makes a lost lock again, and a guard that has
+//!   reported its loss stays lost.
+//! - **S6** Unknown outcomes: an attempt whose answer was lost, or whose caller has gone, leaves
+//!   no lock behind.
+//! - **L1** Crash: the lock of a crashed holder is free within one lease and a stated slack.
+//! - **L2** Wake-up: a release wakes a waiter by push where [`Guarantees`] says so, and a poll
+//!   always backs the push.
+//! - **L3** Order: where [`Guarantees`] says `fair`, queue entries are served first come first
+//!   served, and a dead one delays the next by a stated bound.
+//! - **L4** Cost: the calls for one handoff do not grow with the number of waiters.
+//! - **L5** Notice: the holder learns of a loss at the latest when its validity ends, even if the
+//!   store hangs.
+//! - **L6** End: `close` refuses new work, waits for calls in flight, and releases everything that
+//!   is held.
 
 mod backend;
 mod client;
