@@ -62,7 +62,9 @@ impl Keepalives {
         let (task, inbox) = mpsc::unbounded_channel();
         // This cannot fail: the inbox still exists.
         task.send(unsent).ok();
-        tokio::spawn(Task { rpc: self.rpc.clone(), inbox, unanswered: Unanswered::default() }.run());
+        tokio::spawn(
+            Task { rpc: self.rpc.clone(), inbox, unanswered: Unanswered::default() }.run(),
+        );
         *requests = Some(task);
     }
 }

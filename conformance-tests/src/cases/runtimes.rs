@@ -11,8 +11,8 @@ use std::{
 
 use futures_util::poll;
 use lock_core::{
-    Attempt, Backend, Env as _, Event, EventKind, Instant, LockName, LossReason, ReleaseOptions,
-    ReleaseOutcome, Signal, SystemEnv,
+    Attempt, Backend, Enqueued, Env as _, Event, EventKind, Instant, LockName, LossReason,
+    ReleaseOptions, ReleaseOutcome, Signal, SystemEnv,
 };
 use tokio::{
     runtime::{Builder, Runtime},
@@ -20,7 +20,7 @@ use tokio::{
 };
 
 use super::{cases, pushes};
-use crate::setting::{Setting, enqueued, granted, renew};
+use crate::setting::{Setting, granted, renew};
 
 cases! {
     "L5" locks_are_renewed_after_the_first_runtime_has_ended;
@@ -131,7 +131,14 @@ async fn pushed(setting: &Setting, backend: &dyn Backend, other: &dyn Backend, p
     let name = setting.name(part);
     let held = granted(other, &setting.request(&name)).await;
     let request = setting.request(&name);
-    let (mut waiter, busy) = enqueued(backend, &request).await;
+    let (mut waiter, busy) = loop {
+        match backend.enqueue(&request).await {
+            Ok(Enqueued::Waiting(waiter, busy)) => break (waiter, busy),
+            // The connection ended with its runtime.
+            Err(error) if error.is_retryable() => {}
+            other => panic!("{name} must not be granted now; `enqueue` answered {other:?}"),
+        }
+    };
     other.release(&held, ReleaseOptions::default()).await.unwrap();
     let grant = loop {
         match waiter.next().await {

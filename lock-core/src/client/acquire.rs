@@ -266,10 +266,9 @@ impl Lock {
     }
 
     fn guard(&self, held: Arc<Held>) -> Guard {
-        if let Some(runtime) = self.handle.env.runtime() {
-            let _ = held.runtime.set(runtime);
-        }
-        Guard::new(Arc::clone(&self.handle), held)
+        let guard = Guard::new(Arc::clone(&self.handle), held);
+        guard.renew_on_this_runtime();
+        guard
     }
 }
 

@@ -169,12 +169,15 @@ impl RenewerQueue {
     /// The runtime on which the work of a task goes on that was dropped or has panicked: that of a held lock, but none of
     /// `ended`. If there is none, marks the task as ended, and returns all its work. It is one step, so that later work starts a
     /// new task.
-    pub(crate) fn end_or_move(&self, ended: &[Id]) -> Result<Handle, (Vec<BoxFuture>, Vec<Arc<Held>>)> {
+    pub(crate) fn end_or_move(
+        &self,
+        ended: &[Id],
+    ) -> Result<Handle, (Vec<BoxFuture>, Vec<Arc<Held>>)> {
         let mut state = self.state.lock();
         state.armed = None;
-        let mut runtimes = state.timers.values().filter_map(|held| held.runtime.get());
+        let mut runtimes = state.timers.values().filter_map(|held| held.runtime.lock().clone());
         if let Some(runtime) = runtimes.find(|runtime| !ended.contains(&runtime.id())) {
-            return Ok(runtime.clone());
+            return Ok(runtime);
         }
         state.running = false;
         let (detached, timers) =
