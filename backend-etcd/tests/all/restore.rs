@@ -12,8 +12,8 @@ use lock_core::{
 use tokio::task::JoinSet;
 
 use crate::support::{
-    cluster::{Cluster, LONGEST, PATIENCE, attempt, fill_pool, held_back, request},
-    connect, entries, granted, leases, queue_of, release, until,
+    cluster::{Cluster, LONGEST, PATIENCE, attempt, held_back, request},
+    entries, granted, leases, queue_of, release, until,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -59,12 +59,10 @@ async fn a_lock_lost_in_a_restore_of_three_members_is_waited_out() {
 /// The snapshot contains the pooled leases, but not the lock that was taken later with one of them.
 async fn a_lease_that_lives_on_does_not_keep_a_lock_that_was_lost(proxied: bool) {
     let mut cluster = Cluster::start(1).await;
-    let proxy = Streams::reconnecting(cluster.etcd.endpoints()[0]).await.unwrap();
-    let backend = match proxied {
-        true => connect(proxy.address(), "10s").await,
-        false => cluster.connect().await,
-    };
-    fill_pool(&*backend, || request("job")).await;
+    let direct = cluster.etcd.endpoints()[0];
+    let proxy = Streams::reconnecting(direct).await.unwrap();
+    let address = if proxied { proxy.address() } else { direct };
+    let backend = cluster.with_a_pooled_lease(address, || request("job")).await;
     cluster.save().await;
     let before = cluster.etcd.ctl(&["lease", "list"]).await.unwrap();
     let client = LockClient::new(Arc::clone(&backend));
@@ -161,14 +159,14 @@ async fn a_grant_of_a_restored_cluster_is_released() {
     let mut cluster = Cluster::start(1).await;
     let longest_lease = Some(Duration::from_secs(60));
     let init = Init::new().with_first_use(true).with_longest_lease(longest_lease);
-    let (other, backend) = (cluster.connect().await, cluster.connect().await);
+    let other = cluster.connect().await;
     other.init(&init).await.unwrap();
     let long = || {
         let mut request = request("job");
         request.lease = Duration::from_secs(60);
         request
     };
-    fill_pool(&*backend, long).await;
+    let backend = cluster.with_a_pooled_lease(cluster.etcd.endpoints()[0], long).await;
     cluster.save().await;
     other.try_acquire(&long()).await.unwrap().granted().unwrap();
     cluster.restore().await;
@@ -189,9 +187,10 @@ async fn a_grant_of_a_restored_cluster_whose_release_fails_has_an_unknown_outcom
     let url = format!("etcd://{}?timeout=10s&spare_leases=0", streams.address());
     let backend = backend_etcd::connect(&url).await.unwrap();
     cluster.save().await;
-    // Something to be lost.
-    let other = cluster.connect().await;
-    release(&*other, &granted(&*other, &request("other")).await).await;
+    // So that the client has observed later revisions than that of its grant.
+    for name in ["one", "two", "three"] {
+        release(&*backend, &granted(&*backend, &request(name)).await).await;
+    }
     cluster.restore().await;
     streams.server_gone().await;
     streams.refuse("LeaseRevoke");
@@ -237,14 +236,18 @@ async fn locks_and_waiters_in_the_snapshot_go_on() {
 async fn tokens_increase_over_a_restore_also_with_the_quarantine_off() {
     let mut cluster = Cluster::start(1).await;
     let backend = cluster.connect().await;
-    let off = Init::new().with_quarantine(false);
-    let settings = backend.init(&off).await.unwrap();
+    // Far longer than a restore takes.
+    let lease = LONGEST * 10;
+    let longer = Init::new().with_longest_lease(lease).with_first_use(true);
+    backend.init(&longer).await.unwrap();
+    let settings = backend.init(&Init::new().with_quarantine(false)).await.unwrap();
     assert_eq!(settings.quarantine, Some(false));
     let promised = backend.guarantees();
     assert_eq!(promised.quarantine, QuarantineUse::Off);
     assert!(matches!(promised.exclusion, Promise::Withheld { .. }));
     cluster.save().await;
     let mut ahead = request("job");
+    ahead.lease = lease;
     ahead.floor = FencingToken::new(SystemEnv.wall_micros() + 3_000_000).unwrap();
     let lost = backend.try_acquire(&ahead).await.unwrap().granted().unwrap();
     cluster.restore().await;

@@ -136,8 +136,10 @@ async fn waiters_are_pushed_after_the_first_runtime_has_ended(setting: Setting) 
 async fn pushed(setting: &Setting, backend: &dyn Backend, other: &dyn Backend, part: &str) {
     let name = setting.name(part);
     let request = setting.request(&name);
-    // Until no connection of the first runtime is left.
-    answered(|| backend.inspect(&name)).await;
+    // From here on, no call is refused because of the end of the first runtime.
+    let early = setting.request(&setting.name(&format!("{part}, at first")));
+    let taken = answered(|| backend.try_acquire(&early)).await;
+    assert!(matches!(taken, Attempt::Granted(_)), "nobody else uses this name: {taken:?}");
     let held = granted(other, &setting.request(&name)).await;
     let (mut waiter, busy) = match answered(|| backend.enqueue(&request)).await {
         Enqueued::Waiting(waiter, busy) => (waiter, busy),
