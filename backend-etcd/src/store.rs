@@ -55,14 +55,15 @@ impl Store {
         // etcd shows its shortest lease only by granting it.
         let probe = rpc.grant(Duration::from_secs(1)).await?;
         restore.set_shortest_lease(probe.ttl);
-        let keepalives = Keepalives::start(rpc.clone());
+        let keepalives = Keepalives::new(rpc.clone());
+        let waiters = Waiters::default();
         Ok(Arc::new(Self {
             leases: Leases::new(rpc.clone(), keepalives.clone(), pool, probe),
             restore,
             reserved_keys: ReservedKeys::new(),
             attempts: Attempts::default(),
-            waiters: Waiters::default(),
-            watch: Arc::default(),
+            watch: Arc::new(Watch::new(rpc.clone(), layout.prefix().to_owned(), waiters.clone())),
+            waiters,
             keepalives,
             rpc,
             layout,

@@ -122,6 +122,11 @@ impl Migration {
             Active::Both(both) => both,
         }
     }
+
+    /// Without a runtime the record is kept where it was kept until now, or is lost.
+    fn keep_record(&self) {
+        let _ = self.record.keep_on_this_runtime();
+    }
 }
 
 #[async_trait]
@@ -147,6 +152,7 @@ impl Backend for Migration {
     }
 
     async fn try_acquire(&self, request: &Request) -> Result<Attempt, Error> {
+        self.keep_record();
         match &self.active {
             Active::End(end) => end.try_acquire(request).await,
             Active::Both(both) => both.try_acquire(request).await,
@@ -154,6 +160,7 @@ impl Backend for Migration {
     }
 
     async fn enqueue(&self, request: &Request) -> Result<Enqueued, Error> {
+        self.keep_record();
         match &self.active {
             Active::End(end) => end.enqueue(request).await,
             Active::Both(both) => both.enqueue(request).await,
@@ -165,6 +172,7 @@ impl Backend for Migration {
     }
 
     async fn renew(&self, grants: &[&Grant], sent: Instant) -> Vec<Renewal> {
+        self.keep_record();
         match &self.active {
             Active::End(end) => end.renew(grants, sent).await,
             Active::Both(both) => both.renew(grants, sent).await,

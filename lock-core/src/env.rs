@@ -6,6 +6,7 @@ use std::{fmt::Debug, future::Future, pin::Pin, time::Duration};
 
 use rand::RngExt as _;
 use rustix::time::ClockId;
+use tokio::runtime::Handle;
 
 use crate::{Instant, tunables::CLOCK_CHECK};
 
@@ -33,6 +34,11 @@ pub trait Env: Debug + Send + Sync + 'static {
     /// # Errors
     /// [`NoRuntime`] if there is none. The task is then dropped.
     fn spawn(&self, task: BoxFuture) -> Result<(), NoRuntime>;
+
+    /// The runtime of the caller. A task that ends with another runtime can go on here. Default: none.
+    fn runtime(&self) -> Option<Handle> {
+        None
+    }
 
     /// Ends when [`now`](Env::now) has reached `at`, even if the machine was suspended for a part of the time. Dropping the
     /// future cancels the timer.
@@ -85,9 +91,12 @@ impl Env for SystemEnv {
     }
 
     fn spawn(&self, task: BoxFuture) -> Result<(), NoRuntime> {
-        let runtime = tokio::runtime::Handle::try_current().map_err(|_| NoRuntime)?;
-        runtime.spawn(task);
+        self.runtime().ok_or(NoRuntime)?.spawn(task);
         Ok(())
+    }
+
+    fn runtime(&self) -> Option<Handle> {
+        Handle::try_current().ok()
     }
 
     fn sleep_until(&self, at: Instant) -> BoxFuture {

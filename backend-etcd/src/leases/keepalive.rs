@@ -2,11 +2,12 @@
 
 use std::{
     collections::{HashMap, VecDeque},
+    sync::Arc,
     time::Duration,
 };
 
 use etcd_client::{LeaseKeepAliveStream, LeaseKeeper};
-use lock_core::{Env as _, Error, ErrorKind, Instant, SystemEnv};
+use lock_core::{Env as _, Error, ErrorKind, Instant, Mutex, SystemEnv};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
@@ -17,35 +18,54 @@ use crate::{
 /// Where the answer to a keepalive goes: `None` if the lease is gone.
 type Reply = oneshot::Sender<Result<Option<Lease>, Error>>;
 
+type Requests = mpsc::UnboundedSender<(i64, Reply)>;
+
 /// Sends keepalives. The task of the stream ends with the last clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Keepalives {
-    requests: mpsc::UnboundedSender<(i64, Reply)>,
-    limit: Duration,
+    rpc: Rpc,
+    /// To the task, which runs on the runtime of the caller that started it. `None` before the first keepalive.
+    requests: Arc<Mutex<Option<Requests>>>,
 }
 
 impl Keepalives {
-    /// Starts the task on the current runtime. The stream is opened when it is first needed.
-    pub(crate) fn start(rpc: Rpc) -> Self {
-        let (requests, inbox) = mpsc::unbounded_channel();
-        let limit = rpc.limit;
-        tokio::spawn(Task { rpc, inbox, unanswered: Unanswered::default() }.run());
-        Self { requests, limit }
+    pub(crate) fn new(rpc: Rpc) -> Self {
+        Self { rpc, requests: Arc::default() }
     }
 
     /// Sends one keepalive and waits for its answer; `None` if the lease is gone.
     pub(crate) async fn extend(&self, id: i64) -> Result<Option<Lease>, Error> {
         let (reply, replied) = oneshot::channel();
-        // If the task has ended, the reply is dropped, and the wait below notices it.
-        let _ = self.requests.send((id, reply));
-        match tokio::time::timeout(self.limit, replied).await {
+        self.send((id, reply));
+        let limit = self.rpc.limit;
+        match tokio::time::timeout(limit, replied).await {
             Ok(Ok(answer)) => answer,
+            // The caller's next keepalive starts the task again.
             Ok(Err(_)) => Err(Error::new(
                 ErrorKind::Unavailable,
-                "the runtime that kept the leases has ended, or the client is closed",
+                "the runtime that sent the keepalives has ended",
             )),
-            Err(_) => Err(late(self.limit)),
+            Err(_) => Err(late(limit)),
         }
+    }
+
+    /// Sends a request to the task. If the task has ended with its runtime, starts it again on the caller's.
+    fn send(&self, request: (i64, Reply)) {
+        let mut requests = self.requests.lock();
+        let unsent = match &*requests {
+            Some(task) => match task.send(request) {
+                Ok(()) => return,
+                Err(unsent) => unsent.0,
+            },
+            None => request,
+        };
+        let (task, inbox) = mpsc::unbounded_channel();
+        // This cannot fail: the inbox still exists.
+        task.send(unsent).ok();
+        tokio::spawn(
+            Task { rpc: self.rpc.clone(), inbox, unanswered: Unanswered::default() }.run(),
+        );
+        *requests = Some(task);
     }
 }
 

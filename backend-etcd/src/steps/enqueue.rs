@@ -244,7 +244,7 @@ async fn try_join_queue(
     let Store { waiters, keepalives, rpc, watch, .. } = store;
     let waiter = EtcdWaiter::start(entry, waiters, keepalives, rpc, watch);
     // After the entry was added to the waiters: a watch that begins wakes the waiters that it finds.
-    waiter.watch_range(watch.range(rpc, layout.prefix(), waiters, range));
+    waiter.watch_range(watch.range(range));
     Ok(Some(Queued::Waiting(waiter, first)))
 }
 

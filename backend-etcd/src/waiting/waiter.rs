@@ -21,7 +21,7 @@ pub(crate) struct EtcdWaiter {
     waiters: Waiters,
     rpc: Rpc,
     /// The watch ends with the last waiter and its store.
-    _watch: Arc<Watch>,
+    watch: Arc<Watch>,
 }
 
 impl EtcdWaiter {
@@ -41,7 +41,7 @@ impl EtcdWaiter {
             keepalive: tokio::spawn(keepalive).abort_handle(),
             waiters: waiters.clone(),
             rpc: rpc.clone(),
-            _watch: Arc::clone(watch),
+            watch: Arc::clone(watch),
         }
     }
 
@@ -62,6 +62,7 @@ impl Drop for EtcdWaiter {
 #[async_trait]
 impl Waiter for EtcdWaiter {
     async fn next(&mut self) -> Signal {
+        self.watch.run();
         if !self.entry.is_lost() {
             self.entry.woken().await;
         }

@@ -5,13 +5,10 @@
 //! themselves, and later deletions are pushed. A waiter that is not woken polls. A progress request detects a stream that
 //! hangs without an error.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, OnceLock},
-};
+use std::{collections::HashMap, sync::Arc};
 
 use etcd_client::{EventType, WatchFilterType, WatchOptions, WatchResponse};
-use lock_core::Error;
+use lock_core::{Error, Mutex};
 use tokio::{task::AbortHandle, time::Instant};
 
 use super::{
@@ -24,29 +21,49 @@ use crate::{
 };
 
 /// The watch stream of a client. Its task ends with it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Watch {
-    task: OnceLock<AbortHandle>,
+    rpc: Rpc,
+    /// That of all keys of the store.
+    prefix: String,
+    waiters: Waiters,
     ranges: Arc<WatchedRanges>,
+    task: Mutex<Task>,
+}
+
+#[derive(Debug, Default)]
+enum Task {
+    #[default]
+    NotStarted,
+    Started(AbortHandle),
+    /// The client is closed.
+    Stopped,
 }
 
 impl Watch {
-    /// Watches a range: a name, by the prefix of its keys, or a single key. `prefix` is that of all keys of the store. The first
-    /// call starts the task.
-    pub(crate) fn range(
-        &self,
-        rpc: &Rpc,
-        prefix: &str,
-        waiters: &Waiters,
-        range: String,
-    ) -> WatchedRange {
+    pub(crate) fn new(rpc: Rpc, prefix: String, waiters: Waiters) -> Self {
+        let (ranges, task) = (Arc::default(), Mutex::default());
+        Self { rpc, prefix, waiters, ranges, task }
+    }
+
+    /// Watches a range: a name, by the prefix of its keys, or a single key.
+    pub(crate) fn range(&self, range: String) -> WatchedRange {
         let watched = WatchedRange::new(&self.ranges, range);
-        self.task.get_or_init(|| {
-            let (rpc, prefix, waiters) = (rpc.clone(), prefix.to_owned(), waiters.clone());
-            let ranges = Arc::clone(&self.ranges);
-            tokio::spawn(run(rpc, prefix, ranges, waiters)).abort_handle()
-        });
+        self.run();
         watched
+    }
+
+    /// Starts the task on the caller's runtime, unless it runs. It ends with its runtime.
+    pub(super) fn run(&self) {
+        let mut task = self.task.lock();
+        match &*task {
+            Task::NotStarted => {}
+            Task::Started(started) if started.is_finished() => {}
+            Task::Started(_) | Task::Stopped => return,
+        }
+        let (rpc, prefix, waiters) = (self.rpc.clone(), self.prefix.clone(), self.waiters.clone());
+        let watching = tokio::spawn(run(rpc, prefix, Arc::clone(&self.ranges), waiters));
+        *task = Task::Started(watching.abort_handle());
     }
 
     /// Stops watching a name, if no waiter uses its watch.
@@ -55,7 +72,7 @@ impl Watch {
     }
 
     pub(crate) fn stop(&self) {
-        if let Some(task) = self.task.get() {
+        if let Task::Started(task) = std::mem::replace(&mut *self.task.lock(), Task::Stopped) {
             task.abort();
         }
     }

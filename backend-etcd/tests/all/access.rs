@@ -9,7 +9,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-use crate::support::{WAIT, request, single};
+use crate::support::{WAIT, request, single, until};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_or_missing_password_is_refused_and_no_password_is_shown() {
@@ -90,13 +90,11 @@ async fn another_server_at_the_same_address_is_not_used() {
         let before = proxy.counters().accepted;
         proxy.set(Mode::Pass).await.unwrap();
         // The first may still go over the connection that was reset.
-        for _ in 0..100 {
+        until("a connection", async || {
             client.backend().try_acquire(&request()).await.unwrap_err();
-            if proxy.counters().accepted > before {
-                break;
-            }
-        }
-        assert!(proxy.counters().accepted > before, "it did not connect");
+            proxy.counters().accepted > before
+        })
+        .await;
         let keys = other.ctl(&["get", "--prefix", "--keys-only", "leasehold/"]).await.unwrap();
         assert_eq!(keys, "", "it got a request for a lock");
     }

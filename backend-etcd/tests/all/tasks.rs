@@ -5,7 +5,7 @@ use std::time::Duration;
 use conformance_tests::kit::wait::until;
 use lock_core::LockClient;
 
-use crate::support::{connect, single};
+use crate::support::{connect, queue_of, single};
 
 fn alive() -> usize {
     tokio::runtime::Handle::current().metrics().num_alive_tasks()
@@ -37,7 +37,7 @@ async fn a_closed_client_leaves_no_task() {
     let waiting = waiter.lock("job").wait(Duration::from_millis(500)).acquire();
     assert!(waiting.await.is_err());
     let (next, released) = tokio::join!(waiter.lock("job").acquire(), async {
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        queue_of(&**holder.backend(), 1).await;
         guard.release().await
     });
     released.unwrap();

@@ -15,8 +15,9 @@ use std::{
 use futures_util::future::select;
 use lock_core::{
     Backend, BoxFuture, ClientOptions, Env, Error, ErrorKind, FencingToken, Guard, Holder, Instant,
-    LockClient, LockName, Mutex, OwnerLabel, jittered,
+    LockClient, LockName, Mutex, NoRuntime, OwnerLabel, jittered,
 };
+use tokio::runtime::Id;
 use tokio_util::sync::CancellationToken;
 
 use super::names::{UsedStores, digests, is_unknown_version, read_records};
@@ -35,7 +36,17 @@ pub(crate) struct OwnRecord {
     clients: [LockClient; 2],
     env: Arc<dyn Env>,
     state: Mutex<State>,
+    keeper: Mutex<Keeper>,
     ended: CancellationToken,
+}
+
+/// The task that keeps the record.
+#[derive(Debug, Default)]
+struct Keeper {
+    /// The runtime on which the record goes on if that of the task ends: that of the last call.
+    runtime: Option<Id>,
+    /// Lives as long as the task.
+    task: Weak<()>,
 }
 
 #[derive(Debug, Default)]
@@ -69,14 +80,36 @@ impl OwnRecord {
             LockClient::with_env(Arc::clone(store), Arc::clone(&env), options)
         };
         let clients = [client(&stores[0])?, client(&stores[1])?];
-        let (state, ended) = (Mutex::default(), CancellationToken::new());
-        let record = Arc::new(Self { phase, stores, clients, env, state, ended });
+        let (state, keeper, ended) = (Mutex::default(), Mutex::default(), CancellationToken::new());
+        let record = Arc::new(Self { phase, stores, clients, env, state, keeper, ended });
         record.enter().await?;
-        let keeping = keep(Arc::downgrade(&record), record.ended.clone());
-        record.env.spawn(Box::pin(keeping)).map_err(|error| {
+        record.keep_on_this_runtime().map_err(|error| {
             Error::new(ErrorKind::Config, "a migration needs a tokio runtime").with_source(error)
         })?;
         Ok(record)
+    }
+
+    /// Lets the record go on at the caller's runtime, if the runtime on which it is kept ends. Starts the task that keeps it,
+    /// unless it runs.
+    pub(crate) fn keep_on_this_runtime(self: &Arc<Self>) -> Result<(), NoRuntime> {
+        let here = self.env.runtime().map(|runtime| runtime.id());
+        let mut keeper = self.keeper.lock();
+        let kept = keeper.task.strong_count() > 0;
+        if (kept && keeper.runtime == here) || self.ended.is_cancelled() {
+            return Ok(());
+        }
+        keeper.runtime = here;
+        self.state().guards.iter().flatten().for_each(Guard::renew_on_this_runtime);
+        if kept {
+            return Ok(());
+        }
+        let task = Arc::new(());
+        keeper.task = Arc::downgrade(&task);
+        let keeping = keep(Arc::downgrade(self), self.ended.clone());
+        self.env.spawn(Box::pin(async move {
+            let _task = task;
+            keeping.await;
+        }))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -90,6 +90,13 @@ impl Postgres {
         self.listening.get().map_or_else(never, Listening::delivery)
     }
 
+    /// Listens again, if the client listened on a runtime that has ended.
+    pub(super) fn keep_listening(&self) {
+        if let Some(listening) = self.listening.get() {
+            listening.run(&self.server, &self.entries);
+        }
+    }
+
     /// Reads the store's settings, once. Refuses the store if they differ from this client's options.
     pub(super) async fn ready(&self) -> Result<(), Error> {
         let settle = || async {

@@ -12,6 +12,7 @@ mod operators;
 mod ownership;
 mod processes;
 mod readers;
+mod runtimes;
 mod several;
 mod several_processes;
 mod tokens;
@@ -105,6 +106,7 @@ pub fn all() -> Vec<Case> {
     all.extend(several_processes::all());
     all.extend(election::all());
     all.extend(readers::all());
+    all.extend(runtimes::all());
     all
 }
 

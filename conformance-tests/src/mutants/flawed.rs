@@ -2,15 +2,21 @@
 
 #![deny(clippy::missing_trait_methods)]
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{
+    collections::HashSet,
+    future::pending,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use lock_core::{
-    Attempt, Backend, Busy, Cursor, Enqueued, Env as _, Error, FencingToken, Grant, Guarantees,
-    Init, Instant, LockName, LockState, Mode, Mutex, OwnerId, OwnerLabel, Page, QuarantineUse,
-    ReleaseOptions, ReleaseOutcome, Released, Renewal, Request, StoreSettings, SystemEnv,
+    Attempt, Backend, Busy, Cursor, Enqueued, Env as _, Error, ErrorKind, FencingToken, Grant,
+    Guarantees, Init, Instant, LockName, LockState, Mode, Mutex, OwnerId, OwnerLabel, Page,
+    QuarantineUse, ReleaseOptions, ReleaseOutcome, Released, Renewal, Request, StoreSettings,
+    SystemEnv,
 };
-use tokio::sync::watch;
+use tokio::{sync::watch, task::AbortHandle};
 
 use super::{
     Flaw,
@@ -25,15 +31,22 @@ pub(super) struct Flawed {
     served: Mutex<HashSet<OwnerId>>,
     /// Signals each release.
     wake_all: watch::Sender<()>,
+    /// Ends with the runtime of the first attempt.
+    task: OnceLock<AbortHandle>,
 }
 
 impl Flawed {
     pub(super) fn new(sound: Arc<dyn Backend>, flaw: Option<Flaw>) -> Self {
-        Self { sound, flaw, served: Mutex::default(), wake_all: watch::Sender::new(()) }
+        let (served, wake_all, task) = (Mutex::default(), watch::Sender::new(()), OnceLock::new());
+        Self { sound, flaw, served, wake_all, task }
     }
 
     fn has(&self, flaw: Flaw) -> bool {
         self.flaw == Some(flaw)
+    }
+
+    fn has_ended(&self) -> bool {
+        self.has(Flaw::EndsWithItsRuntime) && self.task.get().is_some_and(AbortHandle::is_finished)
     }
 
     fn is_first(&self, owner: OwnerId) -> bool {
@@ -129,6 +142,9 @@ impl Backend for Flawed {
     }
 
     async fn try_acquire(&self, request: &Request) -> Result<Attempt, Error> {
+        if self.has(Flaw::EndsWithItsRuntime) {
+            self.task.get_or_init(|| tokio::spawn(pending::<()>()).abort_handle());
+        }
         if self.has(Flaw::LastLeaseCounts) && request.mode == Mode::Shared {
             self.sound.force_release(&request.name).await?;
         }
@@ -189,7 +205,7 @@ impl Backend for Flawed {
                 self.is_first(request.owner);
                 Ok(Enqueued::Waiting(waiter, busy))
             }
-            Enqueued::Waiting(_, busy) if self.has(Flaw::WakesNobody) => {
+            Enqueued::Waiting(_, busy) if self.has(Flaw::WakesNobody) || self.has_ended() => {
                 Ok(Enqueued::Waiting(Box::new(NeverSignalled), never_polls(busy)))
             }
             Enqueued::Waiting(waiter, busy) if self.has(Flaw::WakesEveryWaiter) => {
@@ -228,6 +244,10 @@ impl Backend for Flawed {
         let mut renamed: Vec<Grant> = grants.iter().map(|grant| self.renamed(grant)).collect();
         if self.has(Flaw::HalvesTheLease) {
             renamed.iter_mut().for_each(|grant| grant.lease /= 2);
+        }
+        if self.has_ended() {
+            let error = Error::new(ErrorKind::Unavailable, "the runtime of the renewals has ended");
+            return grants.iter().map(|_| Renewal::Unknown(error.clone())).collect();
         }
         if self.has(Flaw::RenewsNothing) {
             let answer = |grant: &&Grant| Renewal::Renewed { from: sent, lease: grant.lease };

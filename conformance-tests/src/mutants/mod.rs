@@ -69,6 +69,8 @@ pub enum Flaw {
     ReleasesNothing,
     /// Names are the same in upper and lower case.
     FoldsCase,
+    /// After the end of the runtime that made the first attempt, nothing is renewed and no waiter gets a signal.
+    EndsWithItsRuntime,
     /// A listing omits names.
     ListsHalf,
     /// A listing has each name twice.
@@ -169,6 +171,8 @@ pub const ALL: &[(Flaw, &str, &str)] = &[
     (Flaw::WakesEveryWaiter, "L4", "a_release_does_not_wake_every_waiter"),
     (Flaw::AsksAtOneRate, "L4", "a_waiter_further_back_polls_less_often"),
     (Flaw::RenewsForAnybody, "L5", "a_forced_release_is_learnt_by_the_holder"),
+    (Flaw::EndsWithItsRuntime, "L5", "locks_are_renewed_after_the_first_runtime_has_ended"),
+    (Flaw::EndsWithItsRuntime, "L2", "waiters_are_pushed_after_the_first_runtime_has_ended"),
     (Flaw::ReleasesNothing, "L6", "close_releases_and_refuses"),
     (Flaw::IgnoresTheFloor, "S2", "a_floor_far_ahead_of_the_clock_is_refused"),
     (Flaw::RaisesNothing, "S2", "a_token_is_not_raised_by_who_does_not_hold"),

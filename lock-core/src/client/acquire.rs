@@ -197,18 +197,25 @@ impl Lock {
         }
         let found = blocked_by.clone();
         let mut waiter = LocalWaiter::join(&self.handle, name, self.wanted, found, first)?;
-        let reply = match deadline {
-            None => (&mut waiter.reply).await,
-            Some(at) => {
-                let alarm = pin!(sleep_checking_clock(&**env, at));
-                match select(&mut waiter.reply, alarm).await {
-                    Either::Left((reply, _)) => reply,
-                    Either::Right(_) => match waiter.reply.try_recv() {
-                        Ok(reply) => Ok(reply),
-                        Err(_) => return Err(blocked(name, waiter.blocked())),
-                    },
+        let reply = loop {
+            let reply = match deadline {
+                None => (&mut waiter.reply).await,
+                Some(at) => {
+                    let alarm = pin!(sleep_checking_clock(&**env, at));
+                    match select(&mut waiter.reply, alarm).await {
+                        Either::Left((reply, _)) => reply,
+                        Either::Right(_) => match waiter.reply.try_recv() {
+                            Ok(reply) => Ok(reply),
+                            Err(_) => return Err(blocked(name, waiter.blocked())),
+                        },
+                    }
                 }
+            };
+            // The worker has ended with the runtime of another task.
+            if reply.is_err() && waiter.join_again()? {
+                continue;
             }
+            break reply;
         };
         *blocked_by = waiter.blocked();
         reply
@@ -259,7 +266,9 @@ impl Lock {
     }
 
     fn guard(&self, held: Arc<Held>) -> Guard {
-        Guard::new(Arc::clone(&self.handle), held)
+        let guard = Guard::new(Arc::clone(&self.handle), held);
+        guard.renew_on_this_runtime();
+        guard
     }
 }
 

@@ -100,6 +100,14 @@ impl Guard {
         }
     }
 
+    /// Lets the renewals of this lock go on at the caller's runtime, if the runtime that makes them ends. An acquire does this, too.
+    /// So call it only for a guard that was moved to another runtime.
+    pub fn renew_on_this_runtime(&self) {
+        if let Some(runtime) = self.handle.env.runtime() {
+            *self.held.runtime.lock() = Some(runtime);
+        }
+    }
+
     /// Makes another guard of the same lock, for a function whose caller already holds it.
     ///
     /// *Guarantees*: the lock is held until the last of its guards is released or dropped. All guards have the same token and

@@ -1,23 +1,19 @@
 //! Callers without a runtime, and runtimes that stall or end.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-        mpsc,
-    },
+    sync::{Arc, mpsc},
     thread,
     time::Duration,
 };
 
-use futures_util::FutureExt as _;
+use futures_util::{FutureExt as _, future::join_all, poll};
 use lock_core::{
-    Backend as _, BoxFuture, ClientOptions, Env, Error, ErrorKind, Guard, Instant, LockClient,
-    LockName, Memory, NoRuntime, SystemEnv,
+    Backend as _, Error, ErrorKind, Event, EventKind, Guard, LockClient, LockName, LossReason,
+    Memory,
 };
 use tokio::{runtime::Runtime, task::JoinHandle};
 
-use crate::support::one_entry_waits;
+use crate::support::{Fault, Stub, one_entry_waits};
 
 const LONG: Duration = Duration::from_secs(30);
 
@@ -91,78 +87,108 @@ fn waiters_are_served_if_the_release_before_them_never_ends() {
     drop(served.expect("it waits for ever").unwrap().unwrap());
 }
 
-/// The real environment, which counts spawned tasks.
-#[derive(Debug, Default)]
-struct Counted(AtomicUsize);
-
-impl Counted {
-    fn begun(&self) -> usize {
-        self.0.load(Ordering::SeqCst)
-    }
+/// Waits for the next renewal.
+async fn renewed(guard: &Guard) {
+    let renewal = async {
+        let mut left = guard.remaining();
+        while guard.remaining() <= left {
+            left = guard.remaining();
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(LONG, renewal).await.expect("it is renewed");
+    assert!(guard.is_valid());
 }
 
-impl Env for Counted {
-    fn now(&self) -> Instant {
-        SystemEnv.now()
-    }
-
-    fn wall_micros(&self) -> u64 {
-        SystemEnv.wall_micros()
-    }
-
-    fn random(&self) -> u128 {
-        SystemEnv.random()
-    }
-
-    fn spawn(&self, task: BoxFuture) -> Result<(), NoRuntime> {
-        self.0.fetch_add(1, Ordering::SeqCst);
-        SystemEnv.spawn(task)
-    }
-
-    fn sleep_until(&self, at: Instant) -> BoxFuture {
-        SystemEnv.sleep_until(at)
-    }
+#[test]
+fn the_renewals_go_on_at_another_runtime_with_a_lock() {
+    let client = LockClient::new(Arc::new(Memory::new()));
+    let lock = |name| client.lock(name).lease(LONG / 3).acquire();
+    let [renewers, ended, last] = [runtime(), runtime(), runtime()];
+    let moved = renewers.block_on(lock("moved")).unwrap();
+    let _of_ended = ended.block_on(lock("of a runtime that has ended, too")).unwrap();
+    let held = last.block_on(lock("held")).unwrap();
+    drop(ended);
+    drop(renewers);
+    last.block_on(async {
+        renewed(&moved).await;
+        renewed(&held).await;
+        held.release().await.unwrap();
+        moved.release().await.unwrap();
+    });
 }
 
-/// The locks of a renewer are lost when it ends. A lock that is acquired later has a new renewer, in the runtime of the task that
-/// acquired it, and is not lost.
+/// The locks of a renewer are lost with the only runtime. A lock that is acquired meanwhile has a new renewer, in the runtime of
+/// the task that acquired it, and is not lost.
 #[test]
 fn a_guard_that_is_acquired_while_the_renewer_ends_is_kept_by_the_next() {
-    let env = Arc::new(Counted::default());
-    let memory = Arc::new(Memory::new());
-    let client = LockClient::with_env(memory, env.clone(), ClientOptions::default()).unwrap();
-    let lease = LONG / 3;
+    let (tell, told) = mpsc::channel();
+    let (acquired, acquires) = mpsc::channel();
+    let acquires = std::sync::Mutex::new(acquires);
+    // The renewer reports the first loss while it ends, and here waits for the acquire.
+    let observer = move |event: &Event<'_>| {
+        if let EventKind::Lost { reason, .. } = event.kind {
+            tell.send(reason).unwrap();
+            acquires.lock().unwrap().recv_timeout(LONG).unwrap();
+        }
+    };
+    let client = LockClient::new(Arc::new(Memory::new())).observed_by(Arc::new(observer)).unwrap();
     let renewers = runtime();
-    let first = renewers.block_on(client.lock("first").lease(lease).acquire()).unwrap();
-    assert_eq!(env.begun(), 1);
-    let (begun, begins) = mpsc::channel();
-    let ends = thread::spawn(move || {
-        begins.recv().unwrap();
-        drop(renewers);
-    });
+    let first = renewers.block_on(client.lock("first").lease(LONG / 3).acquire()).unwrap();
+    let ends = thread::spawn(move || drop(renewers));
+    assert_eq!(told.recv_timeout(LONG).unwrap(), LossReason::RuntimeEnded);
     runtime().block_on(async {
-        let mut before = vec![first];
-        // Again and again, so that some locks are registered while the renewer ends.
-        let next = loop {
-            let name = format!("job {}", before.len());
-            let guard = client.lock(name.as_str()).lease(lease).acquire().await.unwrap();
-            if env.begun() == 2 {
-                break guard;
-            }
-            before.push(guard);
-            let _ = begun.send(());
-        };
+        let next = client.lock("next").lease(LONG / 3).acquire().await.unwrap();
+        acquired.send(()).unwrap();
         ends.join().unwrap();
-        assert!(before.iter().all(|guard| !guard.is_valid()), "nobody renews them");
-        assert!(next.is_valid(), "it has a renewer");
-        let renewed = async {
-            let mut left = next.remaining();
-            while next.remaining() <= left {
-                left = next.remaining();
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        tokio::time::timeout(LONG, renewed).await.unwrap();
-        assert!(next.is_valid());
+        assert!(!first.is_valid(), "nobody renews it");
+        renewed(&next).await;
+        next.release().await.unwrap();
+    });
+}
+
+/// A timer panics after the end of its runtime.
+#[test]
+fn a_call_of_a_runtime_that_has_ended_harms_no_lock_of_another() {
+    let stub = Stub::real();
+    let client = stub.client();
+    let [others, renewers] = [runtime(), runtime()];
+    let lock = |name| client.lock(name).lease(LONG / 3).acquire();
+    let held = renewers.block_on(lock("held")).unwrap();
+    let released = others.block_on(lock("released")).unwrap();
+    stub.fault("release", Fault::RequestLost);
+    drop(others.spawn(released.release()));
+    // From here on, the release waits for the time of its next try.
+    others.block_on(stub.reached("release", 1));
+    drop(others);
+    renewers.block_on(renewed(&held));
+}
+
+#[test]
+fn waiters_keep_their_order_when_the_runtime_of_their_worker_ends() {
+    let memory = Memory::new();
+    let client = LockClient::new(Arc::new(memory.clone()));
+    let other = LockClient::new(Arc::new(memory.clone()));
+    let [workers, waiters] = [runtime(), runtime()];
+    let held = waiters.block_on(other.lock("job").acquire()).unwrap();
+    let lock = client.lock("job").lease(Duration::from_millis(300));
+    drop(workers.spawn(lock.clone().acquire()));
+    workers.block_on(one_entry_waits(&memory));
+    let mut waits = [(); 3].map(|()| Box::pin(lock.clone().acquire()));
+    assert!(waits.iter_mut().all(|wait| waiters.block_on(async { poll!(wait) }).is_pending()));
+    drop(workers);
+    // The last one asks first for a new worker.
+    waits.reverse();
+    waiters.block_on(async {
+        held.release().await.unwrap();
+        let mut tokens = Vec::new();
+        let served = join_all(waits.into_iter().map(async |wait| {
+            let guard = wait.await.unwrap();
+            let token = guard.token();
+            guard.release().await.unwrap();
+            token
+        }));
+        tokens.extend(tokio::time::timeout(LONG, served).await.expect("they are served"));
+        assert!(tokens.iter().rev().is_sorted(), "the first is served first: {tokens:?}");
     });
 }

@@ -1,19 +1,19 @@
 //! A cluster whose snapshot is restored with the same names, URLs and cluster token, as by an operator who
 //! repeats the flags of the installation. Locks are lost, and the revision goes back.
 
-use std::{sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use conformance_tests::kit::{Etcd, EtcdOptions};
 use etcd_client::{Client, Compare, CompareOp, Txn, TxnOp};
 use futures_util::future::try_join_all;
 use lock_core::{Attempt, Backend, Init, Quarantined, Request};
 
-use super::{release, request_for};
+use super::{busy, granted, release, request_for};
 
-/// The longest lease, and so the length of a quarantine.
-pub(crate) const LONGEST: Duration = Duration::from_secs(4);
+/// The longest lease, and so the length of a quarantine. A cluster is restored within it, also on a busy machine.
+pub(crate) const LONGEST: Duration = Duration::from_secs(12);
 /// Far more than anything here takes on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Cluster {
     pub(crate) etcd: Etcd,
@@ -46,6 +46,22 @@ impl Cluster {
         let init = Init::new().with_first_use(true).with_longest_lease(longest_lease);
         cluster.connect().await.init(&init).await.unwrap();
         cluster
+    }
+
+    /// A client that requests nothing in the background, with one lease of this request's length in its pool.
+    pub(crate) async fn with_a_pooled_lease(
+        &self,
+        address: SocketAddr,
+        request: impl Fn() -> Request,
+    ) -> Arc<dyn Backend> {
+        let url = format!("etcd://{address}?timeout=10s&spare_leases=0");
+        let backend = backend_etcd::connect(&url).await.unwrap();
+        let other = self.connect().await;
+        let held = granted(&*other, &request()).await;
+        // A refused attempt returns its lease to the pool.
+        busy(&*backend, &request()).await;
+        release(&*other, &held).await;
+        backend
     }
 
     pub(crate) async fn connect(&self) -> Arc<dyn Backend> {
@@ -92,14 +108,6 @@ pub(crate) fn request(name: &str) -> Request {
     let mut request = request_for(name);
     request.lease = LONGEST;
     request
-}
-
-/// Acquires and releases ten times, so that the pool has leases.
-pub(crate) async fn fill_pool(backend: &dyn Backend, request: impl Fn() -> Request) {
-    for _ in 0..10 {
-        let grant = backend.try_acquire(&request()).await.unwrap().granted().unwrap();
-        release(backend, &grant).await;
-    }
 }
 
 /// Tries until the members serve again after a restore.

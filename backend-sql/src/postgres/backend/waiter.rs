@@ -32,6 +32,7 @@ pub(super) struct QueueWaiter {
 impl QueueWaiter {
     pub(super) fn new(store: Arc<Postgres>, request: &Request) -> Self {
         let entry = store.entries.add(request);
+        store.keep_listening();
         let delivery = store.delivery();
         Self { store, request: request.clone(), entry, delivery, check: Check::default() }
     }
@@ -84,6 +85,7 @@ impl Drop for QueueWaiter {
 impl Waiter for QueueWaiter {
     async fn next(&mut self) -> Signal {
         loop {
+            self.store.keep_listening();
             let listening = self.delivery.borrow_and_update().listening;
             let (mut changes, entry) = (self.delivery.clone(), self.entry());
             tokio::select! {

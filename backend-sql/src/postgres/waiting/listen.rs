@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use lock_core::{Error, ErrorKind, SystemEnv, jittered};
+use lock_core::{Error, ErrorKind, Mutex, SystemEnv, jittered};
 use sqlx::{
     Row as _,
     postgres::{PgListener, PgPoolOptions},
@@ -36,8 +36,9 @@ pub(crate) struct Delivery {
 /// A task that listens while there are entries, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Listening {
-    delivery: watch::Receiver<Delivery>,
-    task: Option<AbortHandle>,
+    delivery: watch::Sender<Delivery>,
+    /// `None` for a client that never listens, or is closed.
+    task: Mutex<Option<AbortHandle>>,
 }
 
 impl Drop for Listening {
@@ -49,36 +50,48 @@ impl Drop for Listening {
 impl Listening {
     /// For a client that never listens.
     pub(crate) fn off() -> Self {
-        Self { delivery: watch::channel(Delivery::default()).1, task: None }
+        Self { delivery: watch::Sender::default(), task: Mutex::default() }
     }
 
     /// Starts the task, and waits until it is known whether messages arrive. A pooler that gives each transaction another
     /// session passes no messages on.
     pub(crate) async fn start(server: &Arc<Server>, entries: &Arc<QueueEntries>) -> Self {
-        let (publish, mut delivery) = watch::channel(Delivery::default());
-        let listener = Listener {
-            server: Arc::clone(server),
-            channel: entries.channel(),
-            entries: Arc::downgrade(entries),
-            wanted: Arc::clone(&entries.wanted),
-            publish,
-        };
+        let listening = Self::off();
+        let mut delivery = listening.delivery();
         delivery.mark_unchanged();
-        let task = tokio::spawn(listener.run()).abort_handle();
-        let listening = Self { delivery: delivery.clone(), task: Some(task) };
+        *listening.task.lock() = Some(listening.spawn(server, entries));
         // An error means that the task has ended; the default then stands.
         let _ = timeout(KNOWN, delivery.changed()).await;
         listening
     }
 
+    /// Starts the task again on the caller's runtime, if it has ended with its own.
+    pub(crate) fn run(&self, server: &Arc<Server>, entries: &Arc<QueueEntries>) {
+        let mut task = self.task.lock();
+        if task.as_ref().is_some_and(AbortHandle::is_finished) {
+            *task = Some(self.spawn(server, entries));
+        }
+    }
+
+    fn spawn(&self, server: &Arc<Server>, entries: &Arc<QueueEntries>) -> AbortHandle {
+        let listener = Listener {
+            server: Arc::clone(server),
+            channel: entries.channel(),
+            entries: Arc::downgrade(entries),
+            wanted: Arc::clone(&entries.wanted),
+            publish: self.delivery.clone(),
+        };
+        tokio::spawn(listener.run()).abort_handle()
+    }
+
     pub(crate) fn stop(&self) {
-        if let Some(task) = &self.task {
+        if let Some(task) = self.task.lock().take() {
             task.abort();
         }
     }
 
     pub(crate) fn delivery(&self) -> watch::Receiver<Delivery> {
-        self.delivery.clone()
+        self.delivery.subscribe()
     }
 }
 
@@ -96,7 +109,19 @@ struct Listener {
     publish: watch::Sender<Delivery>,
 }
 
+impl Drop for Listener {
+    /// No messages arrive any more, also if the task ends with its runtime.
+    fn drop(&mut self) {
+        self.stop_listening();
+    }
+}
+
 impl Listener {
+    fn stop_listening(&self) {
+        self.server.sessions_are_ours(false);
+        self.publish.send_replace(Delivery::default());
+    }
+
     async fn run(self) {
         let mut pause = RECONNECT_FIRST;
         while self.entries.strong_count() > 0 {
@@ -118,8 +143,7 @@ impl Listener {
                 self.wanted.notified().await;
                 continue;
             }
-            self.server.sessions_are_ours(false);
-            self.publish.send_replace(Delivery::default());
+            self.stop_listening();
             if let Err(error) = &ended {
                 tracing::debug!(%error, "no messages arrive; waiters poll instead");
             }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
+use tokio::runtime::Id;
 
 use super::{
     batch::{renew, select_renewals},
@@ -14,35 +15,47 @@ use crate::{
     env::BoxFuture,
 };
 
-/// Makes the task. If it is dropped, all held locks are lost, and their guards report it.
+/// Makes the task for the caller's runtime. If that runtime ends, the task goes on at another one on which a lock was acquired. If
+/// there is none, all held locks are lost, and their guards report it.
 pub(crate) fn make_renewer(state: Arc<ClientState>) -> BoxFuture {
-    let ending = Ending(Some(Arc::clone(&state)));
-    Box::pin(run(state, ending))
+    let runtimes = state.env.runtime().iter().map(|runtime| runtime.id()).collect();
+    Box::pin(run(Arc::clone(&state), Ending { state: Some(state), runtimes }))
 }
 
-/// Ends all held locks if the task is dropped, by a panic or with its runtime: nobody renews them any more.
-struct Ending(Option<Arc<ClientState>>);
-
-impl Ending {
-    fn defuse(mut self) {
-        self.0 = None;
-    }
+/// Moves the task to another runtime if it is dropped, by a panic or with its runtime. If there is none, ends all held locks: nobody
+/// renews them any more.
+struct Ending {
+    /// `None` if the task has ended because it had no work.
+    state: Option<Arc<ClientState>>,
+    /// The runtime of the task, and those on which it has ended before.
+    runtimes: Vec<Id>,
 }
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        let Some(state) = self.0.take() else { return };
-        let (detached, held) = state.renewer.take_all();
-        for held in held {
-            state.queues(held.grant.mode).forget_carry(&held.grant);
-            state.end_lost(&held, LossReason::RuntimeEnded);
+        let Some(state) = self.state.take() else { return };
+        let mut runtimes = std::mem::take(&mut self.runtimes);
+        match state.renewer.end_or_move(&runtimes) {
+            Ok(runtime) => {
+                runtimes.push(runtime.id());
+                let ending = Self { state: Some(Arc::clone(&state)), runtimes };
+                let task: BoxFuture = Box::pin(run(state, ending));
+                // If this runtime has ended, too, the task is dropped at once, and tries the next.
+                drop(runtime.spawn(task));
+            }
+            Err((detached, held)) => {
+                for held in held {
+                    state.queues(held.grant.mode).forget_carry(&held.grant);
+                    state.end_lost(&held, LossReason::RuntimeEnded);
+                }
+                // Dropped outside the mutex, because the drop of a call may lock it.
+                drop(detached);
+            }
         }
-        // Dropped outside the mutex, because the drop of a call may lock it.
-        drop(detached);
     }
 }
 
-async fn run(state: Arc<ClientState>, ending: Ending) {
+async fn run(state: Arc<ClientState>, mut ending: Ending) {
     let state = &state;
     let mut calls = FuturesUnordered::<BoxFuture>::new();
     let mut alarm = Alarm::default();
@@ -57,7 +70,8 @@ async fn run(state: Arc<ClientState>, ending: Ending) {
         if stopping && calls.is_empty() && next.is_none() {
             if state.renewer.end_if_idle() {
                 // Another task may run from here on. This task must not end its locks.
-                return ending.defuse();
+                ending.state = None;
+                return;
             }
             continue;
         }

@@ -3,6 +3,7 @@
 use std::{
     borrow::Borrow,
     fmt,
+    panic::AssertUnwindSafe,
     pin::pin,
     sync::{
         Arc, OnceLock,
@@ -11,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use futures_util::future::select;
+use futures_util::{FutureExt as _, future::select};
 use tokio::sync::Notify;
 
 use super::{
@@ -175,12 +176,17 @@ impl ClientState {
     }
 
     /// Moves a call whose caller has gone to the renewer, which finishes it; `close` waits for it. If there is no runtime, the
-    /// call is dropped, and what it left in the store ends with its lease.
+    /// call is dropped, and what it left in the store ends with its lease. So it does if the call panics, as a timer does whose
+    /// runtime has ended.
     pub(crate) fn detach(self: &Arc<Self>, call: BoxFuture) {
         let in_flight = Self::count(Arc::clone(self));
         let counted = Box::pin(async move {
             let _in_flight = in_flight;
-            call.await;
+            if AssertUnwindSafe(call).catch_unwind().await.is_err() {
+                tracing::warn!(
+                    "a call whose caller has gone panicked; what it left in the store ends with its lease"
+                );
+            }
         });
         if self.renewer.detach(counted) {
             self.start_renewer();
@@ -188,7 +194,7 @@ impl ClientState {
     }
 
     fn start_renewer(self: &Arc<Self>) {
-        // If there is no runtime, the task is dropped at once, and its drop marks all held locks as lost.
+        // If there is no runtime, the task is dropped at once, and its drop moves it or marks all held locks as lost.
         let _ = self.env.spawn((self.make_renewer)(Arc::clone(self)));
     }
 }

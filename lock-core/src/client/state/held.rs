@@ -8,11 +8,11 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::Notify;
+use tokio::{runtime::Handle, sync::Notify};
 use tokio_util::sync::CancellationToken;
 
 use super::options::Wanted;
-use crate::{Grant, Instant, LossReason, drift_margin};
+use crate::{Grant, Instant, LossReason, drift_margin, sync::Mutex};
 
 /// How a held lock ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +56,8 @@ pub(crate) struct Held {
     /// How long after its last answer the store may keep the lock. This is longer than the lease if the lock was granted for
     /// an older waiter, or pushed.
     pub(crate) store_keeps: Duration,
+    /// The runtime of the task that got the lock, or of a later holder. If the renewer's runtime ends, the renewals go on here.
+    pub(crate) runtime: Mutex<Option<Handle>>,
     /// How many guards share the lock.
     guards: AtomicU32,
     /// Whether no guard was ever made of it. It then has no minimum hold.
@@ -114,6 +116,7 @@ impl Held {
             timer: AtomicU64::new(0),
             doubtful,
             unanswered: AtomicBool::new(false),
+            runtime: Mutex::default(),
             guards: AtomicU32::new(1),
             unused: AtomicBool::new(false),
             valid_until: AtomicU64::new(valid_until.as_nanos()),

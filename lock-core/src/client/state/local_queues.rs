@@ -78,6 +78,15 @@ pub(crate) struct FirstAttempt<'a> {
     queue: Option<(Arc<LocalQueue>, u64)>,
 }
 
+/// The position at which a task joins a queue.
+pub(crate) enum Place<'a> {
+    Last,
+    /// A task that made the first attempt goes before all that came since.
+    First(FirstAttempt<'a>),
+    /// The position of this id, which the task had before the worker ended.
+    Again(u64),
+}
+
 impl Drop for FirstAttempt<'_> {
     fn drop(&mut self) {
         let Some((queue, _)) = &self.queue else { return };
@@ -116,22 +125,23 @@ impl LocalQueues {
         Some(FirstAttempt { queues: self, queue: Some((queue, self.next_id())) })
     }
 
-    /// Joins the queue of `name`, at its end. A task that made the `first` attempt goes before all that came since. Until the
-    /// store answers the worker, `blocked` is what blocks the lock. `check` decides, under the mutex of all queues, whether
-    /// waiting is still allowed.
+    /// Joins the queue of `name`. Until the store answers the worker, `blocked` is what blocks the lock. `check` decides, under
+    /// the mutex of all queues, whether waiting is still allowed.
     pub(crate) fn join(
         &self,
         name: &LockName,
         wanted: Wanted,
         blocked: Option<Blocked>,
-        first: Option<FirstAttempt<'_>>,
+        place: Place<'_>,
         check: impl FnOnce() -> Result<(), Error>,
     ) -> Result<Joined, Error> {
         let (sender, reply) = oneshot::channel();
         let mut queues = self.queues.lock();
         check()?;
-        let early = first.as_ref().and_then(|first| first.queue.as_ref());
-        let id = early.map_or_else(|| self.next_id(), |(_, id)| *id);
+        let id = match &place {
+            Place::First(FirstAttempt { queue: Some((_, id)), .. }) | Place::Again(id) => *id,
+            Place::First(_) | Place::Last => self.next_id(),
+        };
         let queue = Arc::clone(self.entry(&mut queues, name));
         let needs_worker = {
             let mut state = queue.state.lock();
@@ -139,7 +149,7 @@ impl LocalQueues {
             state.blocked = state.blocked.take().or(blocked);
             !std::mem::replace(&mut state.has_worker, true)
         };
-        // Before the end of this function: dropping `first` locks the mutex.
+        // Before the end of this function: dropping the first attempt locks the mutex.
         drop(queues);
         Ok(Joined { queue, id, reply, needs_worker })
     }

@@ -14,7 +14,7 @@ pub(super) use self::{
     client_state::{ClientState, Handle, InFlight, closed},
     events::{TARGET, ms},
     held::{End, Held, validity},
-    local_queues::{Carried, FirstAttempt, LocalQueue},
+    local_queues::{Carried, FirstAttempt, Joined, LocalQueue, Place},
     options::Wanted,
     renewer_queue::Tick,
 };

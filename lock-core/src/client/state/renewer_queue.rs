@@ -9,7 +9,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::Notify;
+use tokio::{
+    runtime::{Handle, Id},
+    sync::Notify,
+};
 
 use super::held::Held;
 use crate::{Instant, env::BoxFuture, sync::Mutex, tunables::SAME_BATCH_PART};
@@ -163,14 +166,22 @@ impl RenewerQueue {
         !state.running
     }
 
-    /// Marks the task as ended, and returns all its work. For a task that was dropped or has panicked. It is one step, so that
-    /// later work starts a new task.
-    pub(crate) fn take_all(&self) -> (Vec<BoxFuture>, Vec<Arc<Held>>) {
+    /// The runtime on which the work of a task goes on that was dropped or has panicked: that of a held lock, but none of
+    /// `ended`. If there is none, marks the task as ended, and returns all its work. It is one step, so that later work starts a
+    /// new task.
+    pub(crate) fn end_or_move(
+        &self,
+        ended: &[Id],
+    ) -> Result<Handle, (Vec<BoxFuture>, Vec<Arc<Held>>)> {
         let mut state = self.state.lock();
-        state.running = false;
         state.armed = None;
+        let mut runtimes = state.timers.values().filter_map(|held| held.runtime.lock().clone());
+        if let Some(runtime) = runtimes.find(|runtime| !ended.contains(&runtime.id())) {
+            return Ok(runtime);
+        }
+        state.running = false;
         let (detached, timers) =
             (std::mem::take(&mut state.detached), std::mem::take(&mut state.timers));
-        (detached, timers.into_values().collect())
+        Err((detached, timers.into_values().collect()))
     }
 }

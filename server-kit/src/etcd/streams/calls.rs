@@ -6,10 +6,39 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 #[derive(Debug, Default)]
-pub(super) struct State(Mutex<HashMap<String, Method>>);
+pub(super) struct State {
+    methods: Mutex<HashMap<String, Method>>,
+    /// The connections to the server.
+    pub(super) connections: Count,
+}
+
+/// How many there are now of something.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Count(watch::Sender<usize>);
+
+/// One of them, until it is dropped.
+pub(super) struct Counted(Count);
+
+impl Count {
+    pub(super) fn one(&self) -> Counted {
+        self.0.send_modify(|count| *count += 1);
+        Counted(self.clone())
+    }
+
+    pub(super) async fn none(&self) {
+        // It cannot fail: the sender lives.
+        let _ = self.0.subscribe().wait_for(|count| *count == 0).await;
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.0.send_modify(|count| *count -= 1);
+    }
+}
 
 /// The fate of the calls of one method.
 #[derive(Debug, Default)]
@@ -38,7 +67,7 @@ pub(super) struct Held {
 
 impl State {
     pub(super) fn methods(&self) -> MutexGuard<'_, HashMap<String, Method>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.methods.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn open(&self, method: &str) -> u64 {

@@ -11,7 +11,7 @@ use h2::{
 use http::{Request, Response};
 use tokio::{net::TcpStream, task::JoinSet};
 
-use super::calls::State;
+use super::calls::{Counted, State};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -19,20 +19,25 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 struct Upstream {
     address: SocketAddr,
     reconnects: bool,
+    state: Arc<State>,
     requests: tokio::sync::Mutex<SendRequest<Bytes>>,
 }
 
 impl Upstream {
-    async fn connect(address: SocketAddr, reconnects: bool) -> Result<Self, Failure> {
-        let requests = tokio::sync::Mutex::new(connect(address).await?);
-        Ok(Self { address, reconnects, requests })
+    async fn connect(
+        address: SocketAddr,
+        reconnects: bool,
+        state: Arc<State>,
+    ) -> Result<Self, Failure> {
+        let requests = connect(address, state.connections.one()).await?;
+        Ok(Self { address, reconnects, state, requests: tokio::sync::Mutex::new(requests) })
     }
 
     async fn ready(&self) -> Result<SendRequest<Bytes>, Failure> {
         let mut requests = self.requests.lock().await;
         match requests.clone().ready().await {
             Err(_) if self.reconnects => {
-                *requests = connect(self.address).await?;
+                *requests = connect(self.address, self.state.connections.one()).await?;
                 Ok(requests.clone().ready().await?)
             }
             ready => Ok(ready?),
@@ -40,12 +45,15 @@ impl Upstream {
     }
 }
 
-async fn connect(address: SocketAddr) -> Result<SendRequest<Bytes>, Failure> {
+async fn connect(address: SocketAddr, open: Counted) -> Result<SendRequest<Bytes>, Failure> {
     let server = TcpStream::connect(address).await?;
     server.set_nodelay(true)?;
     let (requests, driver) = client::handshake(server).await?;
     // It ends with the connection, or with the last that may send over it.
-    tokio::spawn(async move { drop(driver.await) });
+    tokio::spawn(async move {
+        drop(driver.await);
+        drop(open);
+    });
     Ok(requests)
 }
 
@@ -55,7 +63,7 @@ pub(super) async fn connection(
     reconnects: bool,
     state: Arc<State>,
 ) -> Result<(), Failure> {
-    let upstream = Arc::new(Upstream::connect(upstream, reconnects).await?);
+    let upstream = Arc::new(Upstream::connect(upstream, reconnects, Arc::clone(&state)).await?);
     client.set_nodelay(true)?;
     let mut calls = JoinSet::new();
     let mut accepted = server::handshake(client).await?;

@@ -64,6 +64,11 @@ impl Streams {
         self.address
     }
 
+    /// Waits until the proxy has noticed that the server is gone: all connections to it have ended.
+    pub async fn server_gone(&self) {
+        self.state.connections.none().await;
+    }
+
     /// From now on the calls of this method that are open, such as `LeaseKeepAlive`, get no message any
     /// more. Later ones do.
     pub fn stick(&self, method: &str) {

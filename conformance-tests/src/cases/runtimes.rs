@@ -1,0 +1,177 @@
+//! One client on two runtimes, of which the first ends: a client in a static, which each test of a program uses on a runtime of
+//! its own.
+
+use std::{
+    collections::HashSet,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    sync::Arc,
+    thread,
+    time::Duration,
+};
+
+use futures_util::poll;
+use lock_core::{
+    Attempt, Backend, Enqueued, Env as _, Error, Event, EventKind, Instant, LockName, LossReason,
+    ReleaseOptions, ReleaseOutcome, Signal, SystemEnv,
+};
+use tokio::{
+    runtime::{Builder, Runtime},
+    sync::{mpsc, oneshot},
+    time::{sleep, timeout},
+};
+
+use super::{cases, pushes};
+use crate::setting::{Setting, granted, renew};
+
+cases! {
+    "L5" locks_are_renewed_after_the_first_runtime_has_ended;
+    "L2" waiters_are_served_after_the_first_runtime_has_ended;
+    "L2" waiters_are_pushed_after_the_first_runtime_has_ended pushes;
+}
+
+/// Long enough that a renewal in time needs no quick machine.
+const LEASE: Duration = Duration::from_secs(10);
+
+/// Runs a case on a thread of its own, because a runtime can neither run nor end inside another one.
+async fn on_two_runtimes(
+    setting: Setting,
+    case: impl FnOnce(&Setting, Runtime, Runtime) + Send + 'static,
+) {
+    let (tell, ended) = oneshot::channel();
+    let runtime = || Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    thread::spawn(move || {
+        let ran = catch_unwind(AssertUnwindSafe(|| case(&setting, runtime(), runtime())));
+        tell.send(ran)
+    });
+    if let Err(panic) = ended.await.expect("the case ends") {
+        resume_unwind(panic);
+    }
+}
+
+/// When the client sent the renewal of a lock that the store has confirmed, or why the lock is lost.
+type Renewed = (LockName, Result<Instant, LossReason>);
+
+async fn locks_are_renewed_after_the_first_runtime_has_ended(setting: Setting) {
+    on_two_runtimes(setting, |setting, first, second| {
+        let lease = LEASE.min(setting.long_lease());
+        let (tell, mut told) = mpsc::unbounded_channel::<Renewed>();
+        let observer = move |event: &Event<'_>| {
+            let renewed = match event.kind {
+                EventKind::Renewed { took, .. } => Ok(SystemEnv.now() - took),
+                EventKind::Lost { reason, .. } => Err(reason),
+                _ => return,
+            };
+            let _ = tell.send((event.name.clone(), renewed));
+        };
+        let client = first.block_on(setting.client()).observed_by(Arc::new(observer)).unwrap();
+        let lock = |name| client.lock(name).lease(lease).acquire();
+        let names = ["moved", "held", "next"].map(|part| setting.name(part));
+        // Its holder leaves the runtime. The renewal starts what a backend starts for renewals.
+        let moved = first.block_on(async {
+            let moved = lock(&names[0]).await.unwrap();
+            renew(&**client.backend(), &[moved.grant()]).await;
+            moved
+        });
+        let mut guards = vec![moved, second.block_on(lock(&names[1])).unwrap()];
+        drop(first);
+        let ended = SystemEnv.now();
+        second.block_on(async {
+            guards.push(lock(&names[2]).await.unwrap());
+            let mut renewed = HashSet::new();
+            while renewed.len() < names.len() {
+                let (name, sent) = told.recv().await.expect("the client lives");
+                let sent = sent.unwrap_or_else(|why| panic!("{name} was lost: {why}"));
+                if sent > ended {
+                    renewed.insert(name);
+                }
+            }
+            for guard in guards {
+                guard.release().await.unwrap();
+            }
+        });
+    })
+    .await;
+}
+
+async fn waiters_are_served_after_the_first_runtime_has_ended(setting: Setting) {
+    on_two_runtimes(setting, |setting, first, second| {
+        let (client, mut waits) = first.block_on(setting.observed_client());
+        let other = second.block_on(setting.client());
+        let name = setting.name("job");
+        let guard = second.block_on(other.lock(&name).acquire()).unwrap();
+        // Both tasks share the queue entry of the first.
+        let lock = client.lock(&name).lease(setting.lease());
+        drop(first.spawn(lock.clone().acquire()));
+        second.block_on(waits.reach(1));
+        let mut waits_on = Box::pin(lock.acquire());
+        assert!(second.block_on(async { poll!(&mut waits_on) }).is_pending());
+        drop(first);
+        second.block_on(async {
+            guard.release().await.unwrap();
+            let served = waits_on.await.expect("the other runtime's waiter is served");
+            served.release().await.unwrap();
+        });
+    })
+    .await;
+}
+
+async fn waiters_are_pushed_after_the_first_runtime_has_ended(setting: Setting) {
+    on_two_runtimes(setting, |setting, first, second| {
+        // A migration's record may be lost with the first runtime, and is then waited out.
+        let hang = setting.patience() + setting.long_lease();
+        let push = async |backend: &dyn Backend, part| {
+            let other = setting.connect().await;
+            let pushed = timeout(hang, pushed(setting, backend, &*other, part)).await;
+            assert!(pushed.is_ok(), "{part} the end of the first runtime: no push within {hang:?}");
+        };
+        let backend = first.block_on(setting.connect());
+        first.block_on(push(&*backend, "before"));
+        drop(first);
+        second.block_on(push(&*backend, "after"));
+    })
+    .await;
+}
+
+/// A waiter that never polls is served by `backend` when `other` releases the lock.
+async fn pushed(setting: &Setting, backend: &dyn Backend, other: &dyn Backend, part: &str) {
+    let name = setting.name(part);
+    let request = setting.request(&name);
+    // From here on, no call is refused because of the end of the first runtime.
+    let early = setting.request(&setting.name(&format!("{part}, at first")));
+    let taken = answered(|| backend.try_acquire(&early)).await;
+    assert!(matches!(taken, Attempt::Granted(_)), "nobody else uses this name: {taken:?}");
+    let held = granted(other, &setting.request(&name)).await;
+    let (mut waiter, busy) = match answered(|| backend.enqueue(&request)).await {
+        Enqueued::Waiting(waiter, busy) => (waiter, busy),
+        granted => panic!("{name} must not be granted now; `enqueue` answered {granted:?}"),
+    };
+    other.release(&held, ReleaseOptions::default()).await.unwrap();
+    let grant = loop {
+        match waiter.next().await {
+            Signal::Granted(grant) if grant.token > busy.token => break grant,
+            Signal::Granted(_) => {}
+            Signal::Lost(why) => panic!("the store lost the queue entry: {why}"),
+            Signal::Recheck => match answered(|| backend.try_acquire(&request)).await {
+                Attempt::Granted(grant) => break grant,
+                Attempt::Busy(_) => {}
+                Attempt::Quarantined(quarantined) => panic!("{quarantined:?}"),
+            },
+        }
+    };
+    drop(waiter);
+    let released = answered(|| backend.release(&grant, ReleaseOptions::default())).await;
+    assert_eq!(released.outcome, ReleaseOutcome::Released);
+}
+
+/// Repeats a call until it has an answer, as the core does.
+async fn answered<T, F>(call: impl Fn() -> F) -> T
+where
+    F: Future<Output = Result<T, Error>>,
+{
+    loop {
+        match call().await {
+            Err(error) if error.is_retryable() => sleep(Duration::from_millis(10)).await,
+            answer => return answer.expect("an answer"),
+        }
+    }
+}
