@@ -15,7 +15,7 @@ use std::{
 use futures_util::future::select;
 use lock_core::{
     Backend, BoxFuture, ClientOptions, Env, Error, ErrorKind, FencingToken, Guard, Holder, Instant,
-    LockClient, LockName, Mutex, OwnerLabel, jittered,
+    LockClient, LockName, Mutex, OncePer, OwnerLabel, jittered,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -36,6 +36,8 @@ pub(crate) struct OwnRecord {
     env: Arc<dyn Env>,
     state: Mutex<State>,
     ended: CancellationToken,
+    /// Limits the lines about a store that does not answer.
+    failure_line: OncePer,
 }
 
 #[derive(Debug, Default)]
@@ -70,7 +72,15 @@ impl OwnRecord {
         };
         let clients = [client(&stores[0])?, client(&stores[1])?];
         let (state, ended) = (Mutex::default(), CancellationToken::new());
-        let record = Arc::new(Self { phase, stores, clients, env, state, ended });
+        let record = Arc::new(Self {
+            phase,
+            stores,
+            clients,
+            env,
+            state,
+            ended,
+            failure_line: OncePer::minute(),
+        });
         record.enter().await?;
         let keeping = keep(Arc::downgrade(&record), record.ended.clone());
         record.env.spawn(Box::pin(keeping)).map_err(|error| {
@@ -122,6 +132,13 @@ impl OwnRecord {
         }
     }
 
+    /// Logs what is tried again, once per minute.
+    fn warn(&self, error: &Error, what: &str) {
+        if self.failure_line.is_due(self.env.now()) {
+            tracing::warn!(target: "leasehold", %error, "{what}");
+        }
+    }
+
     async fn enter(&self) -> Result<(), Error> {
         let [old, new] = &self.stores;
         let digests = digests([&**old, &**new]).await?;
@@ -141,7 +158,7 @@ impl OwnRecord {
             self.state().name = Some(name);
             for side in 0..2 {
                 if let Err(error) = self.write(side).await {
-                    tracing::warn!(%error, "the record of phase both is not written yet");
+                    self.warn(&error, "the record of phase both is not written yet");
                 }
             }
             return match self.distant(uses).await {
@@ -156,7 +173,7 @@ impl OwnRecord {
                     Err(error)
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "the records of others cannot be read yet");
+                    self.warn(&error, "the records of others cannot be read yet");
                     Ok(())
                 }
             };
@@ -306,7 +323,7 @@ impl OwnRecord {
         let guards = std::mem::take(&mut *self.state()).guards;
         for guard in guards.into_iter().flatten() {
             if let Err(error) = guard.release().await {
-                tracing::debug!(%error, "a record could not be released, and ends with its lease");
+                tracing::trace!(target: "leasehold", %error, "a record could not be released, and ends with its lease");
             }
         }
     }
@@ -330,7 +347,8 @@ async fn keep(record: Weak<OwnRecord>, ended: CancellationToken) {
         let rewriting = async {
             let Some(this) = record.upgrade() else { return };
             if let Err(error) = this.rewrite().await {
-                tracing::warn!(%error, "the record of a migration's phase is lost and not written again yet");
+                let what = "the record of a migration's phase is lost and not written again yet";
+                this.warn(&error, what);
                 drop(this);
                 env.sleep(jittered(&*env, LONGEST_REWRITE_PAUSE)).await;
             }

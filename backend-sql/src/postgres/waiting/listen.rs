@@ -121,7 +121,7 @@ impl Listener {
             self.server.sessions_are_ours(false);
             self.publish.send_replace(Delivery::default());
             if let Err(error) = &ended {
-                tracing::debug!(%error, "no messages arrive; waiters poll instead");
+                tracing::trace!(target: "leasehold", %error, "no messages arrive; waiters poll instead");
             }
             sleep(jittered(&SystemEnv, pause)).await;
             pause = (pause * 2).min(RECONNECT);
