@@ -12,7 +12,7 @@ use std::{
 use async_trait::async_trait;
 use lock_core::{
     Attempt, Backend, Blocked, Busy, Cursor, Enqueued, Env as _, Error, ErrorKind, FencingToken,
-    Grant, Guarantees, Init, Instant, LockName, LockState, Mode, Page, ReleaseOptions,
+    Grant, Guarantees, Init, Instant, LockName, LockState, Mode, OncePer, Page, ReleaseOptions,
     ReleaseOutcome, Released, Renewal, Request, StoreSettings, SystemEnv, check_lease, check_token,
 };
 
@@ -187,7 +187,7 @@ impl<D: Dialect> SqlBackend<D> {
         if count.is_multiple_of(SWEEP_EVERY)
             && let Err(error) = self.dialect.sweep(self.strategy == Strategy::PrimaryKey).await
         {
-            tracing::debug!(%error, "sweep failed; a later one will do its work");
+            tracing::trace!(target: "leasehold", %error, "sweep failed; a later one will do its work");
         }
     }
 }
@@ -257,7 +257,7 @@ impl<D: Dialect> Backend for SqlBackend<D> {
                 if !error.is_ambiguous()
                     && let Err(error) = waiter.leave().await
                 {
-                    tracing::debug!(name = %request.name, %error, "a queue entry is left behind");
+                    tracing::trace!(target: "leasehold", name = %request.name, %error, "a queue entry is left behind");
                 }
                 Err(error)
             }
@@ -352,12 +352,20 @@ impl<D: Dialect> Backend for SqlBackend<D> {
     }
 }
 
+/// Limits the lines about rows that cannot be read: a list may be read many times a second.
+static LEFT_OUT: OncePer = OncePer::minute();
+
 /// A page of held names, from the rows that were read with this limit.
 fn page(rows: Vec<Listed>, limit: usize) -> Page {
     let full = rows.len() == limit;
     let next = rows.last().filter(|_| full).map(|(at, _)| at.clone());
     let read = |(at, row): Listed| {
-        row.inspect_err(|error| tracing::warn!(?at, %error, "a row of a lock is left out")).ok()
+        let warn = |error: &Error| {
+            if LEFT_OUT.is_due(SystemEnv.now()) {
+                tracing::warn!(target: "leasehold", ?at, %error, "a row of a lock is left out");
+            }
+        };
+        row.inspect_err(warn).ok()
     };
     // A lease may have ended since the rows were read.
     let states = rows.into_iter().filter_map(read).map(Row::into_state);

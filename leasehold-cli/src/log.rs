@@ -11,20 +11,9 @@ use crate::args::LogFormat;
 use crate::exit::{Failure, cause};
 use crate::{exit, show, stderr};
 
-/// Our crates. Their dependencies are not logged, because they may show what must stay secret, such as the text of a statement.
-const OURS: [&str; 8] = [
-    "backend_etcd",
-    "backend_foreign",
-    "backend_migration",
-    "backend_redis",
-    "backend_redlock",
-    "backend_sql",
-    "leasehold",
-    "lock_core",
-];
-
-/// The target of the events of locks, which `lock_core` emits.
-const EVENTS: &str = "leasehold";
+/// The target of all our lines. Those of our dependencies are not logged, because they may show what must stay secret, such as
+/// the text of a statement.
+const OURS: &str = "leasehold";
 
 /// Starts the log, and the thread that writes it. The JSON format, which is for programs, also has each event of a lock. Only
 /// the first call of a process has an effect.
@@ -36,16 +25,18 @@ pub(crate) fn start(format: LogFormat) -> Result<(), Failure> {
     stderr::start().map_err(|error| {
         Failure::unavailable(format_args!("cannot start a thread: {}", cause(&error)))
     })?;
-    let targets = OURS.map(|target| (target, LevelFilter::WARN));
-    let ours = Targets::new().with_targets(targets);
-    let events = ours.clone().with_target(EVENTS, LevelFilter::DEBUG);
+    let ours = |level| Targets::new().with_target(OURS, level);
     let lines = tracing_subscriber::fmt::layer().with_ansi(false);
     let lines = lines.with_writer(move || Escaping(format));
     let lines = match format {
-        LogFormat::Text => lines.with_filter(ours).boxed(),
+        LogFormat::Text => lines.with_filter(ours(LevelFilter::WARN)).boxed(),
         LogFormat::Json => {
             let lines = lines.json().flatten_event(true);
-            lines.with_current_span(false).with_span_list(false).with_filter(events).boxed()
+            lines
+                .with_current_span(false)
+                .with_span_list(false)
+                .with_filter(ours(LevelFilter::DEBUG))
+                .boxed()
         }
     };
     if tracing_subscriber::registry().with(lines).try_init().is_ok() {

@@ -39,6 +39,7 @@ mod fence;
 mod fuzz;
 
 mod guarantees;
+mod log;
 mod memory;
 mod name;
 mod observer;
@@ -74,6 +75,7 @@ pub use fence::{Fence, Stale};
 pub use guarantees::{
     Assumption, ConnectionSecurity, Guarantees, Promise, QuarantineUse, drift_margin,
 };
+pub use log::OncePer;
 pub use memory::Memory;
 pub use name::LockName;
 pub use observer::{Event, EventKind, NotAcquired, Observer};

@@ -91,7 +91,8 @@ pub enum EventKind<'a> {
         lease: Duration,
     },
     /// A renewal got an error, or no answer for a sixth of the lease. The client tries again while the lock is valid. There
-    /// is at most one such event for each renewal.
+    /// is one such event for each such renewal. The log has fewer lines: the first, and then at most one per quarter of the
+    /// lease, and one for all locks that failed in the same call.
     #[non_exhaustive]
     RenewalFailed {
         /// The error.
@@ -117,7 +118,8 @@ pub enum EventKind<'a> {
         /// The store's answer. After an error the lock ends with its lease.
         outcome: Result<ReleaseOutcome, &'a Error>,
     },
-    /// The store is in quarantine and refused an attempt. The client may repeat the attempt: each answer is an event.
+    /// The store is in quarantine and refused an attempt. The client may repeat the attempt: each answer is an event. The log
+    /// has one line per minute.
     #[non_exhaustive]
     Quarantined {
         /// How much longer the store grants nothing.

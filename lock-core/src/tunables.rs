@@ -46,6 +46,9 @@ pub(crate) const RESEND_PART: u32 = 6;
 /// The pause after a failed renewal.
 pub(crate) const RENEWAL_RETRY_PART: u32 = 20;
 
+/// While the renewals of a lock fail, the log has at most one line about it per this part of the lease.
+pub(crate) const FAILURE_LINE_PART: u32 = 4;
+
 /// When less than this part of the validity is left, renewal counts as failing. Two thirds are over then, so at least one
 /// renewal has failed, and the holder has a third to stop its work.
 pub(crate) const FAILING_PART: u32 = 3;

@@ -129,7 +129,7 @@ impl Task {
                 Ok(Some((keeper, stream))) => {
                     let error = self.serve(keeper, stream, (lease, reply)).await;
                     let Some(error) = error else { return };
-                    tracing::debug!(%error, "the keepalive stream ended");
+                    tracing::trace!(target: "leasehold", %error, "the keepalive stream ended");
                     // If this member hangs, another may serve.
                     self.rpc.members.give_up(position);
                     for (_, reply) in self.unanswered.0.drain().flat_map(|(_, sent)| sent) {

@@ -258,7 +258,7 @@ impl RestoreCheck {
         state: &ClusterState,
         why: &str,
     ) -> Result<Option<(Record, i64, i64)>, Error> {
-        tracing::warn!(why, "nothing is granted until every lease that may have been lost is over");
+        tracing::warn!(target: "leasehold", why, "nothing is granted until every lease that may have been lost is over");
         let known = self.settings.lock().as_ref().map(|settings| settings.record.clone());
         let held = known.as_ref().map_or(0, |known| known.longest_held_micros);
         let mut next = match &state.settings {
@@ -270,7 +270,7 @@ impl RestoreCheck {
         next.longest_held_micros = next.longest_held_micros.max(held);
         let span = next.longest_held();
         if why == REPORTED && next.is_used_up(state.revision) {
-            tracing::warn!(
+            tracing::warn!(target: "leasehold",
                 "the fencing tokens start again: fences that have admitted larger tokens refuse the new ones"
             );
             (next.offset, next.least) = (0, 0);

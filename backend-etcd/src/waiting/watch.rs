@@ -91,7 +91,7 @@ async fn run(rpc: Rpc, prefix: String, ranges: Arc<WatchedRanges>, waiters: Wait
             continue;
         }
         if let Err(error) = watch(&rpc, &prefix, &ranges, &waiters).await {
-            tracing::debug!(%error, "the watch ended");
+            tracing::trace!(target: "leasehold", %error, "the watch ended");
         }
         tokio::time::sleep(WATCH_PAUSE).await;
     }

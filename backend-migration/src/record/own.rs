@@ -15,7 +15,7 @@ use std::{
 use futures_util::future::select;
 use lock_core::{
     Backend, BoxFuture, ClientOptions, Env, Error, ErrorKind, FencingToken, Guard, Holder, Instant,
-    LockClient, LockName, Mutex, NoRuntime, OwnerLabel, jittered,
+    LockClient, LockName, Mutex, NoRuntime, OncePer, OwnerLabel, jittered,
 };
 use tokio::runtime::Id;
 use tokio_util::sync::CancellationToken;
@@ -38,6 +38,8 @@ pub(crate) struct OwnRecord {
     state: Mutex<State>,
     keeper: Mutex<Keeper>,
     ended: CancellationToken,
+    /// Limits the lines about a store that does not answer.
+    failure_line: OncePer,
 }
 
 /// The task that keeps the record.
@@ -81,7 +83,16 @@ impl OwnRecord {
         };
         let clients = [client(&stores[0])?, client(&stores[1])?];
         let (state, keeper, ended) = (Mutex::default(), Mutex::default(), CancellationToken::new());
-        let record = Arc::new(Self { phase, stores, clients, env, state, keeper, ended });
+        let record = Arc::new(Self {
+            phase,
+            stores,
+            clients,
+            env,
+            state,
+            keeper,
+            ended,
+            failure_line: OncePer::minute(),
+        });
         record.enter().await?;
         record.keep_on_this_runtime().map_err(|error| {
             Error::new(ErrorKind::Config, "a migration needs a tokio runtime").with_source(error)
@@ -155,6 +166,13 @@ impl OwnRecord {
         }
     }
 
+    /// Logs what is tried again, once per minute.
+    fn warn(&self, error: &Error, what: &str) {
+        if self.failure_line.is_due(self.env.now()) {
+            tracing::warn!(target: "leasehold", %error, "{what}");
+        }
+    }
+
     async fn enter(&self) -> Result<(), Error> {
         let [old, new] = &self.stores;
         let digests = digests([&**old, &**new]).await?;
@@ -174,7 +192,7 @@ impl OwnRecord {
             self.state().name = Some(name);
             for side in 0..2 {
                 if let Err(error) = self.write(side).await {
-                    tracing::warn!(%error, "the record of phase both is not written yet");
+                    self.warn(&error, "the record of phase both is not written yet");
                 }
             }
             return match self.distant(uses).await {
@@ -189,7 +207,7 @@ impl OwnRecord {
                     Err(error)
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "the records of others cannot be read yet");
+                    self.warn(&error, "the records of others cannot be read yet");
                     Ok(())
                 }
             };
@@ -339,7 +357,7 @@ impl OwnRecord {
         let guards = std::mem::take(&mut *self.state()).guards;
         for guard in guards.into_iter().flatten() {
             if let Err(error) = guard.release().await {
-                tracing::debug!(%error, "a record could not be released, and ends with its lease");
+                tracing::trace!(target: "leasehold", %error, "a record could not be released, and ends with its lease");
             }
         }
     }
@@ -363,7 +381,8 @@ async fn keep(record: Weak<OwnRecord>, ended: CancellationToken) {
         let rewriting = async {
             let Some(this) = record.upgrade() else { return };
             if let Err(error) = this.rewrite().await {
-                tracing::warn!(%error, "the record of a migration's phase is lost and not written again yet");
+                let what = "the record of a migration's phase is lost and not written again yet";
+                this.warn(&error, what);
                 drop(this);
                 env.sleep(jittered(&*env, LONGEST_REWRITE_PAUSE)).await;
             }

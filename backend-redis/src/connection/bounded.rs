@@ -13,6 +13,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
+use lock_core::{Env as _, OncePer, SystemEnv};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::tunables::{ANSWER, ANSWER_BEFORE_LOGIN, DEEPEST_ANSWER, LONGEST_LINE};
@@ -27,6 +28,9 @@ struct Limit {
     /// The number of parts is limited too: a part of three bytes takes many times as much in the redis crate.
     parts: u64,
 }
+
+/// Limits the lines about such answers: a client may connect again and again.
+static GIVEN_UP: OncePer = OncePer::minute();
 
 const BEFORE: Limit = Limit { bytes: ANSWER_BEFORE_LOGIN.0, parts: ANSWER_BEFORE_LOGIN.1 };
 const AFTER: Limit = Limit { bytes: ANSWER.0, parts: ANSWER.1 };
@@ -58,9 +62,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Bounded<S> {
         let limit = if self.logged_in.load(Ordering::Relaxed) { AFTER } else { BEFORE };
         let measured = self.meter.measure(&buffer.filled()[before..], limit);
         // The redis crate tells its callers only that the connection broke.
-        Poll::Ready(
-            measured.inspect_err(|error| tracing::warn!(%error, "the connection is given up")),
-        )
+        Poll::Ready(measured.inspect_err(|error| {
+            if GIVEN_UP.is_due(SystemEnv.now()) {
+                tracing::warn!(target: "leasehold", %error, "the connection is given up");
+            }
+        }))
     }
 }
 

@@ -150,7 +150,7 @@ impl Map {
             }
         }
         if let Some((address, map)) = results.other {
-            tracing::warn!(node = %address, "the cluster is another than before");
+            tracing::warn!(target: "leasehold", node = %address, "the cluster is another than before");
             self.learn(map);
             return Ok(());
         }

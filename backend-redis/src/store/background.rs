@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Weak};
 
+use lock_core::{Env as _, OncePer, SystemEnv};
+
 use crate::{
     connection::{Connection, PushListener, pool::Pool},
     discovery::Discovery,
@@ -43,11 +45,13 @@ impl HandshakeRefresher {
     /// Repeats the handshake, and updates the guarantees by it.
     async fn run(self) {
         let mut last = None;
+        let failure_line = OncePer::minute();
         loop {
             tokio::time::sleep(CONFIRM_EVERY).await;
             let Some(connection) = alive(&self.connection) else { return };
             match connection.confirm().await {
                 Ok(handshake) => {
+                    failure_line.reset();
                     let Some(pool) = self.pool.upgrade() else { return };
                     self.guarantees.update(&connection, &pool);
                     let identity = handshake.identity;
@@ -55,7 +59,10 @@ impl HandshakeRefresher {
                         self.listener.missed();
                     }
                 }
-                Err(error) => tracing::warn!(%error, "the server did not confirm its identity"),
+                Err(error) if failure_line.is_due(SystemEnv.now()) => {
+                    tracing::warn!(target: "leasehold", %error, "the server did not confirm its identity");
+                }
+                Err(_) => {}
             }
             connection.listening.unsubscribe_if_idle().await;
         }

@@ -108,7 +108,7 @@ impl Node {
         drop(state);
         if back {
             let seconds = Duration::from_micros(start.stamp - stamp);
-            tracing::warn!(node = %self.address, ?seconds, "the node's clock went back: no vote");
+            tracing::warn!(target: "leasehold", node = %self.address, ?seconds, "the node's clock went back: no vote");
         }
         Ok(Answer { word, parts, span: (!back).then_some(span) })
     }
@@ -145,7 +145,7 @@ impl Node {
     pub(crate) fn suspect(&self, why: &str) -> bool {
         let mut state = self.state();
         if state.suspected.is_none() {
-            tracing::warn!(node = %self.address, why, "calls do not wait for the node until it answers a probe");
+            tracing::warn!(target: "leasehold", node = %self.address, why, "calls do not wait for the node until it answers a probe");
         }
         state.suspected = Some(why.to_owned());
         !std::mem::replace(&mut state.probing, true)
@@ -163,7 +163,7 @@ impl Node {
     pub(crate) fn trust(&self) {
         let mut state = self.state();
         if state.suspected.take().is_some() {
-            tracing::info!(node = %self.address, "the node answers again");
+            tracing::info!(target: "leasehold", node = %self.address, "the node answers again");
         }
         state.probing = false;
     }

@@ -53,10 +53,10 @@ pub(crate) async fn attempt(
             Verdict::Split(busy) if tried == TRIES => return Ok(Attempt::Busy(busy)),
             Verdict::Clocks(error) if tried == TRIES => return Err(error),
             Verdict::Split(_) => {
-                tracing::debug!(name = request.name.as_str(), tried, "the votes were split");
+                tracing::trace!(target: "leasehold", name = request.name.as_str(), tried, "the votes were split");
             }
             Verdict::Clocks(error) => {
-                tracing::debug!(name = request.name.as_str(), tried, %error, "asked again");
+                tracing::trace!(target: "leasehold", name = request.name.as_str(), tried, %error, "asked again");
             }
         }
         // The pause is random: the first client to come back finds all votes free, and nodes that answer faster.

@@ -33,7 +33,7 @@ impl Removals {
         let task = tokio::spawn(async move {
             if let Err(error) = remove(&server, &sql, &request).await {
                 // Without heartbeats it counts as dead soon.
-                tracing::debug!(name = %request.name, %error, "a queue entry is left behind");
+                tracing::trace!(target: "leasehold", name = %request.name, %error, "a queue entry is left behind");
             }
         });
         let mut tasks = self.0.lock();

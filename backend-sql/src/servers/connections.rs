@@ -171,7 +171,7 @@ async fn shrink<DB: Database>(connections: Weak<Connections<DB>>) {
 
 async fn close_one<DB: Database>(connection: PoolConnection<DB>) {
     if let Err(error) = connection.close().await {
-        tracing::debug!(%error, "an idle connection was already broken when it was closed");
+        tracing::trace!(target: "leasehold", %error, "an idle connection was already broken when it was closed");
     }
 }
 

@@ -138,7 +138,7 @@ impl<D: Queue> Waiter for QueueWaiter<D> {
                 Ok(result) => result,
                 // The core polls as well, and reports its errors.
                 Err(error) => {
-                    tracing::debug!(name = %self.request.name, %error, "check failed");
+                    tracing::trace!(target: "leasehold", name = %self.request.name, %error, "check failed");
                     tokio::time::sleep(CHECK_AFTER_FAILURE).await;
                     continue;
                 }

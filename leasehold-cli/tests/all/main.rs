@@ -10,6 +10,7 @@ mod ending;
 mod failover;
 mod hold;
 mod hostile;
+mod log_targets;
 mod loss;
 #[cfg(all(feature = "migrate", feature = "sqlite"))]
 mod migrate;

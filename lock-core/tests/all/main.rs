@@ -5,6 +5,7 @@
 mod client;
 mod close_and_waits;
 mod guards;
+mod log_lines;
 mod memory;
 mod operators;
 mod quarantine;

@@ -67,7 +67,7 @@ impl Postgres {
         if rows.first().is_some_and(|row| row.try_get(column).unwrap_or(false))
             && let Err(error) = self.refill(name).await
         {
-            tracing::debug!(%name, %error, "the head of the queue was not refilled; the next heartbeat tries again");
+            tracing::trace!(target: "leasehold", %name, %error, "the head of the queue was not refilled; the next heartbeat tries again");
         }
     }
 

@@ -67,7 +67,7 @@ impl QueueWaiter {
                 Ok(false) => {}
                 // The core polls as well, and reports its errors.
                 Err(error) => {
-                    tracing::debug!(name = request.name.as_str(), %error, "check failed");
+                    tracing::trace!(target: "leasehold", name = request.name.as_str(), %error, "check failed");
                     tokio::time::sleep(CHECK_AFTER_FAILURE).await;
                 }
             }

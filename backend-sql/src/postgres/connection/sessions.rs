@@ -131,7 +131,7 @@ impl Sessions {
                 return answer.map_err(failure);
             }
             // Nothing was carried out. Drop the connection: its driver still counts on its prepared statements.
-            tracing::debug!(
+            tracing::trace!(target: "leasehold",
                 "prepared statements are gone, or are another client's; nothing is prepared for now"
             );
             self.sessions_are_ours(false);

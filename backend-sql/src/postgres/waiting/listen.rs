@@ -145,7 +145,7 @@ impl Listener {
             }
             self.stop_listening();
             if let Err(error) = &ended {
-                tracing::debug!(%error, "no messages arrive; waiters poll instead");
+                tracing::trace!(target: "leasehold", %error, "no messages arrive; waiters poll instead");
             }
             sleep(jittered(&SystemEnv, pause)).await;
             pause = (pause * 2).min(RECONNECT);

@@ -153,7 +153,7 @@ impl Dialect for Sqlite {
         if self.entries.of(joined.owner).is_some_and(|entry| entry.is_queued())
             && let Err(error) = self.wake_first(&joined.name).await
         {
-            tracing::debug!(name = %joined.name, %error, "the next reader was not woken; its next poll finds the lock");
+            tracing::trace!(target: "leasehold", name = %joined.name, %error, "the next reader was not woken; its next poll finds the lock");
         }
     }
 
@@ -184,7 +184,7 @@ impl Dialect for Sqlite {
             entry.begin_heartbeat();
             if let Err(error) = self.enter(next, &entry).await {
                 // Its first poll tries again.
-                tracing::debug!(name = %next.name, %error, "no queue entry yet");
+                tracing::trace!(target: "leasehold", name = %next.name, %error, "no queue entry yet");
             }
             // The lock may have been released before the entry was in the queue.
             entry.wake();
@@ -250,7 +250,7 @@ impl Dialect for Sqlite {
         .await?;
         let bells = Arc::clone(&self.bells);
         if let Ok(Err(error)) = tokio::task::spawn_blocking(move || bells.sweep()).await {
-            tracing::debug!(%error, "the pipes of clients that have ended may remain");
+            tracing::trace!(target: "leasehold", %error, "the pipes of clients that have ended may remain");
         }
         let before = now().saturating_sub(nanos(REMEMBERED));
         self.write(|| {

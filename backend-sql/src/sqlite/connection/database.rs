@@ -76,7 +76,7 @@ impl Database {
             if let State::Open(connection) = state
                 && let Err(error) = connection.close().await
             {
-                tracing::debug!(%error, "the database was not closed");
+                tracing::trace!(target: "leasehold", %error, "the database was not closed");
             }
         }
     }

@@ -62,7 +62,7 @@ impl File {
         match mode::check(&self.path) {
             // The application chose the mode of a file that also holds its other data.
             Err(error) if self.given.is_some() => {
-                tracing::warn!(%error);
+                tracing::warn!(target: "leasehold", %error);
                 Ok(())
             }
             checked => checked,

@@ -71,7 +71,7 @@ impl Bells {
             *own = match self.make() {
                 Ok(bell) => Own::Made(bell),
                 Err(error) => {
-                    tracing::warn!(%error, path = ?self.database, "no pipe can be made here: waiters poll");
+                    tracing::warn!(target: "leasehold", %error, path = ?self.database, "no pipe can be made here: waiters poll");
                     Own::Unavailable
                 }
             };
@@ -112,7 +112,7 @@ impl Bells {
             Ok(mut pipe) => drop(pipe.write(format!("{owner}\n").as_bytes())),
             Err(error) if has_no_reader(&error) => drop(fs::remove_file(&path)),
             // The client also polls.
-            Err(error) => tracing::debug!(%error, ?path, "a bell is missing"),
+            Err(error) => tracing::trace!(target: "leasehold", %error, ?path, "a bell is missing"),
         }
     }
 

@@ -87,7 +87,7 @@ pub(crate) async fn release_unused(state: &Arc<ClientState>, grant: Grant, doubt
     let mut backoff = Backoff::until(state.env.now() + grant.lease);
     while let Err(error) = state.backend.release(&grant, ReleaseOptions::default()).await {
         if !error.is_retryable() || !backoff.pause(state).await {
-            tracing::warn!(name = grant.name.as_str(), owner = %grant.owner, %error, "{RELEASE_FAILED}");
+            tracing::warn!(target: "leasehold", name = grant.name.as_str(), owner = %grant.owner, %error, "{RELEASE_FAILED}");
             return;
         }
     }
@@ -109,7 +109,7 @@ pub(crate) async fn abandon(state: &Arc<ClientState>, request: Request) {
     let mut backoff = Backoff::until(state.env.now() + span);
     while let Err(error) = state.backend.abandon(&request).await {
         if !error.is_retryable() || !backoff.pause(state).await {
-            tracing::warn!(
+            tracing::warn!(target: "leasehold",
                 name = request.name.as_str(), owner = %request.owner, %error,
                 "clean-up failed; a lock or queue entry may stay until its lease ends"
             );

@@ -105,7 +105,7 @@ pub(crate) fn finish(state: Arc<ClientState>, held: Arc<Held>) -> impl Future<Ou
     let release = release(state, Arc::clone(&held), now);
     async move {
         if let Err(error) = release.await {
-            tracing::warn!(name = held.grant.name.as_str(), owner = %held.grant.owner, %error, "{RELEASE_FAILED}");
+            tracing::warn!(target: "leasehold", name = held.grant.name.as_str(), owner = %held.grant.owner, %error, "{RELEASE_FAILED}");
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::{
     EventKind, Grant, Instant, Renewal,
     client::{
         calls::{expire, lose},
-        state::{ClientState, Held, validity},
+        state::{ClientState, FailedRenewal, Held, validity},
     },
     env::jittered,
     tunables::{LONGEST_RETRY_PAUSE, RENEWAL_RETRY_PART, SHORTEST_RETRY_PAUSE},
@@ -20,6 +20,7 @@ pub(super) fn select_renewals(
     now: Instant,
 ) -> Vec<Arc<Held>> {
     let mut renewals = due;
+    let mut late = Vec::new();
     renewals.retain(|held| match held.valid_until() {
         None => false,
         Some(until) if now >= until => {
@@ -34,11 +35,13 @@ pub(super) fn select_renewals(
         Some(until) => {
             // If an earlier renewal has no answer yet, it counts as failed.
             if held.count_failure() {
-                state.emit_renewal_late(held, until.since(now));
+                late.push((Arc::clone(held), until.since(now)));
             }
             true
         }
     });
+    let late: Vec<_> = late.iter().map(|(held, left)| FailedRenewal::late(held, *left)).collect();
+    state.emit_renewals_failed(&late);
     renewals
 }
 
@@ -51,12 +54,19 @@ pub(super) async fn renew(state: Arc<ClientState>, batch: Vec<Arc<Held>>) {
     let sent = state.env.now();
     let answers = state.backend.renew(&grants, sent).await;
     debug_assert_eq!(answers.len(), batch.len(), "one answer per grant");
-    for (held, answer) in batch.iter().zip(answers) {
-        apply(&state, held, answer, sent);
-    }
+    let answers = batch.iter().zip(answers);
+    let failed: Vec<_> =
+        answers.filter_map(|(held, answer)| apply(&state, held, answer, sent)).collect();
+    state.emit_renewals_failed(&failed);
 }
 
-fn apply(state: &Arc<ClientState>, held: &Arc<Held>, answer: Renewal, sent: Instant) {
+/// Applies an answer. Returns a failure that was not counted before.
+fn apply<'a>(
+    state: &Arc<ClientState>,
+    held: &'a Arc<Held>,
+    answer: Renewal,
+    sent: Instant,
+) -> Option<FailedRenewal<'a>> {
     let now = state.env.now();
     match answer {
         Renewal::Renewed { from, lease } => {
@@ -76,15 +86,14 @@ fn apply(state: &Arc<ClientState>, held: &Arc<Held>, answer: Renewal, sent: Inst
         Renewal::Lost(reason) => lose(state, held, reason),
         Renewal::Unknown(error) => {
             // Not a loss: the store may still keep the lease. Try again until validity ends.
-            if held.count_failure() {
-                let left = held.valid_until().map_or(Duration::ZERO, |until| until.since(now));
-                state.emit_renewal_failed(held, &error, left);
-            }
             let pause = (held.grant.lease / RENEWAL_RETRY_PART)
                 .clamp(SHORTEST_RETRY_PAUSE, LONGEST_RETRY_PAUSE);
             let again = now + jittered(&*state.env, pause);
             let until = held.valid_until().unwrap_or(again);
             state.renewer.reschedule(held, again.min(until));
+            let remaining = held.valid_until().map_or(Duration::ZERO, |until| until.since(now));
+            return held.count_failure().then_some(FailedRenewal { held, error, remaining });
         }
     }
+    None
 }

@@ -6,7 +6,7 @@ use tokio::sync::watch;
 
 use super::leader_watch::{Leadership, watch_leader};
 use crate::{
-    Error, ErrorKind, Guard, Lock, LockClient, LockName, Monitor,
+    Error, ErrorKind, Guard, Lock, LockClient, LockName, Monitor, OncePer,
     client::Finished,
     jittered,
     tunables::{ELECTION_PAUSE, LONGEST_WATCH, SHORTEST_WATCH},
@@ -82,11 +82,17 @@ impl Election {
         F: FnMut(Monitor) -> W,
         W: Future,
     {
+        let failure_line = OncePer::minute();
         loop {
             match self.lock.clone().with(&mut work).await {
                 Err(error) if error.kind() == ErrorKind::Lost || error.is_retryable() => {
-                    tracing::info!(%error, "not the leader, or no longer; campaigning again");
                     let env = &self.lock.state().env;
+                    if error.kind() == ErrorKind::Lost || failure_line.is_due(env.now()) {
+                        tracing::info!(
+                            target: "leasehold", %error,
+                            "not the leader, or no longer; campaigning again"
+                        );
+                    }
                     env.sleep(jittered(&**env, ELECTION_PAUSE)).await;
                 }
                 ended => return ended,

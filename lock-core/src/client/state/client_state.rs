@@ -22,7 +22,7 @@ use super::{
     renewer_queue::RenewerQueue,
 };
 use crate::{
-    Backend, Env, Error, ErrorKind, Instant, LockName, Mode, Observer, OwnerId, Request,
+    Backend, Env, Error, ErrorKind, Instant, LockName, Mode, Observer, OncePer, OwnerId, Request,
     env::BoxFuture,
 };
 
@@ -38,6 +38,8 @@ pub(crate) struct ClientState {
     /// The queues of readers: for each name, the readers and the writers of this process have one entry each in the store.
     reader_queues: LocalQueues,
     pub(super) observer: OnceLock<Arc<dyn Observer>>,
+    /// Limits the lines about a quarantine of the store.
+    pub(super) quarantine_line: OncePer,
     /// A function pointer, because this folder does not import the tasks.
     make_renewer: MakeRenewer,
     /// `close` writes this and then reads `in_flight`. A call writes `in_flight` and then reads this. All four accesses are
@@ -93,6 +95,7 @@ impl ClientState {
             queues: LocalQueues::default(),
             reader_queues: LocalQueues::default(),
             observer: OnceLock::new(),
+            quarantine_line: OncePer::minute(),
             make_renewer,
             closing: AtomicBool::new(false),
             in_flight: AtomicUsize::new(0),

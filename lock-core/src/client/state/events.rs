@@ -2,7 +2,6 @@
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
     time::Duration,
 };
 
@@ -16,6 +15,22 @@ use crate::{
     Error, ErrorKind, Event, EventKind, LockName, LossReason, NotAcquired, Quarantined,
     ReleaseOutcome,
 };
+
+/// A renewal that has failed, or has had no answer for too long.
+pub(crate) struct FailedRenewal<'a> {
+    pub(crate) held: &'a Held,
+    pub(crate) error: Error,
+    /// The remaining validity.
+    pub(crate) remaining: Duration,
+}
+
+impl<'a> FailedRenewal<'a> {
+    pub(crate) fn late(held: &'a Held, remaining: Duration) -> Self {
+        let message = "the store has not answered a renewal yet; it is sent again";
+        let error = Error::new(ErrorKind::Timeout, message).on(&held.grant.name);
+        Self { held, error, remaining }
+    }
+}
 
 /// The target of all spans and events, in whatever module they are. Users filter by it.
 pub(crate) const TARGET: &str = "leasehold";
@@ -32,9 +47,13 @@ impl ClientState {
         let (store, label) = (self.backend.kind(), &self.options.label);
         let event = Event { store, label, name, holder, kind };
         trace(&event);
+        self.observe_event(&event);
+    }
+
+    fn observe_event(&self, event: &Event<'_>) {
         if let Some(observer) = self.observer.get() {
             // The renewer and `drop` call this, and must survive a panic of the observer.
-            let _ = catch_unwind(AssertUnwindSafe(|| observer.event(&event)));
+            let _ = catch_unwind(AssertUnwindSafe(|| observer.event(event)));
         }
     }
 
@@ -75,23 +94,42 @@ impl ClientState {
         }
     }
 
-    /// Emits the event of a failed renewal. `remaining` is the remaining validity.
-    pub(crate) fn emit_renewal_failed(&self, held: &Held, error: &Error, remaining: Duration) {
-        let event = EventKind::RenewalFailed { error, remaining, lease: held.grant.lease };
-        self.emit(&held.grant.name, Some(held), event);
+    /// Emits the events of renewals that failed in the same call, or are late, to the observer. `tracing` has one line for all
+    /// of them, and none for a lock that had one less than a quarter of its lease ago.
+    pub(crate) fn emit_renewals_failed(&self, failed: &[FailedRenewal<'_>]) {
+        let (now, store, label) = (self.env.now(), self.backend.kind(), &self.options.label);
+        let mut line: Option<(Event<'_>, Duration)> = None;
+        let mut others = 0;
+        for FailedRenewal { held, error, remaining } in failed {
+            let (name, holder) = (&held.grant.name, Some((held.grant.owner, held.grant.token)));
+            let (remaining, lease) = (*remaining, held.grant.lease);
+            let kind = EventKind::RenewalFailed { error, remaining, lease };
+            let event = Event { store, label, name, holder, kind };
+            self.observe_event(&event);
+            if !held.failure_line.is_due(now) {
+                continue;
+            }
+            others += u32::from(line.is_some());
+            // The line names the lock that ends first.
+            if line.as_ref().is_none_or(|(_, least)| remaining < *least) {
+                line = Some((event, remaining));
+            }
+        }
+        if let Some((event, _)) = line {
+            trace_failed_renewals(&event, others);
+        }
     }
 
-    /// The same for a renewal that has had no answer for too long.
-    pub(crate) fn emit_renewal_late(self: &Arc<Self>, held: &Held, remaining: Duration) {
-        let message = "the store has not answered a renewal yet; it is sent again";
-        let error = Error::new(ErrorKind::Timeout, message).on(&held.grant.name);
-        self.emit_renewal_failed(held, &error, remaining);
-    }
-
-    /// Emits the event of an attempt that the store refused because of a quarantine.
+    /// Emits the event of an attempt that the store refused because of a quarantine; to `tracing` once a minute.
     pub(crate) fn emit_quarantined(&self, name: &LockName, quarantined: &Quarantined) {
         let Quarantined { remaining, why } = quarantined;
-        self.emit(name, None, EventKind::Quarantined { remaining: *remaining, why });
+        let (store, label) = (self.backend.kind(), &self.options.label);
+        let kind = EventKind::Quarantined { remaining: *remaining, why };
+        let event = Event { store, label, name, holder: None, kind };
+        if self.quarantine_line.is_due(self.env.now()) {
+            trace(&event);
+        }
+        self.observe_event(&event);
     }
 }
 
@@ -100,39 +138,46 @@ pub(crate) fn ms(span: Duration) -> f64 {
     span.as_micros() as f64 / 1000.0
 }
 
+/// An event to `tracing`, with the fields that all have.
+macro_rules! event {
+    ($event:ident, $level:ident, $($fields:tt)*) => {
+        tracing::$level!(
+            target: TARGET,
+            name = $event.name.as_str(),
+            owner = $event.holder.map(|(owner, _)| tracing::field::display(owner)),
+            token = $event.holder.map(|(_, token)| token.get()),
+            $($fields)*
+        )
+    };
+}
+
 /// Emits an event to `tracing`; docs/observability.md lists the fields.
 fn trace(event: &Event<'_>) {
-    macro_rules! event {
-        ($level:ident, $($fields:tt)*) => {
-            tracing::$level!(
-                target: TARGET,
-                name = event.name.as_str(),
-                owner = event.holder.map(|(owner, _)| tracing::field::display(owner)),
-                token = event.holder.map(|(_, token)| token.get()),
-                $($fields)*
-            )
-        };
-    }
     match event.kind {
-        EventKind::Requested => event!(trace, "requested"),
+        EventKind::Requested => event!(event, trace, "requested"),
         EventKind::Acquired { waited, pushed } => {
-            event!(debug, waited_ms = ms(waited), pushed, "acquired");
+            event!(event, debug, waited_ms = ms(waited), pushed, "acquired");
         }
         EventKind::NotAcquired { why, waited } => {
             let error = match why {
                 NotAcquired::Failed(error) => Some(tracing::field::display(error)),
                 _ => None,
             };
-            event!(debug, waited_ms = ms(waited), outcome = why.word(), error, "not acquired");
+            event!(
+                event,
+                debug,
+                waited_ms = ms(waited),
+                outcome = why.word(),
+                error,
+                "not acquired"
+            );
         }
         EventKind::Renewed { took, slack, .. } => {
-            event!(trace, took_ms = ms(took), slack_ms = ms(slack), "renewed");
+            event!(event, trace, took_ms = ms(took), slack_ms = ms(slack), "renewed");
         }
-        EventKind::RenewalFailed { error, remaining, .. } => {
-            event!(warn, remaining_ms = ms(remaining), %error, "renewal failed");
-        }
+        EventKind::RenewalFailed { .. } => trace_failed_renewals(event, 0),
         EventKind::Lost { reason, held } => {
-            event!(warn, held_ms = ms(held), %reason, "lock lost");
+            event!(event, warn, held_ms = ms(held), %reason, "lock lost");
         }
         EventKind::Released { held, outcome } => {
             let word = match outcome {
@@ -141,10 +186,17 @@ fn trace(event: &Event<'_>) {
                 Err(_) => "failed",
             };
             let error = outcome.err().map(tracing::field::display);
-            event!(debug, held_ms = ms(held), outcome = word, error, "released");
+            event!(event, debug, held_ms = ms(held), outcome = word, error, "released");
         }
         EventKind::Quarantined { remaining, why } => {
-            event!(info, remaining_ms = ms(remaining), why, "quarantined");
+            event!(event, info, remaining_ms = ms(remaining), why, "quarantined");
         }
     }
+}
+
+/// The line for one or more failed renewals. `others` is the number of locks besides that of the event.
+fn trace_failed_renewals(event: &Event<'_>, others: u32) {
+    let EventKind::RenewalFailed { error, remaining, .. } = event.kind else { return };
+    let others = Some(others).filter(|others| *others > 0);
+    event!(event, warn, remaining_ms = ms(remaining), others, %error, "renewal failed");
 }

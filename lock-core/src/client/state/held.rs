@@ -12,7 +12,9 @@ use tokio::{runtime::Handle, sync::Notify};
 use tokio_util::sync::CancellationToken;
 
 use super::options::Wanted;
-use crate::{Grant, Instant, LossReason, drift_margin, sync::Mutex};
+use crate::{
+    Grant, Instant, LossReason, OncePer, drift_margin, sync::Mutex, tunables::FAILURE_LINE_PART,
+};
 
 /// How a held lock ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +49,8 @@ pub(crate) struct Held {
     uncounted: AtomicBool,
     /// How many renewals have failed since the last confirmed one.
     failures: AtomicU32,
+    /// Limits the lines about failed renewals.
+    pub(crate) failure_line: OncePer,
     /// The instant from which the last confirmed lease counts.
     confirmed: AtomicU64,
     /// When the lock was acquired.
@@ -104,12 +108,14 @@ impl Held {
         let doubtful = doubtful || grant.doubtful;
         let store_keeps = granted.max(wanted.lease).max(grant.claim.unwrap_or_default());
         let confirmed = AtomicU64::new(grant.from.as_nanos());
+        let failure_line = OncePer::new(wanted.lease / FAILURE_LINE_PART);
         Ok(Self {
             grant,
             since: now,
             confirmed,
             uncounted: AtomicBool::new(false),
             failures: AtomicU32::new(0),
+            failure_line,
             report: AtomicU8::new(ACQUIRE_REPORTED),
             store_keeps,
             id,

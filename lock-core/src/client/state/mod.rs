@@ -12,7 +12,7 @@ pub use self::options::ClientOptions;
 pub(super) use self::{
     alarm::Alarm,
     client_state::{ClientState, Handle, InFlight, closed},
-    events::{TARGET, ms},
+    events::{FailedRenewal, TARGET, ms},
     held::{End, Held, validity},
     local_queues::{Carried, FirstAttempt, Joined, LocalQueue, Place},
     options::Wanted,

@@ -3,14 +3,16 @@
 use std::{sync::Arc, time::Duration};
 
 use tokio::sync::oneshot;
+use tracing::Level;
 
 use super::awaited_release::AwaitedRelease;
 use crate::{
-    Attempt, Blocked, Busy, Enqueued, Env, Error, Grant, Instant, Mode, Request, Signal, Waiter,
+    Attempt, Blocked, Busy, Enqueued, Env, Error, Grant, Instant, Mode, OncePer, Request, Signal,
+    Waiter,
     client::{
         calls::{self, Call, CleanUp},
         renewal::admit,
-        state::{Alarm, Carried, ClientState, Handle, InFlight, LocalQueue, validity},
+        state::{Alarm, Carried, ClientState, Handle, InFlight, LocalQueue, TARGET, validity},
     },
     env::jittered,
     tunables::{
@@ -66,6 +68,10 @@ pub(super) struct QueueWorker {
     /// The mode of all locks in this queue.
     mode: Mode,
     pause: Duration,
+    /// Limits the lines about the wait.
+    wait_line: OncePer,
+    /// Limits the lines about attempts that fail.
+    failure_line: OncePer,
     /// Rings for the next poll.
     poll_alarm: Alarm,
     /// Rings for the next check of the lock that this process holds. A separate alarm, because a suspend delays a timer by up
@@ -90,8 +96,18 @@ impl QueueWorker {
     pub(super) fn new(handle: Arc<Handle>, queue: Arc<LocalQueue>, mode: Mode) -> Self {
         let in_flight = ClientState::count(Arc::clone(&handle.0));
         let (poll_alarm, check_alarm) = (Alarm::default(), Alarm::default());
-        let (pause, idle) = (Duration::ZERO, false);
-        Self { handle, queue, mode, pause, poll_alarm, check_alarm, idle, _in_flight: in_flight }
+        Self {
+            handle,
+            queue,
+            mode,
+            pause: Duration::ZERO,
+            wait_line: OncePer::minute(),
+            failure_line: OncePer::minute(),
+            poll_alarm,
+            check_alarm,
+            idle: false,
+            _in_flight: in_flight,
+        }
     }
 
     /// Runs until no task waits.
@@ -184,11 +200,13 @@ impl QueueWorker {
 
     async fn answered(&mut self, queued: QueueRequest, enqueued: Enqueued) -> Step {
         self.pause = Duration::ZERO;
+        self.failure_line.reset();
         match enqueued {
             Enqueued::Granted(grant) => self.deliver(grant, queued.doubtful).await,
             Enqueued::Waiting(waiter, last) => {
                 let last_busy_sent = queued.request.sent;
                 let poll_at = self.handle.env.now() + last.retry_after.max(SHORTEST_POLL_PAUSE);
+                self.waits(&last);
                 self.queue.set_blocked(Blocked::Busy(last.clone()));
                 Step::Wait(StoreEntry { waiter, queued, last_busy: last, last_busy_sent, poll_at })
             }
@@ -210,7 +228,7 @@ impl QueueWorker {
                 Signal::Granted(grant) => self.pushed(grant, entry).await,
                 Signal::Recheck => self.poll(entry).await,
                 Signal::Lost(why) => {
-                    tracing::debug!(name = self.queue.name.as_str(), %why, "queue entry lost");
+                    tracing::trace!(target: "leasehold", name = self.queue.name.as_str(), %why, "queue entry lost");
                     self.abandon_in_background(entry.queued.request);
                     Step::Pause(self.next_pause(), None)
                 }
@@ -246,6 +264,8 @@ impl QueueWorker {
             Ok(Attempt::Granted(grant)) => self.deliver(grant, entry.queued.doubtful).await,
             Ok(Attempt::Busy(busy)) => {
                 self.pause = Duration::ZERO;
+                self.failure_line.reset();
+                self.waits(&busy);
                 entry.last_busy_sent = entry.queued.request.sent;
                 entry.poll_at = state.env.now() + busy.retry_after.max(SHORTEST_POLL_PAUSE);
                 self.queue.set_blocked(Blocked::Busy(busy.clone()));
@@ -260,7 +280,7 @@ impl QueueWorker {
                 Step::Wait(entry)
             }
             Err(error) if error.is_retryable() => {
-                tracing::warn!(name = self.queue.name.as_str(), %error, "attempt failed");
+                self.attempt_failed(&error);
                 entry.queued.doubtful |= error.is_ambiguous();
                 entry.poll_at = state.env.now() + self.next_pause();
                 Step::Wait(entry)
@@ -362,8 +382,26 @@ impl QueueWorker {
             self.queue.fail(error);
             return Step::Enqueue(queued);
         }
-        tracing::warn!(name = self.queue.name.as_str(), %error, "attempt failed");
+        self.attempt_failed(error);
         Step::Pause(self.next_pause(), queued)
+    }
+
+    /// Logs the first failed attempt, and then one per minute until the store answers.
+    fn attempt_failed(&self, error: &Error) {
+        if self.failure_line.is_due(self.handle.env.now()) {
+            let name = self.queue.name.as_str();
+            tracing::warn!(target: TARGET, name, %error, "attempt failed; the wait goes on");
+        }
+    }
+
+    /// Logs that this process waits, at first and then once per minute.
+    fn waits(&self, busy: &Busy) {
+        if tracing::enabled!(target: TARGET, Level::INFO)
+            && self.wait_line.is_due(self.handle.env.now())
+        {
+            let holder = busy.holder.as_ref().map(|holder| tracing::field::display(&holder.label));
+            tracing::info!(target: TARGET, name = self.queue.name.as_str(), holder, "waiting");
+        }
     }
 
     fn next_pause(&mut self) -> Duration {
