@@ -181,8 +181,13 @@ impl Connection {
         ask.arg("GET").arg("min-replicas-*").arg("cluster-node-timeout");
         match self.send(&ask).await? {
             Ok(answer) => Ok(Limits::read(&redis::from_redis_value(answer).unwrap_or_default())),
-            Err(error) => {
-                let error = error::of_command(&error);
+            // It may pass. Until the server has answered once, nothing is promised; after that, no handshake does without.
+            Err(refusal) if error::is_unknown_refusal(&refusal) => {
+                let nothing_known = self.known().limits == Limits::default();
+                nothing_known.then(Limits::default).ok_or_else(|| error::of_command(&refusal))
+            }
+            Err(refusal) => {
+                let error = error::of_command(&refusal);
                 // A busy server's error says nothing about permissions.
                 if error.is_retryable() {
                     return Err(error);

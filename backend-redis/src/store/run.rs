@@ -18,6 +18,10 @@ use crate::{
     tunables::{EPOCH_TRIES, FIRST_PAUSE, LONGEST_PAUSE, REDIRECTS},
 };
 
+/// What the server refuses, if it is no script: see `Refusals`.
+const COMMAND: &str = "command";
+const HANDSHAKE: &str = "handshake";
+
 /// The subject of a command, which decides where it goes.
 #[derive(Clone, Copy)]
 enum About {
@@ -57,22 +61,23 @@ impl Store {
     }
 
     async fn connection_for_slot(&self, slot: u16) -> Result<Arc<Connection>, Error> {
-        let address = self.discovery.locate_slot(slot).await?;
+        let address = self.located(self.discovery.locate_slot(slot).await)?;
         match self.connection_to(&address, Bucket::FIRST).await {
             // As in a search for a bucket.
             Err(error) if error.is_retryable() && self.discovery.doubt(&address) => {
-                let address = self.discovery.locate_slot(slot).await?;
+                let address = self.located(self.discovery.locate_slot(slot).await)?;
                 self.connection_to(&address, Bucket::FIRST).await
             }
             other => other,
         }
     }
 
-    /// Follows a refusal to another server. Returns the error itself if it names none.
+    /// Follows a refusal to another server. Returns the error itself if it names none. `what` was refused.
     async fn follow_refusal(
         &self,
         route: &mut Route,
         from: &Connection,
+        what: &str,
         refusal: RedisError,
     ) -> Result<(), Error> {
         let error = error::of_command(&refusal);
@@ -82,7 +87,7 @@ impl Store {
         }
         // A store on a single server has no other.
         let Some(redirect) = redirect.filter(|_| self.settings.topology.fails_over()) else {
-            return Err(error);
+            return self.judged(what, Err(error));
         };
         route.ask = None;
         route.redirects += 1;
@@ -138,9 +143,12 @@ impl Store {
         loop {
             let connection = self.connection_for(&route).await?;
             match connection.ask(route.ask.is_some(), command).await? {
-                Ok(value) => return Ok(value),
+                Ok(value) => {
+                    self.refusals.forget(COMMAND);
+                    return Ok(value);
+                }
                 Err(refusal) => {
-                    Box::pin(self.follow_refusal(&mut route, &connection, refusal)).await?
+                    Box::pin(self.follow_refusal(&mut route, &connection, COMMAND, refusal)).await?
                 }
             }
         }
@@ -195,9 +203,13 @@ impl Store {
         loop {
             let connection = self.connection_for(&route).await?;
             match call(&connection, route.ask.is_some(), script, keys, arguments).await? {
-                Ok(value) => return Ok((value, connection)),
+                Ok(value) => {
+                    self.refusals.forget(&script.hash);
+                    return Ok((value, connection));
+                }
                 Err(refusal) => {
-                    Box::pin(self.follow_refusal(&mut route, &connection, refusal)).await?
+                    let what = &script.hash;
+                    Box::pin(self.follow_refusal(&mut route, &connection, what, refusal)).await?
                 }
             }
         }
@@ -231,7 +243,7 @@ impl Store {
             if has_waiters {
                 Box::pin(connection.listening.subscribe(bucket)).await?;
             }
-            let handshake = connection.handshake().await?;
+            let handshake = self.judged(HANDSHAKE, connection.handshake().await)?;
             let identity = &handshake.identity;
             let agreed = self.agreed();
             let epoch = Epoch {
@@ -245,9 +257,14 @@ impl Store {
             let arguments = epoch.around(own, script.epoch);
             let answer =
                 match call(&connection, route.ask.is_some(), script, keys, &arguments).await? {
-                    Ok(value) => read(value)?,
+                    Ok(value) => {
+                        self.refusals.forget(&script.hash);
+                        read(value)?
+                    }
                     Err(refusal) => {
-                        Box::pin(self.follow_refusal(&mut route, &connection, refusal)).await?;
+                        let what = &script.hash;
+                        Box::pin(self.follow_refusal(&mut route, &connection, what, refusal))
+                            .await?;
                         continue;
                     }
                 };

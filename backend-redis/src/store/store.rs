@@ -18,7 +18,7 @@ use crate::{
     keys::{Bucket, Keys},
     scripts::reply,
     settings::{Address, AgreedSettings, Settings, version},
-    store::background::spawn_background_tasks,
+    store::{background::spawn_background_tasks, refusals::Refusals},
 };
 
 #[derive(Debug)]
@@ -29,6 +29,7 @@ pub(crate) struct Store {
     pub(crate) pool: Arc<Pool>,
     pub(crate) guarantees: Arc<GuaranteeTracker>,
     pub(crate) discovery: Discovery,
+    pub(super) refusals: Refusals,
     closed: AtomicBool,
 }
 
@@ -42,6 +43,7 @@ impl Store {
             settings,
             keys,
             listener,
+            refusals: Refusals::default(),
             closed: AtomicBool::new(false),
         }
     }
@@ -88,11 +90,11 @@ impl Store {
     }
 
     async fn find(&self, bucket: Bucket) -> Result<Arc<Connection>, Error> {
-        let address = self.discovery.locate(bucket).await?;
+        let address = self.located(self.discovery.locate(bucket).await)?;
         let connection = match self.connection_to(&address, bucket).await {
             // The map may be old. If it is not, the second failure says what is wrong.
             Err(error) if error.is_retryable() && self.discovery.doubt(&address) => {
-                let address = self.discovery.locate(bucket).await?;
+                let address = self.located(self.discovery.locate(bucket).await)?;
                 self.connection_to(&address, bucket).await?
             }
             other => other?,
@@ -126,9 +128,29 @@ impl Store {
             return Err(Error::new(ErrorKind::Unavailable, error::CLOSED));
         }
         let made = self.connect(address, bucket).await.map_err(error::before_asking);
+        let made = self.judged(&address.to_string(), made);
         tried.failure.note(&made, SystemEnv.now());
         tried.connection = made.as_ref().ok().cloned();
         made
+    }
+
+    /// The address of a server, or why there is none.
+    pub(crate) fn located(&self, found: Result<Address, Error>) -> Result<Address, Error> {
+        self.judged("discovery", found)
+    }
+
+    /// The result of a request. An unknown error that has lasted for a longest lease is final.
+    pub(super) fn judged<T>(&self, what: &str, result: Result<T, Error>) -> Result<T, Error> {
+        match result {
+            Ok(done) => {
+                self.refusals.forget(what);
+                Ok(done)
+            }
+            Err(error) => {
+                let limit = self.agreed().longest_lease;
+                Err(self.refusals.judge(what, error, SystemEnv.now(), limit))
+            }
+        }
     }
 
     async fn connect(&self, address: &Address, bucket: Bucket) -> Result<Arc<Connection>, Error> {

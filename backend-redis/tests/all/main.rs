@@ -16,6 +16,7 @@ mod heartbeats;
 mod missing_guards;
 mod out_of_memory;
 mod redis;
+mod refusals;
 mod sentinel_failover;
 mod sentinel_partition;
 mod settings;
