@@ -26,9 +26,16 @@ use crate::{
         socket::Socket,
         subscription::{self, Listening, PushPath},
     },
+    scripts::reply,
     settings::{Acknowledgement, Address, Settings},
 };
 use crate::{settings::check_memory_policy, tunables::CONFIRMED_WITHIN};
+
+/// The script that [`Connection::check_scripts`] sends. By its text, since a server that has just started knows no script.
+const SERVER: &str = include_str!("../scripts/server.lua");
+
+const NO_INFO: &str = "the server lets no script call INFO, and without that no grant is safe after a restart; must be a \
+     server that does (Redis Cloud and Redis Enterprise do not), or another kind of store";
 
 pub(crate) struct Connection {
     pub(crate) address: Address,
@@ -99,6 +106,7 @@ impl Connection {
             dead,
         };
         let handshake = this.confirm().await?;
+        this.check_scripts(&handshake.identity).await?;
         if handshake.identity.clustered && !settings.topology.is_cluster() {
             return Err(Error::new(ErrorKind::Config, error::PART_OF_A_CLUSTER));
         }
@@ -170,6 +178,40 @@ impl Connection {
         let handshake = Handshake { identity: Arc::new(identity), asked, clock };
         self.handshake.set(&handshake);
         Ok(handshake)
+    }
+
+    /// Checks that scripts see the server that INFO describes. They read its run id before they write an epoch record.
+    ///
+    /// # Errors
+    /// `Config` if scripts may not call INFO, or see another server.
+    async fn check_scripts(&self, identity: &Identity) -> Result<(), Error> {
+        let answer = match self.send(redis::cmd("EVAL").arg(SERVER).arg(0)).await? {
+            Ok(answer) => answer,
+            Err(refusal) => {
+                let error = error::of_command(&refusal);
+                // An error from inside the script names the script.
+                let inside = refusal.detail().is_some_and(|detail| detail.contains("script"));
+                return Err(
+                    if error.kind() == ErrorKind::Config
+                        || inside && error::is_unknown_refusal(&refusal)
+                    {
+                        Error::new(ErrorKind::Config, NO_INFO).with_source(refusal)
+                    } else {
+                        error
+                    },
+                );
+            }
+        };
+        let run = reply::text(&answer)?;
+        if run == identity.run {
+            return Ok(());
+        }
+        let message = format!(
+            "INFO shows the run id {}, and a script on the server sees {run:?}; must be one server, with no proxy between \
+             that answers INFO itself or spreads commands over several servers",
+            identity.run
+        );
+        Err(Error::new(ErrorKind::Config, message))
     }
 
     /// The settings that limit how long an isolated master accepts writes, if the user may read them.

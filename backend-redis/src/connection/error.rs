@@ -16,7 +16,10 @@ pub(crate) const NO_HOST_NAME: &str = "a node of the cluster should announce a h
 
 /// An error of a command that may have been carried out.
 pub(crate) fn of_command(error: &RedisError) -> Error {
-    let unknown = (ErrorKind::OutcomeUnknown, "the server refused this, with an error that is not known here");
+    let unknown = (
+        ErrorKind::OutcomeUnknown,
+        "the server refused this, with an error that is not known here",
+    );
     let (kind, message) = meaning(error).unwrap_or(unknown);
     Error::new(kind, message).with_source(error.clone())
 }
@@ -76,9 +79,10 @@ fn meaning(error: &RedisError) -> Option<(ErrorKind, &'static str)> {
         (Driver::Server(Server::Moved | Server::Ask | Server::CrossSlot), _) => {
             (ErrorKind::Config, PART_OF_A_CLUSTER)
         }
-        (_, "DENIED") => {
-            (ErrorKind::Config, "the server is in protected mode; set a password, or protected-mode no")
-        }
+        (_, "DENIED") => (
+            ErrorKind::Config,
+            "the server is in protected mode; set a password, or protected-mode no",
+        ),
         (_, "WRONGTYPE") => {
             (ErrorKind::Config, "a key of this store has another type than this library writes")
         }
@@ -92,9 +96,10 @@ fn meaning(error: &RedisError) -> Option<(ErrorKind, &'static str)> {
         (Driver::Server(_), _) if LACKING.iter().any(|text| says(error, text)) => {
             (ErrorKind::Config, "the server lacks a command that this library needs")
         }
-        (_, "NOPROTO") => {
-            (ErrorKind::Config, "the server speaks no RESP3; must be Redis 7.0, Valkey 7.2 or later")
-        }
+        (_, "NOPROTO") => (
+            ErrorKind::Config,
+            "the server speaks no RESP3; must be Redis 7.0, Valkey 7.2 or later",
+        ),
         (Driver::Server(_) | Driver::Extension, _) => return None,
         (Driver::InvalidClientConfig, _) => {
             (ErrorKind::Config, "the settings do not allow this connection")

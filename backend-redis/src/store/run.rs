@@ -255,19 +255,19 @@ impl Store {
                 margin: &Failover::of(&self.settings, identity).argument(),
             };
             let arguments = epoch.around(own, script.epoch);
-            let answer =
-                match call(&connection, route.ask.is_some(), script, keys, &arguments).await? {
-                    Ok(value) => {
-                        self.refusals.forget(&script.hash);
-                        read(value)?
-                    }
-                    Err(refusal) => {
-                        let what = &script.hash;
-                        Box::pin(self.follow_refusal(&mut route, &connection, what, refusal))
-                            .await?;
-                        continue;
-                    }
-                };
+            let answer = match call(&connection, route.ask.is_some(), script, keys, &arguments)
+                .await?
+            {
+                Ok(value) => {
+                    self.refusals.forget(&script.hash);
+                    read(value)?
+                }
+                Err(refusal) => {
+                    let what = &script.hash;
+                    Box::pin(self.follow_refusal(&mut route, &connection, what, refusal)).await?;
+                    continue;
+                }
+            };
             tries += 1;
             match answer.reply {
                 // Late only because the server's clock was stepped: the answer has come in time.

@@ -8,6 +8,7 @@ mod cluster_moves;
 mod cluster_partition;
 mod connection_faults;
 mod credentials;
+mod descriptions;
 mod fair_turns;
 mod faults;
 mod fence;

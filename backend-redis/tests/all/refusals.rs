@@ -7,7 +7,9 @@ use lock_core::{ErrorKind, LockClient};
 use redis::aio::MultiplexedConnection;
 
 use crate::support::{
-    connect, direct::{said, talk_to}, first_use, free, granted, name, request, server, url,
+    connect,
+    direct::{said, talk_to},
+    first_use, free, granted, name, request, server, url,
 };
 
 const LEASE: Duration = Duration::from_secs(20);
