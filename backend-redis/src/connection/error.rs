@@ -118,6 +118,12 @@ const LACKING: [&str; 5] = [
     "wrong number of arguments",
 ];
 
+/// Whether a script may have failed because of what somebody else wrote to one of its keys: the key has another type, or a
+/// line of the script could not handle the value.
+pub(crate) fn may_be_of_contents(error: &RedisError) -> bool {
+    error.code() == Some("WRONGTYPE") || says(error, "user_script") && is_unknown_refusal(error)
+}
+
 /// The server's error in an error of ours.
 pub(crate) fn refusal_in(error: &Error) -> Option<&RedisError> {
     let mut source = std::error::Error::source(error);

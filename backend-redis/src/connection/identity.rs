@@ -65,8 +65,8 @@ impl Identity {
             replid: id(info, "master_replid")?,
             role: needed("role")?.to_owned(),
             clustered: mode == Some("cluster"),
-            replicas: number(info, "connected_slaves").unwrap_or_default(),
             // If INFO does not say, there may be a replica.
+            replicas: number(info, "connected_slaves").unwrap_or(1),
             backlog: field(info, "repl_backlog_active") != Some("0"),
             good_replicas: number(info, "min_slaves_good_slaves"),
             evicting: field(info, "maxmemory_policy")

@@ -4,5 +4,6 @@ mod background;
 mod refusals;
 mod run;
 mod store;
+mod unreadable;
 
 pub(crate) use self::store::Store;

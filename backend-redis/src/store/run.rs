@@ -14,7 +14,7 @@ use crate::{
         Arguments, Epoch, Script,
         reply::{Answer, Reply, check_version},
     },
-    store::Store,
+    store::{Store, unreadable},
     tunables::{EPOCH_TRIES, FIRST_PAUSE, LONGEST_PAUSE, REDIRECTS},
 };
 
@@ -131,6 +131,21 @@ impl Store {
         Ok(())
     }
 
+    /// The same for a script. If one of its keys is the cause, the error names that key.
+    async fn follow_script(
+        &self,
+        route: &mut Route,
+        from: &Connection,
+        script: &Script,
+        keys: &[String],
+        refusal: RedisError,
+    ) -> Result<(), Error> {
+        if error::may_be_of_contents(&refusal) {
+            unreadable::check(from, &self.keys, keys, &refusal).await?;
+        }
+        self.follow_refusal(route, from, &script.hash, refusal).await
+    }
+
     fn leave(&self, about: About) {
         if let About::Bucket(bucket) = about {
             self.pool.set(bucket, None);
@@ -208,8 +223,8 @@ impl Store {
                     return Ok((value, connection));
                 }
                 Err(refusal) => {
-                    let what = &script.hash;
-                    Box::pin(self.follow_refusal(&mut route, &connection, what, refusal)).await?
+                    let follow = self.follow_script(&mut route, &connection, script, keys, refusal);
+                    Box::pin(follow).await?;
                 }
             }
         }
@@ -263,8 +278,8 @@ impl Store {
                     read(value)?
                 }
                 Err(refusal) => {
-                    let what = &script.hash;
-                    Box::pin(self.follow_refusal(&mut route, &connection, what, refusal)).await?;
+                    let follow = self.follow_script(&mut route, &connection, script, keys, refusal);
+                    Box::pin(follow).await?;
                     continue;
                 }
             };
@@ -276,6 +291,9 @@ impl Store {
                     self.guarantees.update(&connection, &self.pool);
                 }
                 Some(Reply::Settings(stored)) if answer.first.is_none() => self.adopt(stored)?,
+                Some(Reply::UnreadableSettings(what)) => {
+                    return Err(unreadable::epoch(&keys[0], &what));
+                }
                 _ => return Ok((answer, connection)),
             }
         }
