@@ -233,6 +233,12 @@ impl Node {
         self.0.guarantees.evicting()
     }
 
+    /// Why exclusion is not promised: the node does not describe itself as a Redis does.
+    #[must_use]
+    pub fn doubt(&self) -> Option<String> {
+        self.0.guarantees.doubt()
+    }
+
     /// Sets the settings that this client would write to a node that has lost its epoch record.
     pub fn set_agreed_settings(&self, settings: NodeSettings) {
         self.0.set_agreed(settings);

@@ -36,7 +36,7 @@ fn exclusion(node: &Node, quarantine: bool) -> Promise {
             "the server's maxmemory-policy is {policy}, which may remove held locks; set noeviction"
         ));
     }
-    if let Some(why) = node.longest_lease_not_in_url() {
+    if let Some(why) = node.doubt().or_else(|| node.longest_lease_not_in_url()) {
         return withheld(why);
     }
     let assume = |id, text: &str| Assumption::new(id, text);

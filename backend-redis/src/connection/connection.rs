@@ -26,9 +26,16 @@ use crate::{
         socket::Socket,
         subscription::{self, Listening, PushPath},
     },
+    scripts::reply,
     settings::{Acknowledgement, Address, Settings},
 };
 use crate::{settings::check_memory_policy, tunables::CONFIRMED_WITHIN};
+
+/// The script that [`Connection::check_scripts`] sends. By its text, since a server that has just started knows no script.
+const SERVER: &str = include_str!("../scripts/server.lua");
+
+const NO_INFO: &str = "the server lets no script call INFO, and without that no grant is safe after a restart; must be a \
+     server that does (Redis Cloud and Redis Enterprise do not), or another kind of store";
 
 pub(crate) struct Connection {
     pub(crate) address: Address,
@@ -99,6 +106,7 @@ impl Connection {
             dead,
         };
         let handshake = this.confirm().await?;
+        this.check_scripts(&handshake.identity).await?;
         if handshake.identity.clustered && !settings.topology.is_cluster() {
             return Err(Error::new(ErrorKind::Config, error::PART_OF_A_CLUSTER));
         }
@@ -172,6 +180,40 @@ impl Connection {
         Ok(handshake)
     }
 
+    /// Checks that scripts see the server that INFO describes. They read its run id before they write an epoch record.
+    ///
+    /// # Errors
+    /// `Config` if scripts may not call INFO, or see another server.
+    async fn check_scripts(&self, identity: &Identity) -> Result<(), Error> {
+        let answer = match self.send(redis::cmd("EVAL").arg(SERVER).arg(0)).await? {
+            Ok(answer) => answer,
+            Err(refusal) => {
+                let error = error::of_command(&refusal);
+                // An error from inside the script names the script.
+                let inside = refusal.detail().is_some_and(|detail| detail.contains("script"));
+                return Err(
+                    if error.kind() == ErrorKind::Config
+                        || inside && error::is_unknown_refusal(&refusal)
+                    {
+                        Error::new(ErrorKind::Config, NO_INFO).with_source(refusal)
+                    } else {
+                        error
+                    },
+                );
+            }
+        };
+        let run = reply::text(&answer).unwrap_or_default();
+        if run == identity.run {
+            return Ok(());
+        }
+        let message = format!(
+            "INFO shows the run id {}, and a script on the server sees {run:?}; must be one server, with no proxy between \
+             that answers INFO itself or spreads commands over several servers",
+            identity.run
+        );
+        Err(Error::new(ErrorKind::Config, message))
+    }
+
     /// The settings that limit how long an isolated master accepts writes, if the user may read them.
     async fn limits(&self) -> Result<Limits, Error> {
         if self.refused_config.load(Ordering::Relaxed) {
@@ -181,8 +223,13 @@ impl Connection {
         ask.arg("GET").arg("min-replicas-*").arg("cluster-node-timeout");
         match self.send(&ask).await? {
             Ok(answer) => Ok(Limits::read(&redis::from_redis_value(answer).unwrap_or_default())),
-            Err(error) => {
-                let error = error::of_command(&error);
+            // It may pass. Until the server has answered once, nothing is promised; after that, no handshake does without.
+            Err(refusal) if error::is_unknown_refusal(&refusal) => {
+                let nothing_known = self.known().limits == Limits::default();
+                nothing_known.then(Limits::default).ok_or_else(|| error::of_command(&refusal))
+            }
+            Err(refusal) => {
+                let error = error::of_command(&refusal);
                 // A busy server's error says nothing about permissions.
                 if error.is_retryable() {
                     return Err(error);

@@ -16,8 +16,24 @@ pub(crate) const NO_HOST_NAME: &str = "a node of the cluster should announce a h
 
 /// An error of a command that may have been carried out.
 pub(crate) fn of_command(error: &RedisError) -> Error {
+    let unknown = (
+        ErrorKind::OutcomeUnknown,
+        "the server refused this, with an error that is not known here",
+    );
+    let (kind, message) = meaning(error).unwrap_or(unknown);
+    Error::new(kind, message).with_source(error.clone())
+}
+
+/// Whether an error of the server is one that is not known here. It may pass, and it may stay: see `store/refusals.rs`.
+pub(crate) fn is_unknown_refusal(error: &RedisError) -> bool {
+    meaning(error).is_none()
+}
+
+/// The kind of an error, and what it means. `None` for an error of the server that is not known here.
+fn meaning(error: &RedisError) -> Option<(ErrorKind, &'static str)> {
     let code = error.code().unwrap_or_default();
-    let (kind, message) = match (error.kind(), code) {
+    Some(match (error.kind(), code) {
+        // These pass: an operator, the server or its cluster ends them while the client waits.
         (_, "OOM") => (ErrorKind::Unavailable, "the server has reached its maxmemory"),
         (_, "MISCONF") => (ErrorKind::Unavailable, "the server cannot persist and takes no writes"),
         (_, "NOREPLICAS") => (ErrorKind::Unavailable, "the server has too few good replicas"),
@@ -26,12 +42,6 @@ pub(crate) fn of_command(error: &RedisError) -> Error {
         }
         (_, "BUSY") => {
             (ErrorKind::Unavailable, "the server is busy with a script of another client")
-        }
-        (_, "NOAUTH" | "WRONGPASS") | (Driver::AuthenticationFailed, _) => {
-            (ErrorKind::Auth, "the server refuses the user or the password")
-        }
-        (Driver::Server(Server::NoPerm), _) => {
-            (ErrorKind::Auth, "the user lacks a permission; see the crate's list for ACLs")
         }
         (Driver::Server(Server::ReadOnly), _) => {
             (ErrorKind::Unavailable, "the server is a read-only replica")
@@ -42,8 +52,39 @@ pub(crate) fn of_command(error: &RedisError) -> Error {
         (Driver::Server(Server::MasterDown | Server::ClusterDown | Server::TryAgain), _) => {
             (ErrorKind::Unavailable, "the server cannot answer now")
         }
+        (Driver::Server(_), _) if says(error, "max number of clients") => (
+            ErrorKind::Unavailable,
+            "the server has as many clients as its maxclients allows; raise that, or close other connections",
+        ),
+        (Driver::Server(_), _) if says(error, "Script killed by user") => {
+            (ErrorKind::OutcomeUnknown, "somebody ended the script with SCRIPT KILL")
+        }
+        (Driver::Server(_), _) if is_of_emptied_key(error) => {
+            (ErrorKind::Unavailable, "the slot is moving between nodes")
+        }
+        // These stay until somebody changes a setting, a permission or a key.
+        (_, "NOAUTH" | "WRONGPASS") | (Driver::AuthenticationFailed, _) => {
+            (ErrorKind::Auth, "the server refuses the user or the password")
+        }
+        (Driver::Server(_), _) if says(error, "without any password configured") => {
+            (ErrorKind::Auth, "the server has no password for this user, and the client gives one")
+        }
+        (Driver::Server(Server::NoPerm), _) => {
+            (ErrorKind::Auth, "the user lacks a permission; see the crate's list for ACLs")
+        }
+        // If the ACL refuses a command inside a script, the script reports an error of its own.
+        (Driver::Server(_), _) if says_no_permission(error) => {
+            (ErrorKind::Auth, "the user lacks a permission; see the crate's list for ACLs")
+        }
         (Driver::Server(Server::Moved | Server::Ask | Server::CrossSlot), _) => {
             (ErrorKind::Config, PART_OF_A_CLUSTER)
+        }
+        (_, "DENIED") => (
+            ErrorKind::Config,
+            "the server is in protected mode; set a password, or protected-mode no",
+        ),
+        (_, "WRONGTYPE") => {
+            (ErrorKind::Config, "a key of this store has another type than this library writes")
         }
         (Driver::Server(_), _) if says(error, "DB index is out of range") => (
             ErrorKind::Config,
@@ -52,21 +93,47 @@ pub(crate) fn of_command(error: &RedisError) -> Error {
         (Driver::Server(_), _) if says(error, "unknown command 'SENTINEL'") => {
             (ErrorKind::Config, "the server is no sentinel; use redis:// for one server")
         }
-        (Driver::Server(_), _) if is_of_emptied_key(error) => {
-            (ErrorKind::Unavailable, "the slot is moving between nodes")
+        (Driver::Server(_), _) if LACKING.iter().any(|text| says(error, text)) => {
+            (ErrorKind::Config, "the server lacks a command that this library needs")
         }
-        // If the ACL refuses a command inside a script, the script reports an error of its own.
-        (Driver::Server(_), _) if says_no_permission(error) => {
-            (ErrorKind::Auth, "the user lacks a permission; see the crate's list for ACLs")
-        }
-        (Driver::Server(_), _) => (ErrorKind::Config, "the server refused the command"),
+        (_, "NOPROTO") => (
+            ErrorKind::Config,
+            "the server speaks no RESP3; must be Redis 7.0, Valkey 7.2 or later",
+        ),
+        (Driver::Server(_) | Driver::Extension, _) => return None,
         (Driver::InvalidClientConfig, _) => {
             (ErrorKind::Config, "the settings do not allow this connection")
         }
         (Driver::Io, _) => (ErrorKind::OutcomeUnknown, "the connection broke before the answer"),
         _ => (ErrorKind::OutcomeUnknown, "the answer was not understood"),
-    };
-    Error::new(kind, message).with_source(error.clone())
+    })
+}
+
+/// The texts with which a server says that it has no such command, or has it with other arguments, or not in scripts.
+const LACKING: [&str; 5] = [
+    "unknown command",
+    "unknown subcommand",
+    "nknown Redis command called from script",
+    "not allowed from script",
+    "wrong number of arguments",
+];
+
+/// Whether a script may have failed because of what somebody else wrote to one of its keys: the key has another type, or a
+/// line of the script could not handle the value.
+pub(crate) fn may_be_of_contents(error: &RedisError) -> bool {
+    error.code() == Some("WRONGTYPE") || says(error, "user_script") && is_unknown_refusal(error)
+}
+
+/// The server's error in an error of ours.
+pub(crate) fn refusal_in(error: &Error) -> Option<&RedisError> {
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        if let Some(refusal) = cause.downcast_ref() {
+            return Some(refusal);
+        }
+        source = cause.source();
+    }
+    None
 }
 
 /// The same for one of our errors. A client that is still connecting has sent no request, so nothing can have been done.

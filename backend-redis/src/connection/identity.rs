@@ -22,6 +22,8 @@ pub(crate) struct Identity {
     pub(crate) evicting: Option<String>,
     /// The settings for failover from CONFIG GET, as far as the user may read them.
     pub(crate) limits: Limits,
+    /// Why nothing is promised: INFO lacks a field, or has a value that no Redis has.
+    pub(crate) doubt: Option<String>,
 }
 
 /// The settings that stop the writes of an isolated master.
@@ -56,22 +58,64 @@ impl Identity {
             let message = "the server is a sentinel; use redis+sentinel:// with the master's name";
             return Err(Error::new(ErrorKind::Config, message));
         }
-        let missing = || Error::new(ErrorKind::Config, "INFO shows no run id; is this a Redis?");
-        check_version(field(info, "redis_version").ok_or_else(missing)?)?;
+        let needed = |name| field(info, name).ok_or_else(|| missing(name));
+        check_version(needed("redis_version")?)?;
         Ok(Self {
-            run: field(info, "run_id").ok_or_else(missing)?.to_owned(),
-            replid: field(info, "master_replid").ok_or_else(missing)?.to_owned(),
-            role: field(info, "role").unwrap_or_default().to_owned(),
+            run: id(info, "run_id")?,
+            replid: id(info, "master_replid")?,
+            role: needed("role")?.to_owned(),
             clustered: mode == Some("cluster"),
-            replicas: number(info, "connected_slaves").unwrap_or_default(),
-            backlog: field(info, "repl_backlog_active") == Some("1"),
+            // If INFO does not say, there may be a replica.
+            replicas: number(info, "connected_slaves").unwrap_or(1),
+            backlog: field(info, "repl_backlog_active") != Some("0"),
             good_replicas: number(info, "min_slaves_good_slaves"),
             evicting: field(info, "maxmemory_policy")
                 .filter(|policy| *policy != "noeviction")
                 .map(str::to_owned),
             limits: Limits::default(),
+            doubt: doubt(info),
         })
     }
+}
+
+/// The fields of INFO by which a promise holds. A proxy may leave one out.
+const NEEDED_FOR_A_PROMISE: [&str; 3] =
+    ["maxmemory_policy", "connected_slaves", "repl_backlog_active"];
+
+fn missing(name: &str) -> Error {
+    let message =
+        format!("INFO shows no {name}; must be a Redis or a Valkey, with no proxy before it");
+    Error::new(ErrorKind::Config, message)
+}
+
+/// The id of a run, or of the data. Scripts compare it, so it must have their form.
+fn id(info: &str, name: &str) -> Result<String, Error> {
+    let id = field(info, name).ok_or_else(|| missing(name))?;
+    if !id.is_empty() && id.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return Ok(id.to_owned());
+    }
+    let message = format!("INFO shows the {name} {id:?}; must be hexadecimal digits");
+    Err(Error::new(ErrorKind::Config, message))
+}
+
+/// Why nothing can be promised.
+fn doubt(info: &str) -> Option<String> {
+    let lacking = NEEDED_FOR_A_PROMISE.into_iter().find(|name| field(info, name).is_none());
+    if let Some(name) = lacking {
+        return Some(format!(
+            "INFO shows no {name}, so what it says is not known; connect to the server itself, with no proxy between"
+        ));
+    }
+    ["run_id", "master_replid"].into_iter().find_map(|name| {
+        let id = field(info, name)?;
+        let random = id.len() == 40 && id.bytes().any(|digit| digit != id.as_bytes()[0]);
+        (!random).then(|| {
+            format!(
+                "INFO shows the {name} {id}, which is not random, so that a restart or a failover may go unnoticed; \
+                 connect to the server itself, with no proxy between"
+            )
+        })
+    })
 }
 
 impl Identity {
@@ -109,18 +153,41 @@ mod tests {
 
     #[test]
     fn reads_what_redis_writes() {
-        let info = "# Server\r\nredis_version:7.0.0\r\nrun_id:ab\r\n# Replication\r\nrole:master\r\nconnected_slaves:1\r\nmaster_replid:cd\r\nmaster_replid2:00\r\n";
-        let identity = Identity::read(info).unwrap();
-        assert_eq!((identity.run.as_str(), identity.replid.as_str()), ("ab", "cd"));
+        let (run, replid) = ("0ab".repeat(13) + "1", "0cd".repeat(13) + "2");
+        let info = format!(
+            "# Server\r\nredis_version:7.0.0\r\nrun_id:{run}\r\n# Replication\r\nrole:master\r\nconnected_slaves:1\r\n\
+             master_replid:{replid}\r\nmaster_replid2:00\r\nrepl_backlog_active:0\r\nmaxmemory_policy:noeviction\r\n"
+        );
+        let identity = Identity::read(&info).unwrap();
+        assert_eq!((&identity.run, &identity.replid), (&run, &replid));
         assert_eq!((identity.replicas, identity.good_replicas), (1, None));
-        assert!(Identity::read("redis_version:7.0.0\r\nrun_id:ab").is_err());
+        assert_eq!((identity.backlog, identity.doubt), (false, None));
+
+        for name in ["redis_version", "run_id", "role", "master_replid"] {
+            let error = Identity::read(&info.replace(&format!("{name}:"), "x:")).unwrap_err();
+            assert!(error.to_string().contains(&format!("no {name}")), "{error}");
+        }
+        for (text, other, named) in [
+            ("maxmemory_policy", "x", "maxmemory_policy"),
+            ("connected_slaves", "x", "connected_slaves"),
+            ("repl_backlog_active", "x", "repl_backlog_active"),
+            (&*run, &"0".repeat(40), "run_id"),
+            (&*replid, &"f".repeat(40), "master_replid"),
+            (&*run, "0ab", "run_id"),
+        ] {
+            let identity = Identity::read(&info.replacen(text, other, 1)).unwrap();
+            let why = identity.doubt.clone().unwrap_or_default();
+            assert!(why.contains(named), "{text} {other}: {why:?}");
+            assert!(identity.is_replicated());
+        }
+        assert!(Identity::read(&info.replace(&run, "a b")).is_err());
     }
 
     #[test]
     fn an_old_version_is_refused_and_a_mode_is_read_under_both_names() {
         let read = |version: &str, mode: &str| {
             Identity::read(&format!(
-                "redis_version:{version}\r\n{mode}\r\nrun_id:ab\r\nmaster_replid:cd\r\n"
+                "redis_version:{version}\r\n{mode}\r\nrun_id:ab\r\nrole:master\r\nmaster_replid:cd\r\n"
             ))
         };
         for version in ["6.2.14", "6.9.9", "5.0.3", "x", ""] {

@@ -52,6 +52,9 @@ fn exclusion(agreed: AgreedSettings, settings: &Settings, servers: &[&Identity])
             "the server's maxmemory-policy is {policy}, which may remove held locks; set noeviction"
         ));
     }
+    if let Some(why) = servers.iter().find_map(|server| server.doubt.as_deref()) {
+        return withheld(why);
+    }
     if let Some(why) =
         longest_lease_not_in_url(agreed.longest_lease, settings.first_agreed().longest_lease)
     {

@@ -78,6 +78,11 @@ impl GuaranteeTracker {
         check_memory_policy(self.evicting().as_deref(), &self.settings)
     }
 
+    /// Why nothing is promised, if a server does not describe itself as a Redis does.
+    pub(crate) fn doubt(&self) -> Option<String> {
+        self.identities.lock().values().find_map(|identity| identity.doubt.clone())
+    }
+
     /// The `maxmemory-policy` of a server that may remove held locks.
     pub(crate) fn evicting(&self) -> Option<String> {
         let identities = self.identities.lock();

@@ -30,6 +30,21 @@ impl Bucket {
     }
 }
 
+/// What a key keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// The epoch record, a hash.
+    Epoch,
+    /// A lock or a tombstone.
+    Text,
+    /// A list, or a sorted set on a node of Redlock.
+    Queue,
+    /// The entries of a queue, a hash.
+    Entries,
+    /// The highest token that a fence has admitted.
+    Token,
+}
+
 /// Makes keys. All begin with `PREFIX:{BUCKET}:`, so that in a cluster the keys of a bucket share a slot. The first pair of
 /// braces counts, so braces in a name mean nothing.
 #[derive(Clone, Debug)]
@@ -117,6 +132,20 @@ impl Keys {
             return format!("{}fence:{key}", self.base(Bucket::FIRST));
         }
         format!("{}:{{{}}}:fence:{key}", self.prefix, number_in(slot_of_key(key)))
+    }
+
+    /// What a key of this store keeps. `None` for a key of somebody else.
+    pub(crate) fn content(&self, key: &str) -> Option<Content> {
+        let rest = key.strip_prefix(&*self.prefix)?.strip_prefix(":{")?;
+        let (_, rest) = rest.split_once("}:")?;
+        Some(match rest.split(':').next()? {
+            "epoch" => Content::Epoch,
+            "lock" | "gone" => Content::Text,
+            "queue" => Content::Queue,
+            "entries" => Content::Entries,
+            "fence" => Content::Token,
+            _ => return None,
+        })
     }
 
     /// The keys of a script about one name and one owner.

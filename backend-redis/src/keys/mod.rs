@@ -3,4 +3,4 @@
 mod keys;
 pub(crate) mod slots;
 
-pub(crate) use self::keys::{Bucket, Keys};
+pub(crate) use self::keys::{Bucket, Content, Keys};

@@ -77,6 +77,12 @@ local function identity()
   return string.match(server, 'run_id:(%x+)'), string.match(replication, 'master_replid:(%x+)')
 end
 
+-- Why an epoch began although the record is there.
+local function new_epoch(same_run)
+  return same_run and 'its first replica came, its last one left, or the server changed its role (redis-cli --rdb counts as a replica)'
+    or 'the server restarted, or another one took its place'
+end
+
 -- The watermark, if grants are allowed; otherwise nil and the answer to give. The short ways make the same checks: `open`
 -- of take.lua, and batch.lua.
 local function gate(now)
@@ -85,9 +91,9 @@ local function gate(now)
   local refusal = unknown(version, stored_longest)
   -- guard: version
   if refusal then return nil, refusal end
-  from, span = tonumber(from or 0), tonumber(span or 0)
   -- guard: known
-  local known = last_run == run and last_replid == replid
+  local known = last_run == run and last_replid == replid and from
+  from, span = tonumber(from or 0), tonumber(span or 0)
   local sure = known
   -- guard: failover
   sure = sure and margin == ''
@@ -99,8 +105,8 @@ local function gate(now)
   end
   if not known then
     stored_longest, stored_quarantine = stored_longest or longest, stored_quarantine or quarantine
-    why = last_run and 'the server restarted or changed its role'
-      or 'the epoch record was missing: a first use, or the data were lost'
+    why = not last_run and 'the epoch record was missing: a first use, or the data were lost'
+      or new_epoch(last_run == run)
     span = math.max(span, math.max(tonumber(stored_longest), tonumber(longest)) + (tonumber(margin) or 0))
     -- guard: new_epoch
     from = stored_quarantine == 'on' and now + span or 0
@@ -248,7 +254,7 @@ local function keep_entry(now, owner, entry)
   -- First, since this write needs no memory.
   if known then redis.call('PEXPIRE', KEYS[4], TOMB_MS) end
   -- A repeat has the same request, and so the same entry.
-  entry = entry or string.match(known, '^%d+ (.*)$')
+  entry = entry or string.match(known, '^%d+ (.*)$') or ''
   local number = true
   if redis.call('HSET', KEYS[4], owner, text(now + LIFE_US) .. ' ' .. entry) == 1 then
     number = redis.call('RPUSH', KEYS[3], owner)

@@ -25,7 +25,7 @@ local why = nil
 if action == '2' then
   why = 'the tokens were set back'
 elseif not known then
-  why = last_run and 'the server restarted or changed its role' or 'the store is new'
+  why = last_run and new_epoch(last_run == true_run) or 'the store is new'
 -- guard: init_longest
 elseif stored_longest ~= new_longest then
   why = 'the longest lease was changed'

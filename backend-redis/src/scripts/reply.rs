@@ -22,6 +22,8 @@ pub(crate) enum Reply {
     Late,
     /// The store's settings differ from those that the client knows.
     Settings(AgreedSettings),
+    /// What is wrong with the store's settings.
+    UnreadableSettings(String),
     Floor(u64),
     LeaseTooLong,
     Exhausted,
@@ -157,10 +159,11 @@ impl Reply {
             )),
             "stale" => Self::Stale,
             "late" => Self::Late,
-            "settings" => Self::Settings(AgreedSettings {
-                longest_lease: Duration::from_micros(number(part(1)?)?),
-                quarantine: text(part(2)?)? == "on",
-            }),
+            "settings" => {
+                let field = |at: usize| parts.get(at).and_then(|value| text(value).ok());
+                AgreedSettings::read(field(1), field(2))
+                    .map_or_else(Self::UnreadableSettings, Self::Settings)
+            }
             "floor" => Self::Floor(number(part(1)?)?),
             "lease" => Self::LeaseTooLong,
             "exhausted" => Self::Exhausted,

@@ -1,7 +1,9 @@
 //! A store's connections, and its scripts on the server that serves their bucket.
 
 mod background;
+mod refusals;
 mod run;
 mod store;
+mod unreadable;
 
 pub(crate) use self::store::Store;

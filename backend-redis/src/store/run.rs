@@ -14,9 +14,13 @@ use crate::{
         Arguments, Epoch, Script,
         reply::{Answer, Reply, check_version},
     },
-    store::Store,
+    store::{Store, unreadable},
     tunables::{EPOCH_TRIES, FIRST_PAUSE, LONGEST_PAUSE, REDIRECTS},
 };
+
+/// What the server refuses, if it is no script: see `Refusals`.
+const COMMAND: &str = "command";
+const HANDSHAKE: &str = "handshake";
 
 /// The subject of a command, which decides where it goes.
 #[derive(Clone, Copy)]
@@ -57,22 +61,23 @@ impl Store {
     }
 
     async fn connection_for_slot(&self, slot: u16) -> Result<Arc<Connection>, Error> {
-        let address = self.discovery.locate_slot(slot).await?;
+        let address = self.located(self.discovery.locate_slot(slot).await)?;
         match self.connection_to(&address, Bucket::FIRST).await {
             // As in a search for a bucket.
             Err(error) if error.is_retryable() && self.discovery.doubt(&address) => {
-                let address = self.discovery.locate_slot(slot).await?;
+                let address = self.located(self.discovery.locate_slot(slot).await)?;
                 self.connection_to(&address, Bucket::FIRST).await
             }
             other => other,
         }
     }
 
-    /// Follows a refusal to another server. Returns the error itself if it names none.
+    /// Follows a refusal to another server. Returns the error itself if it names none. `what` was refused.
     async fn follow_refusal(
         &self,
         route: &mut Route,
         from: &Connection,
+        what: &str,
         refusal: RedisError,
     ) -> Result<(), Error> {
         let error = error::of_command(&refusal);
@@ -82,7 +87,7 @@ impl Store {
         }
         // A store on a single server has no other.
         let Some(redirect) = redirect.filter(|_| self.settings.topology.fails_over()) else {
-            return Err(error);
+            return self.judged(what, Err(error));
         };
         route.ask = None;
         route.redirects += 1;
@@ -126,6 +131,21 @@ impl Store {
         Ok(())
     }
 
+    /// The same for a script. If one of its keys is the cause, the error names that key.
+    async fn follow_script(
+        &self,
+        route: &mut Route,
+        from: &Connection,
+        script: &Script,
+        keys: &[String],
+        refusal: RedisError,
+    ) -> Result<(), Error> {
+        if error::may_be_of_contents(&refusal) {
+            unreadable::check(from, &self.keys, keys, &refusal).await?;
+        }
+        self.follow_refusal(route, from, &script.hash, refusal).await
+    }
+
     fn leave(&self, about: About) {
         if let About::Bucket(bucket) = about {
             self.pool.set(bucket, None);
@@ -138,9 +158,12 @@ impl Store {
         loop {
             let connection = self.connection_for(&route).await?;
             match connection.ask(route.ask.is_some(), command).await? {
-                Ok(value) => return Ok(value),
+                Ok(value) => {
+                    self.refusals.forget(COMMAND);
+                    return Ok(value);
+                }
                 Err(refusal) => {
-                    Box::pin(self.follow_refusal(&mut route, &connection, refusal)).await?
+                    Box::pin(self.follow_refusal(&mut route, &connection, COMMAND, refusal)).await?
                 }
             }
         }
@@ -195,9 +218,13 @@ impl Store {
         loop {
             let connection = self.connection_for(&route).await?;
             match call(&connection, route.ask.is_some(), script, keys, arguments).await? {
-                Ok(value) => return Ok((value, connection)),
+                Ok(value) => {
+                    self.refusals.forget(&script.hash);
+                    return Ok((value, connection));
+                }
                 Err(refusal) => {
-                    Box::pin(self.follow_refusal(&mut route, &connection, refusal)).await?
+                    let follow = self.follow_script(&mut route, &connection, script, keys, refusal);
+                    Box::pin(follow).await?;
                 }
             }
         }
@@ -231,7 +258,7 @@ impl Store {
             if has_waiters {
                 Box::pin(connection.listening.subscribe(bucket)).await?;
             }
-            let handshake = connection.handshake().await?;
+            let handshake = self.judged(HANDSHAKE, connection.handshake().await)?;
             let identity = &handshake.identity;
             let agreed = self.agreed();
             let epoch = Epoch {
@@ -243,14 +270,19 @@ impl Store {
                 margin: &Failover::of(&self.settings, identity).argument(),
             };
             let arguments = epoch.around(own, script.epoch);
-            let answer =
-                match call(&connection, route.ask.is_some(), script, keys, &arguments).await? {
-                    Ok(value) => read(value)?,
-                    Err(refusal) => {
-                        Box::pin(self.follow_refusal(&mut route, &connection, refusal)).await?;
-                        continue;
-                    }
-                };
+            let answer = match call(&connection, route.ask.is_some(), script, keys, &arguments)
+                .await?
+            {
+                Ok(value) => {
+                    self.refusals.forget(&script.hash);
+                    read(value)?
+                }
+                Err(refusal) => {
+                    let follow = self.follow_script(&mut route, &connection, script, keys, refusal);
+                    Box::pin(follow).await?;
+                    continue;
+                }
+            };
             tries += 1;
             match answer.reply {
                 // Late only because the server's clock was stepped: the answer has come in time.
@@ -259,6 +291,9 @@ impl Store {
                     self.guarantees.update(&connection, &self.pool);
                 }
                 Some(Reply::Settings(stored)) if answer.first.is_none() => self.adopt(stored)?,
+                Some(Reply::UnreadableSettings(what)) => {
+                    return Err(unreadable::epoch(&keys[0], &what));
+                }
                 _ => return Ok((answer, connection)),
             }
         }

@@ -1,11 +1,8 @@
 //! The connections in use, and the settings on which the clients agree.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
 };
 
 use lock_core::{Env as _, Error, ErrorKind, Guarantees, SystemEnv};
@@ -18,7 +15,7 @@ use crate::{
     keys::{Bucket, Keys},
     scripts::reply,
     settings::{Address, AgreedSettings, Settings, version},
-    store::background::spawn_background_tasks,
+    store::{background::spawn_background_tasks, refusals::Refusals, unreadable},
 };
 
 #[derive(Debug)]
@@ -29,6 +26,7 @@ pub(crate) struct Store {
     pub(crate) pool: Arc<Pool>,
     pub(crate) guarantees: Arc<GuaranteeTracker>,
     pub(crate) discovery: Discovery,
+    pub(super) refusals: Refusals,
     closed: AtomicBool,
 }
 
@@ -42,6 +40,7 @@ impl Store {
             settings,
             keys,
             listener,
+            refusals: Refusals::default(),
             closed: AtomicBool::new(false),
         }
     }
@@ -88,11 +87,11 @@ impl Store {
     }
 
     async fn find(&self, bucket: Bucket) -> Result<Arc<Connection>, Error> {
-        let address = self.discovery.locate(bucket).await?;
+        let address = self.located(self.discovery.locate(bucket).await)?;
         let connection = match self.connection_to(&address, bucket).await {
             // The map may be old. If it is not, the second failure says what is wrong.
             Err(error) if error.is_retryable() && self.discovery.doubt(&address) => {
-                let address = self.discovery.locate(bucket).await?;
+                let address = self.located(self.discovery.locate(bucket).await)?;
                 self.connection_to(&address, bucket).await?
             }
             other => other?,
@@ -126,9 +125,29 @@ impl Store {
             return Err(Error::new(ErrorKind::Unavailable, error::CLOSED));
         }
         let made = self.connect(address, bucket).await.map_err(error::before_asking);
+        let made = self.judged(&address.to_string(), made);
         tried.failure.note(&made, SystemEnv.now());
         tried.connection = made.as_ref().ok().cloned();
         made
+    }
+
+    /// The address of a server, or why there is none.
+    pub(crate) fn located(&self, found: Result<Address, Error>) -> Result<Address, Error> {
+        self.judged("discovery", found)
+    }
+
+    /// The result of a request. An unknown error that has lasted for a longest lease is final.
+    pub(super) fn judged<T>(&self, what: &str, result: Result<T, Error>) -> Result<T, Error> {
+        match result {
+            Ok(done) => {
+                self.refusals.forget(what);
+                Ok(done)
+            }
+            Err(error) => {
+                let limit = self.agreed().longest_lease;
+                Err(self.refusals.judge(what, error, SystemEnv.now(), limit))
+            }
+        }
     }
 
     async fn connect(&self, address: &Address, bucket: Bucket) -> Result<Arc<Connection>, Error> {
@@ -166,7 +185,8 @@ impl Store {
 
     /// The settings in a bucket's epoch record, if there is one.
     pub(crate) async fn stored(&self, bucket: Bucket) -> Result<Option<AgreedSettings>, Error> {
-        read_settings(self.send(bucket, &self.ask_for_settings(bucket)).await?, false)
+        let answer = self.send(bucket, &self.ask_for_settings(bucket)).await?;
+        read_settings(&self.keys.epoch(bucket), answer, false)
     }
 
     fn ask_for_settings(&self, bucket: Bucket) -> Cmd {
@@ -180,9 +200,16 @@ impl Store {
             Ok(answer) => answer,
             // The first script learns where to go, and which settings hold there.
             Err(error) if Redirect::of(&error, &connection.address).is_some() => return Ok(()),
-            Err(error) => return Err(error::of_command(&error)),
+            Err(refusal) => {
+                if error::may_be_of_contents(&refusal) {
+                    let epoch = [self.keys.epoch(bucket)];
+                    unreadable::check(connection, &self.keys, &epoch, &refusal).await?;
+                }
+                return Err(error::of_command(&refusal));
+            }
         };
-        read_settings(answer, true)?.map_or(Ok(()), |stored| self.adopt(stored))
+        read_settings(&self.keys.epoch(bucket), answer, true)?
+            .map_or(Ok(()), |stored| self.adopt(stored))
     }
 
     /// Uses the store's settings, unless this client is configured with others.
@@ -221,7 +248,7 @@ impl Store {
 }
 
 /// The settings, if they are set. Refuses records of another version, but with `older` not those that `init` can upgrade.
-fn read_settings(answer: Value, older: bool) -> Result<Option<AgreedSettings>, Error> {
+fn read_settings(epoch: &str, answer: Value, older: bool) -> Result<Option<AgreedSettings>, Error> {
     let answer = reply::list(answer)?;
     let [longest, quarantine, version] = answer.as_slice() else {
         return Err(reply::not_understood());
@@ -238,8 +265,6 @@ fn read_settings(answer: Value, older: bool) -> Result<Option<AgreedSettings>, E
     if matches!(longest, Value::Nil) {
         return Ok(None);
     }
-    Ok(Some(AgreedSettings {
-        longest_lease: Duration::from_micros(reply::number(longest)?),
-        quarantine: reply::text(quarantine)? == "on",
-    }))
+    let settings = AgreedSettings::read(reply::text(longest).ok(), reply::text(quarantine).ok());
+    settings.map(Some).map_err(|what| unreadable::epoch(epoch, &what))
 }

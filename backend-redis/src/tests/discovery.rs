@@ -188,6 +188,7 @@ async fn a_busy_server_is_not_taken_for_one_without_limits() {
             "-LOADING Redis is loading the dataset in memory\r\n".to_owned()
         }
         "HELLO" => "%1\r\n$5\r\nproto\r\n:3\r\n".to_owned(),
+        "EVAL" => "$2\r\nab\r\n".to_owned(),
         "CONFIG" => "*2\r\n$20\r\nmin-replicas-max-lag\r\n$1\r\n7\r\n".to_owned(),
         _ => "+OK\r\n".to_owned(),
     })

@@ -239,3 +239,18 @@ async fn a_waiter_whose_subscription_is_killed_is_served() {
     let guard = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap().unwrap();
     assert!(guard.token() > grant.token);
 }
+
+/// A copy by `redis-cli --rdb` counts as a replica: the server's first, and soon its last.
+#[tokio::test]
+async fn a_copy_of_the_data_is_a_quarantine_whose_reason_names_it() {
+    let options = RedisOptions::new().line("repl-diskless-sync-delay 0");
+    let server = server_with(options).await;
+    let run = server.info("run_id").await.unwrap();
+    let copy = tempfile::tempdir().unwrap();
+    let file = copy.path().join("copy.rdb");
+    server.cli(&["--rdb", file.to_str().unwrap()]).await.unwrap();
+    assert!(std::fs::metadata(&file).unwrap().len() > 0);
+    assert_eq!(server.info("run_id").await.unwrap(), run);
+    let told = quarantined(&*connect(&url(&server)).await).await;
+    assert!(told.why.contains("redis-cli --rdb") && !told.why.contains("restarted"), "{told:?}");
+}

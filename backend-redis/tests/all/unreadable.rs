@@ -2,13 +2,15 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use backend_redis::{Fence, FenceError};
 use conformance_tests::kit::{Redis, RedisOptions};
 use lock_core::{
-    Attempt, Env as _, ErrorKind, LossReason, ReleaseOptions, ReleaseOutcome, Renewal, SystemEnv,
+    Attempt, Env as _, Error, ErrorKind, LossReason, ReleaseOptions, ReleaseOutcome, Renewal,
+    SystemEnv,
 };
 
 use crate::support::{
-    busy, connect, enqueued, first_use, granted, name, request, server,
+    busy, connect, enqueued, first_use, granted, name, quarantined, request, server,
     shared_cases::{taken_away, unreadable},
     url,
 };
@@ -143,4 +145,112 @@ async fn an_unreadable_entry_does_not_stop_a_handoff() {
         assert_eq!(released.outcome, ReleaseOutcome::Released);
         granted(&*store, &request(&text, LEASE)).await;
     }
+}
+
+/// A call that fails because of this key, at once and for good.
+fn names(error: &Error, key: &str, remedy: &str) {
+    assert_eq!(error.kind(), ErrorKind::Config, "{key}: {error:?}");
+    let shown = error.to_string();
+    assert!(shown.contains(&format!("{key:?}")) && shown.contains(remedy), "{key}: {error:?}");
+}
+
+const EPOCH: &str = "leasehold:{0}:epoch";
+
+#[tokio::test]
+async fn an_unreadable_epoch_record_is_named_with_its_remedy() {
+    let server = server().await;
+    let record = server.cli(&["HGETALL", EPOCH]).await.unwrap();
+    let record: Vec<_> = record.lines().collect();
+    let store = connect(&url(&server)).await;
+    let held = granted(&*store, &request("held", LEASE)).await;
+    for field in ["a string", "longest", "quarantine", "from", "span"] {
+        server.cli(&["DEL", EPOCH]).await.unwrap();
+        if field == "a string" {
+            server.cli(&["SET", EPOCH, "nonsense"]).await.unwrap();
+        } else {
+            server.cli(&[&["HSET", EPOCH], &*record].concat()).await.unwrap();
+            server.cli(&["HSET", EPOCH, field, "nonsense"]).await.unwrap();
+        }
+        if field == "span" {
+            // Only a new epoch reads it.
+            server.cli(&["HDEL", EPOCH, "run"]).await.unwrap();
+        }
+        let error = store.try_acquire(&request("a", LEASE)).await.unwrap_err();
+        names(&error, EPOCH, "DEL");
+        match backend_redis::connect(&url(&server)).await {
+            // A new client reads the settings only.
+            Ok(_) => assert!(["from", "span"].contains(&field), "{field}"),
+            Err(error) => names(&error, EPOCH, "DEL"),
+        }
+        if ["a string", "longest"].contains(&field) {
+            let renewed = store.renew(&[&held], SystemEnv.now()).await.pop();
+            let Some(Renewal::Unknown(error)) = renewed else { panic!("{renewed:?}") };
+            names(&error, EPOCH, "DEL");
+        }
+    }
+    server.cli(&["DEL", EPOCH]).await.unwrap();
+    let told = quarantined(&*store).await;
+    assert!(told.why.contains("missing"), "{told:?}");
+}
+
+/// A record without its wait says nothing about it.
+#[tokio::test]
+async fn an_epoch_record_without_its_wait_begins_a_quarantine() {
+    let server = server().await;
+    let store = connect(&url(&server)).await;
+    server.cli(&["HDEL", EPOCH, "from"]).await.unwrap();
+    quarantined(&*store).await;
+}
+
+#[tokio::test]
+async fn a_queue_and_entries_of_another_type_are_named_with_their_remedy() {
+    let server = server().await;
+    let store = connect(&url(&server)).await;
+    for kind in ["queue", "entries"] {
+        let text = format!("with {kind}");
+        let held = granted(&*store, &request(&text, LEASE)).await;
+        put(&server, "SET", kind, &text, "nonsense").await;
+        let key = format!("leasehold:{{0}}:{kind}:{text}");
+        let error = store.enqueue(&request(&text, LEASE)).await.unwrap_err();
+        names(&error, &key, "DEL");
+        let error = store.abandon(&request(&text, LEASE)).await.err();
+        if kind == "entries" {
+            names(&error.unwrap(), &key, "DEL");
+        }
+        server.cli(&["DEL", &key]).await.unwrap();
+        let freed = store.release(&held, ReleaseOptions::default()).await.unwrap();
+        assert_eq!(freed.outcome, ReleaseOutcome::Released);
+    }
+}
+
+#[tokio::test]
+async fn an_unreadable_record_of_a_fence_is_named_with_its_remedy() {
+    let server = server().await;
+    let store = connect(&url(&server)).await;
+    let token = granted(&*store, &request("a", LEASE)).await.token;
+    let fence = Fence::connect(&url(&server)).await.unwrap();
+    for command in ["SET", "RPUSH"] {
+        put(&server, command, "fence", "row", "nonsense").await;
+        match fence.set("row", "value", token).await.unwrap_err() {
+            FenceError::Store(error) => {
+                names(&error, "leasehold:{0}:fence:row", "the highest token");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// The entry of an owner that asks again.
+#[tokio::test]
+async fn an_unreadable_entry_is_replaced_when_its_owner_asks_again() {
+    let server = server().await;
+    let store = connect(&url(&server)).await;
+    let held = granted(&*store, &request("a", LEASE)).await;
+    let asked = request("a", LEASE);
+    let (turn, _) = enqueued(&*store, &asked).await;
+    let entries = "leasehold:{0}:entries:a";
+    server.cli(&["HSET", entries, &asked.owner.to_string(), "nonsense"]).await.unwrap();
+    busy(&*connect(&url(&server)).await, &asked).await;
+    turn.leave().await.unwrap();
+    store.release(&held, ReleaseOptions::default()).await.unwrap();
 }

@@ -15,23 +15,27 @@ pub(super) struct Basis {
     settings: NodeSettings,
     /// A node whose policy may remove held locks, and the policy.
     evicting: Option<(String, String)>,
+    /// A node that does not describe itself as a Redis does, and what that is.
+    doubt: Option<(String, String)>,
     /// Why the client cannot rely on a setting that its URL does not name.
     lease_not_in_url: Option<String>,
 }
 
 impl Basis {
     pub(super) fn of(nodes: &[Node]) -> Self {
+        let doubt = |node: &Node| Some((node.address.clone(), node.server.doubt()?));
         let evicting = |node: &Node| Some((node.address.clone(), node.server.evicting()?));
         Self {
             settings: nodes[0].server.agreed_settings(),
             evicting: nodes.iter().find_map(evicting),
+            doubt: nodes.iter().find_map(doubt),
             lease_not_in_url: nodes.iter().find_map(|node| node.server.longest_lease_not_in_url()),
         }
     }
 }
 
 pub(super) fn of(basis: &Basis, options: &Options, all: &[Node]) -> Guarantees {
-    let Basis { settings, evicting, lease_not_in_url } = basis;
+    let Basis { settings, evicting, doubt, lease_not_in_url } = basis;
     let nodes = all.len();
     let show = humantime::format_duration;
     let bound = options.clock_bound;
@@ -50,6 +54,8 @@ pub(super) fn of(basis: &Basis, options: &Options, all: &[Node]) -> Guarantees {
                 "the maxmemory-policy of {node} is {policy}, which may remove held locks; set noeviction"
             ),
         }
+    } else if let Some((node, why)) = doubt {
+        Promise::Withheld { why: format!("{node}: {why}") }
     } else if let Some(why) = lease_not_in_url.clone().filter(|_| settings.quarantine) {
         Promise::Withheld { why }
     } else if settings.quarantine {
