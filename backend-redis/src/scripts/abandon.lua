@@ -7,7 +7,8 @@
 -- include common.lua
 local leaver = ARGV[5]
 if redis.call('HDEL', KEYS[4], leaver) == 1 then redis.call('LREM', KEYS[3], 1, leaver) end
-local record = read(KEYS[2])
+local now = clock()
+local record = living(KEYS[2], read(KEYS[2]), now)
 local owner, _, state = parse(record)
 local mine = owner ~= nil
 -- guard: abandon_owner
@@ -17,7 +18,7 @@ mine = mine and owner == leaver
 mine = mine and state ~= '1'
 local group = readers(record) and record
 if group and reader_position(group, leaver) then
-  mine, group = true, leave(group, leaver)
+  mine, group = true, leave(group, leaver, now)
 elseif mine then
   redis.call('DEL', KEYS[2])
 end
@@ -25,7 +26,6 @@ end
 redis.call('SET', KEYS[5], '1', 'PX', TOMB_MS)
 -- Readers that waited behind this owner may get in now.
 if not (mine or group) then return 0 end
-local now = clock()
 -- guard: abandon_epoch
 local mark = redis.call('EXISTS', KEYS[3]) == 1 and gate(now)
 if mark then try(hand_over, now, mark, nil, group) end

@@ -27,7 +27,7 @@ local floor, channel = ARGV[6] or '0', ARGV[7] or ''
 -- include common.lua
 local now = clock()
 -- guard: held
-local record = read(KEYS[2])
+local record = living(KEYS[2], read(KEYS[2]), now)
 local own = record and holds(record, owner)
 if own then
   local e = redis.call('HMGET', KEYS[1], 'longest', 'version')
@@ -47,9 +47,7 @@ if own then
     return {'granted', text(token)}
   -- guard: repeat_kept
   elseif state == '0' then
-    -- A repeat sets the lease anew. It may be a late request, so it never shortens the lease.
-    -- guard: repeat_shorter
-    if redis.call('PTTL', KEYS[2]) < lease then redis.call('PEXPIRE', KEYS[2], lease) end
+    prolong(record, owner, now, lease)
     return {'granted', text(token)}
   end
 end
@@ -81,10 +79,11 @@ if not record or reader and group then
     group = readers(record)
   end
   if not record or reader and group and group < MOST_READERS and not crowded then
-    local token = mint_for(record, now, mark, tonumber(floor))
+    local _, shared_token = parse(record)
+    local token = mint_for(shared_token, now, mark, tonumber(floor))
     if not token then return {'exhausted'} end
     if reader then
-      share(record, owner, token, label, lease)
+      share(record, ' ' .. owner .. ':' .. lease_end(now, lease), token, label, lease)
     else
       hold(owner, token, '0', label, lease)
     end

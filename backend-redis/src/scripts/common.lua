@@ -19,12 +19,12 @@
 -- A lock is "owner token state label", with Redis's own expiry. State 0: held. State 1: released and kept for a last
 -- while. State 2: handed over and not claimed. An entry is "until lease floor channel label".
 --
--- A lock that readers share is "READERS token 0 label", and on a second line a space and the owner of each reader. The
--- label is that of the reader that came last, and the expiry is that of the latest lease. To a script of an older version
--- that does not know readers, somebody else holds the lock. The floor of a reader's entry has a 0 in front. An older
--- script reads the same number, and hands the whole lock to that entry.
+-- readers.lua says how readers share a lock. To a script of an older version that does not know readers, somebody else
+-- holds it. The floor of a reader's entry has a 0 in front. An older script reads the same number, and hands the whole lock
+-- to that entry.
 
 -- include unknown.lua
+-- include readers.lua
 local function text(number) return string.format('%.0f', number) end
 
 local function clock()
@@ -49,20 +49,18 @@ local function parse(record)
   return owner, tonumber(token), state, label
 end
 
-local READERS = string.rep('0', 32)
-
 local function is_reader(floor) return string.find(floor, '^0%d') ~= nil end
 
 -- How many readers share the lock with this record; nil if it is not shared.
 local function readers(record)
   if parse(record) ~= READERS then return nil end
-  local line = string.find(record, '\n', 1, true)
-  return line and (#record - line) / 33
+  local line = readers_line(record)
+  return line and (#record - line) / READER_BYTES
 end
 
 -- The position of a reader's owner in a record, after the space; nil if it is not there.
 local function reader_position(record, owner)
-  local line = readers(record) and string.find(record, '\n', 1, true)
+  local line = readers(record) and readers_line(record)
   return line and string.find(record, owner, line, true)
 end
 
@@ -152,35 +150,57 @@ local function hold_anew(owner, token, state, label, ms)
   return hold(owner, token, state, label, ms)
 end
 
--- The token of a reader that joins those of `group`: their token, unless the reader's floor is not below it. A new token if
+-- The token of a reader that joins a group: the group's token, unless the reader's floor is not below it. A new token if
 -- there is no group.
-local function mint_for(group, now, mark, floor)
-  local _, token = parse(group)
+local function mint_for(token, now, mark, floor)
   -- guard: join_floor
   if token and token > floor then return token end
   return mint(now, mark, floor)
 end
 
--- Makes an owner a reader beside those of `group`, or the first reader if there is no group.
-local function share(group, owner, token, label, ms)
-  local others = group and string.match(group, '\n.*$') or '\n'
+-- Adds readers to those of `group`, or makes them the first readers if there is no group. Each of `more` is a space, the
+-- owner, a colon and the end of its lease. The latest of these ends is in `ms`.
+local function share(group, more, token, label, ms)
+  local others = group and string.sub(group, readers_line(group)) or '\n'
   -- guard: join_shorter
   if group then ms = math.max(ms, redis.call('PTTL', KEYS[2])) end
-  local record = READERS .. ' ' .. text(token) .. ' 0 ' .. label .. others .. ' ' .. owner
+  local record = READERS .. ' ' .. text(token) .. ' 0 ' .. label .. others .. more
   redis.call('SET', KEYS[2], record, 'PX', ms)
   return record
 end
 
+-- Prolongs the lease of the owner, alone or among readers. It may be asked late, so it never shortens a lease. It always
+-- writes: Valkey lets WAIT cover only what a call has written. The expiry is set first, since that needs no memory.
+local function prolong(record, owner, now, ms)
+  -- guard: repeat_shorter
+  local left = math.max(ms, redis.call('PTTL', KEYS[2]))
+  -- guard: repeat_writes
+  redis.call('PEXPIRE', KEYS[2], left)
+  local at = reader_position(record, owner)
+  if not at then return end
+  local ends = string.sub(record, at + 33, at + 45)
+  local later = lease_end(now, ms)
+  -- guard: repeat_reader
+  if later > ends then ends = later end
+  redis.call('SET', KEYS[2], string.sub(record, 1, at + 32) .. ends .. string.sub(record, at + 46), 'PX', left)
+end
+
 -- Removes one reader from a group. Returns the rest of the record, or false if that was the last reader and the lock is
 -- free.
-local function leave(group, owner)
+local function leave(group, owner, now)
   local at = reader_position(group, owner)
   if readers(group) == 1 then
     redis.call('DEL', KEYS[2])
     return false
   end
-  local rest = string.sub(group, 1, at - 2) .. string.sub(group, at + 32)
-  local left = math.max(1, redis.call('PTTL', KEYS[2]))
+  local rest = string.sub(group, 1, at - 2) .. string.sub(group, at + 46)
+  local latest = '0'
+  for from = readers_line(rest) + 1, #rest, READER_BYTES do
+    local ends = string.sub(rest, from + 34, from + 46)
+    if ends > latest then latest = ends end
+  end
+  -- guard: leave_end
+  local left = math.max(1, latest - math.floor(now / 1000))
   -- The expiry is set first, since that needs no memory.
   redis.call('PEXPIRE', KEYS[2], left)
   -- guard: leave
@@ -191,46 +211,54 @@ end
 -- Gives the free lock to the first live entry. If that is a reader's, the readers behind it get in too, up to the first
 -- writer. If readers share the lock, `group` is their record, and only readers get in. Returns the new record, or the given
 -- one if nobody gets in. The owner `asker` gets its whole lease at once; any other owner gets a push, and has the claim
--- window. The short way of release.lua repeats this rule for a queue that is not empty.
+-- window. The record is written once, however many readers get in, and before the pushes: who is pushed believes. The short
+-- way of release.lua repeats this rule for a queue that is not empty.
 local function hand_over(now, mark, asker, group)
   group = group or nil
+  local count, longest_ms, more, pushes = group and readers(group) or 0, 0, {}, {}
+  local _, token, _, label = parse(group)
+  local record = group
   while true do
     local owner
-    if group then owner = redis.call('LINDEX', KEYS[3], 0) else owner = redis.call('LPOP', KEYS[3]) end
-    if not owner then return group end
+    if count > 0 then owner = redis.call('LINDEX', KEYS[3], 0) else owner = redis.call('LPOP', KEYS[3]) end
+    if not owner then break end
     local entry = redis.call('HGET', KEYS[4], owner)
-    local until_, lease, floor, channel, label =
+    local until_, lease, floor, channel, own_label =
       string.match(entry or '', '^(%d+) (%d+) (%d+) (%S+) (.*)$')
     until_ = tonumber(until_)
     -- An end more than one life ahead: the clock went back, and the entry may be long dead.
     -- guard: dead_entry
     if until_ and not (until_ > now and until_ <= now + LIFE_US) then until_ = nil end
     local reader = until_ and is_reader(floor)
-    if group then
+    if count > 0 then
       -- guard: writer_first
-      if until_ and not (reader and readers(group) < MOST_READERS) then return group end
+      if until_ and not (reader and count < MOST_READERS) then break end
       redis.call('LPOP', KEYS[3])
     end
     redis.call('HDEL', KEYS[4], owner)
     if until_ then
       -- guard: entry_floor
-      local token = mint_for(group, now, mark, tonumber(floor))
-      if not token then return group end
-      local mine, record = owner == asker, nil
-      if reader then
-        record = share(group, owner, token, label, mine and lease or CLAIM_MS)
-        group = record
-      else
+      local own_token = mint_for(token, now, mark, tonumber(floor))
+      if not own_token then break end
+      token, label = own_token, own_label
+      local mine = owner == asker
+      local ms = mine and tonumber(lease) or CLAIM_MS
+      if not mine then pushes[#pushes + 1] = {channel, owner .. ' ' .. text(token) .. ' ' .. CLAIM_MS} end
+      if not reader then
         -- guard: claim
-        record = hold(owner, token, mine and '0' or '2', label, mine and lease or CLAIM_MS)
+        record = hold(owner, token, mine and '0' or '2', label, ms)
+        break
       end
-      if not mine then
-        local sharded = string.find(channel, '}:spush:', 1, true)
-        redis.call(sharded and 'SPUBLISH' or 'PUBLISH', channel, owner .. ' ' .. text(token) .. ' ' .. CLAIM_MS)
-      end
-      if not reader then return record end
+      count, longest_ms = count + 1, math.max(longest_ms, ms)
+      more[#more + 1] = ' ' .. owner .. ':' .. lease_end(now, ms)
     end
   end
+  if more[1] then record = share(group, table.concat(more), token, label, longest_ms) end
+  for _, push in ipairs(pushes) do
+    local sharded = string.find(push[1], '}:spush:', 1, true)
+    redis.call(sharded and 'SPUBLISH' or 'PUBLISH', push[1], push[2])
+  end
+  return record
 end
 
 -- Runs what follows a release. The release stands even if the server refuses that: for want of memory, or because a script

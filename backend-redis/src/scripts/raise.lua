@@ -8,13 +8,14 @@
 local refusal = unknown(unpack(redis.call('HMGET', KEYS[1], 'version', 'longest')))
 if refusal then return refusal end
 local raiser, wanted = ARGV[5], tonumber(ARGV[6])
-local record = read(KEYS[2])
+local now = clock()
+local record = living(KEYS[2], read(KEYS[2]), now)
 local _, token, state, label = parse(record)
 -- guard: raise_owner
 if not (record and holds(record, raiser)) then return {'gone'} end
 -- guard: raise_kept
 if state == '1' then return {'gone'} end
-local highest = clock() + longest
+local highest = now + longest
 -- guard: raise_limit
 if wanted > highest then return {'floor', text(highest)} end
 -- guard: raise_only

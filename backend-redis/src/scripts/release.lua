@@ -111,25 +111,24 @@ local next_lease, next_label, next_floor, next_channel = ARGV[6], ARGV[7], ARGV[
 
 -- include common.lua
 local now = clock()
-local record = read(KEYS[2])
+local record = living(KEYS[2], read(KEYS[2]), now)
 local owner, token, state, label = parse(record)
 local mine = 0
 -- guard: release_owner
 if owner == releaser then mine = 1 end
 local repeats = next_ ~= '' and record and holds(record, next_)
 if readers(record) and reader_position(record, releaser) then
-  mine, record = 1, leave(record, releaser)
+  mine, record = 1, leave(record, releaser, now)
 elseif repeats and state ~= '1'
   -- guard: next_version
   and not unknown(unpack(redis.call('HMGET', KEYS[1], 'version', 'longest')))
 then
   -- A repeat of this release: the first try, or another client that came between, has handed the lock on. The next request
   -- gets its whole lease, as in acquire.lua.
-  local left = math.max(redis.call('PTTL', KEYS[2]), next_lease + 0)
   if readers(record) then
-    redis.call('PEXPIRE', KEYS[2], left)
+    prolong(record, next_, now, next_lease + 0)
   else
-    hold_anew(owner, token, '0', label, left)
+    hold_anew(owner, token, '0', label, math.max(redis.call('PTTL', KEYS[2]), next_lease + 0))
   end
   return {1, {'granted', text(token)}}
 elseif mine == 1 and keep ~= '' then
@@ -138,7 +137,10 @@ elseif mine == 1 then
   redis.call('DEL', KEYS[2])
   record = false
 end
-if next_ == '' and (record or redis.call('EXISTS', KEYS[3]) == 0) then return mine end
+-- Beside readers a waiting reader may get in: the one that left may have been one too many.
+-- guard: beside_readers
+local passed = not record or readers(record)
+if next_ == '' and (not passed or redis.call('EXISTS', KEYS[3]) == 0) then return mine end
 -- guard: release_epoch
 local mark, refusal = gate(now)
 if not mark then return next_ ~= '' and {mine, refusal} or mine end
@@ -158,7 +160,6 @@ if next_ ~= '' and redis.call('EXISTS', KEYS[5]) == 0 then
   -- Otherwise the client sends the next request on its own.
   if not sound then next_ = '' end
 end
-local passed = not record or readers(record)
 if passed then
   local done, given = try(hand_over, now, mark, next_, record)
   if done then record = given end

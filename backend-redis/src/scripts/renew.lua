@@ -5,6 +5,9 @@
 -- Answers: 1 renewed, 2 somebody else's, 0 gone; last the longest lease in µs, or 0. Or that of unknown.lua.
 
 -- include unknown.lua
+-- include readers.lua
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
 local answers, count = {}, #ARGV / 2
 local epoch = KEYS[count + 1] and redis.call('HMGET', KEYS[count + 1], 'longest', 'version') or {}
 local longest, refusal = epoch[1] or 0, unknown(epoch[2], epoch[1])
@@ -23,27 +26,39 @@ for at = 1, count do
     answer = 2
   elseif record then
     local state = string.match(record, '^%x+ %d+ (%d)')
-    local other = string.sub(record, 1, 32) ~= owner
-    if other and string.find(record, '^0+ ') then
-      -- Readers share it, and each has its owner on the second line: see common.lua.
+    local other, reader = string.sub(record, 1, 32) ~= owner, nil
+    local line = readers_line(record)
+    if line then
       -- guard: renew_reader
-      other = not string.find(record, owner, string.find(record, '\n', 1, true) or #record, true)
+      reader = string.find(record, owner, line, true)
+      other = not reader
     end
+    -- A reader from before each had an end has none.
+    local ends = reader and string.match(record, '^:(%d+)', reader + 32)
     -- guard: renew_owner
     if other then
       answer = 2
+    -- guard: renew_ended
+    elseif ends and ends < lease_end(now, 0) then
+      answer = 0
     -- guard: renew_kept
-    elseif state == '0' then
+    elseif state == '0' or state == '2' then
+      -- Always written: Valkey lets WAIT cover only what a call has written. The expiry is set first, since that needs no
+      -- memory: see common.lua.
       -- guard: renew_shorter
-      if redis.call('PTTL', KEYS[at]) < lease then redis.call('PEXPIRE', KEYS[at], lease) end
-      answer = 1
-    elseif state == '2' then
-      -- The claim of a lock that was handed over, as in acquire.lua. The holder relies on the claim window, and the longest
-      -- lease may be shorter than that. The expiry is set first, since that needs no memory: see common.lua.
-      lease = math.max(lease, redis.call('PTTL', KEYS[at]))
-      redis.call('PEXPIRE', KEYS[at], lease)
-      local claimed = string.gsub(record, '^(%x+ %d+) 2', '%1 0')
-      redis.call('SET', KEYS[at], claimed, 'PX', lease)
+      local left = math.max(lease, redis.call('PTTL', KEYS[at]))
+      -- guard: renew_writes
+      redis.call('PEXPIRE', KEYS[at], left)
+      -- guard: renew_end
+      if ends and lease_end(now, lease) > ends then
+        redis.call('SETRANGE', KEYS[at], reader + 32, lease_end(now, lease))
+      end
+      if state == '2' then
+        -- The claim of a lock that was handed over, as in acquire.lua. The holder relies on the claim window, and the
+        -- longest lease may be shorter than that.
+        local claimed = string.gsub(record, '^(%x+ %d+) 2', '%1 0')
+        redis.call('SET', KEYS[at], claimed, 'PX', left)
+      end
       answer = 1
     end
   end

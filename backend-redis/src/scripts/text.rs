@@ -2,12 +2,13 @@
 //! include it by its path.
 
 /// The files that a script may include.
-const PARTS: [(&str, &str); 6] = [
+const PARTS: [(&str, &str); 7] = [
     ("epoch_arguments.lua", include_str!("epoch_arguments.lua")),
     ("take.lua", include_str!("take.lua")),
     ("limits.lua", include_str!("limits.lua")),
     ("common.lua", include_str!("common.lua")),
-    // The files above include these two.
+    // The files above include these.
+    ("readers.lua", include_str!("readers.lua")),
     ("unknown.lua", include_str!("unknown.lua")),
     ("version.lua", include_str!("version.lua")),
 ];

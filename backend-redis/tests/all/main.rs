@@ -1,6 +1,7 @@
 //! Tests on real servers, by topic. The suite of all backends is in `conformance.rs`.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod answers_that_write;
 mod batch;
 mod close;
 mod cluster;
@@ -16,6 +17,7 @@ mod handshake;
 mod heartbeats;
 mod missing_guards;
 mod out_of_memory;
+mod readers;
 mod redis;
 mod refusals;
 mod sentinel_failover;

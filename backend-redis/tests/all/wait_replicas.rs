@@ -22,7 +22,14 @@ const LEASE: Duration = Duration::from_secs(20);
 
 /// A master, two replicas, and the URL of a store that waits for both.
 async fn replicated(options: &str) -> (Redis, Vec<Redis>, String) {
-    let quick = RedisOptions::new().line("repl-diskless-sync-delay 0");
+    replicated_by(RedisOptions::new(), options).await
+}
+
+pub(crate) async fn replicated_by(
+    server: RedisOptions,
+    options: &str,
+) -> (Redis, Vec<Redis>, String) {
+    let quick = server.line("repl-diskless-sync-delay 0");
     let master = Redis::start(quick.clone()).await.unwrap();
     let follow = format!("replicaof 127.0.0.1 {}", master.address().port());
     let replicas = Redis::start_many(2, quick.line(follow)).await.unwrap();

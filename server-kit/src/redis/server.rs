@@ -36,6 +36,7 @@ pub struct RedisOptions {
     /// Those of a group; without them a server makes its own.
     certificates: Option<Certificates>,
     clock: Option<Clock>,
+    program: Option<PathBuf>,
 }
 
 impl RedisOptions {
@@ -73,6 +74,13 @@ impl RedisOptions {
     #[must_use]
     pub fn unix_socket(mut self) -> Self {
         self.unix_socket = true;
+        self
+    }
+
+    /// Another server than `redis-server`, such as a `valkey-server`, by its path.
+    #[must_use]
+    pub fn program(mut self, program: impl Into<PathBuf>) -> Self {
+        self.program = Some(program.into());
         self
     }
 
@@ -143,7 +151,10 @@ impl Redis {
     }
 
     async fn try_start(options: RedisOptions) -> Result<Self> {
-        let program = programs::find("redis-server", "redis-server")?;
+        let program = match &options.program {
+            Some(program) => program.clone(),
+            None => programs::find("redis-server", "redis-server")?,
+        };
         let port = Port::reserve()?;
         let folder = Process::folder_for(None)?;
         let tls = match (options.tls, &options.certificates) {

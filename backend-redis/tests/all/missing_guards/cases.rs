@@ -2,7 +2,7 @@
 
 use conformance_tests::missing_guards::{
     Verdict,
-    redis::{LONGEST, SECOND, owner},
+    redis::{LONGEST, SECOND, owner, text},
 };
 
 use super::server::{Attempt, Server, Way, above, far_ahead};
@@ -266,6 +266,35 @@ pub(super) async fn a_renewal_with_a_shorter_lease(server: &mut Server) -> Verdi
     server.taken("a").await?;
     assert_eq!(server.renew("a", 100).await, 1);
     is_long(server.left().await)
+}
+
+/// How many changes of data the server has counted since its start.
+async fn changes(server: &mut Server) -> u64 {
+    let said = text(&server.say(&["INFO", "persistence"]).await);
+    let field = said.lines().find_map(|line| line.strip_prefix("rdb_changes_since_last_save:"));
+    field.unwrap().trim().parse().unwrap()
+}
+
+fn has_written(before: u64, after: u64) -> Verdict {
+    match after > before {
+        true => Ok(()),
+        false => Err("nothing was written, so WAIT has nothing to wait for".to_owned()),
+    }
+}
+
+pub(super) async fn a_renewal_that_needs_no_longer_lease(server: &mut Server) -> Verdict {
+    server.taken("a").await?;
+    let before = changes(server).await;
+    assert_eq!(server.renew("a", 100).await, 1);
+    has_written(before, changes(server).await)
+}
+
+pub(super) async fn a_repeat_that_needs_no_longer_lease(server: &mut Server) -> Verdict {
+    server.taken("a").await?;
+    let before = changes(server).await;
+    let short = Attempt { lease: 100, ..server.attempt("a").await };
+    server.ask(Way::Short, &short).await?;
+    has_written(before, changes(server).await)
 }
 
 pub(super) async fn a_raise_by_another(server: &mut Server) -> Verdict {

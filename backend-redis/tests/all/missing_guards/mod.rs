@@ -5,7 +5,7 @@ mod cases;
 mod heartbeats;
 mod readers;
 mod scripts;
-mod server;
+pub(crate) mod server;
 mod short_ways;
 mod store;
 #[path = "../../../src/scripts/text.rs"]

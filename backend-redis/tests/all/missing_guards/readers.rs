@@ -1,18 +1,18 @@
 //! Guards of the locks that readers share.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use conformance_tests::{
     kit::Change::{LeaveOut, Replace},
     missing_guards::{
-        Verdict,
+        Clients as _, Verdict,
         cases::{LONG, first_use, granted, name, not_granted, request, words},
     },
     variants,
 };
 use lock_core::{
-    Backend, Enqueued, Env as _, FencingToken, Mode, OwnerId, ReleaseOptions, Renewal, Request,
-    SystemEnv,
+    Backend, Enqueued, Env as _, FencingToken, Grant, Mode, OwnerId, ReleaseOptions, Renewal,
+    Request, SystemEnv,
 };
 
 use super::store::OneRedis;
@@ -26,6 +26,17 @@ variants! {
     "S2: the token of a reader that joins is above its floor"
         Replace("join_floor", "if token then return token end") => a_reader_with_a_floor(stage);
     "S5: a reader that left is no longer a reader" LeaveOut("leave") => a_renewal_of_a_reader_that_left(stage);
+    "S3: a repeat by a reader prolongs its own lease"
+        LeaveOut("repeat_reader") => a_reader_whose_lease_is_prolonged(stage, Prolonged::Repeat);
+    "S3: a renewal by a reader prolongs its own lease"
+        Replace("renew_end", "if false then") => a_reader_whose_lease_is_prolonged(stage, Prolonged::Renewal);
+    "S5: a reader whose lease is over renews nothing, also beside other readers"
+        Replace("renew_ended", "elseif false then") => a_renewal_after_the_end(stage);
+    "L1: a reader whose lease is over is removed" Replace("reader_ended", "local over = false") => a_reader_that_died(stage);
+    "L1: the lock ends with the leases of the readers that have not left"
+        Replace("leave_end", "local left = math.max(1, redis.call('PTTL', KEYS[2]))") => a_long_lease_that_left(stage);
+    "L2: a reader that leaves may let a waiting one in"
+        Replace("beside_readers", "local passed = not record") => a_reader_behind_a_dead_writer(stage);
     "S4: only a reader renews" Replace("renew_reader", "other = false") => a_renewal_of_a_reader_that_left(stage);
 }
 
@@ -93,5 +104,109 @@ async fn a_renewal_of_a_reader_that_left(setup: &mut OneRedis) -> Verdict {
     match (&answers[..], inside(&*store).await?) {
         ([Renewal::Lost(_), Renewal::Renewed { .. }], Some(1)) => Ok(()),
         other => Err(format!("{other:?}")),
+    }
+}
+
+/// One of these grants has a short lease, and a short while later only that one is over.
+const SHORT: Duration = Duration::from_secs(8);
+
+async fn short_and_long(setup: &OneRedis) -> Result<(Arc<dyn Backend>, Grant, Grant), String> {
+    let store = first_use(setup).await;
+    let short = granted(&*store, &reader(SHORT)).await?;
+    let long = granted(&*store, &reader(LONG)).await?;
+    Ok((store, short, long))
+}
+
+/// The short lease ends. The answer is a new client, whose attempts are not late by the new clock.
+async fn later(setup: &OneRedis) -> Result<Arc<dyn Backend>, String> {
+    setup.clock().step(SHORT.as_secs_f64() + 1.0).map_err(words)?;
+    Ok(setup.open().await)
+}
+
+async fn renewed(store: &dyn Backend, grant: &Grant) -> bool {
+    let answer = store.renew(&[grant], SystemEnv.now()).await.pop();
+    matches!(answer, Some(Renewal::Renewed { .. }))
+}
+
+enum Prolonged {
+    Repeat,
+    Renewal,
+}
+
+async fn a_reader_whose_lease_is_prolonged(setup: &mut OneRedis, how: Prolonged) -> Verdict {
+    let store = first_use(setup).await;
+    let mut asked = reader(SHORT);
+    let mut grant = granted(&*store, &asked).await?;
+    granted(&*store, &reader(LONG)).await?;
+    (asked.lease, grant.lease) = (LONG, LONG);
+    match how {
+        Prolonged::Repeat => drop(granted(&*store, &asked).await?),
+        Prolonged::Renewal => assert!(renewed(&*store, &grant).await),
+    }
+    let store = later(setup).await?;
+    match renewed(&*store, &grant).await {
+        true => Ok(()),
+        false => Err("its lease is over, although it was prolonged".to_owned()),
+    }
+}
+
+async fn a_renewal_after_the_end(setup: &mut OneRedis) -> Verdict {
+    let (_, short, long) = short_and_long(setup).await?;
+    let store = later(setup).await?;
+    assert!(renewed(&*store, &long).await);
+    match renewed(&*store, &short).await {
+        false => Ok(()),
+        true => Err("a lease was renewed after its end".to_owned()),
+    }
+}
+
+async fn a_reader_that_died(setup: &mut OneRedis) -> Verdict {
+    let (_, _, _) = short_and_long(setup).await?;
+    let store = later(setup).await?;
+    match inside(&*store).await? {
+        Some(1) => {}
+        other => return Err(format!("the dead reader is still counted: {other:?}")),
+    }
+    granted(&*store, &reader(LONG)).await?;
+    match inside(&*store).await? {
+        Some(2) => Ok(()),
+        other => Err(format!("not the two that live: {other:?}")),
+    }
+}
+
+async fn a_long_lease_that_left(setup: &mut OneRedis) -> Verdict {
+    let (store, _, long) = short_and_long(setup).await?;
+    store.release(&long, ReleaseOptions::default()).await.map_err(words)?;
+    // Heartbeats of a writer in the queue rely on the expiry of the key.
+    let state = store.inspect(&name("a")).await.map_err(words)?;
+    match state.and_then(|state| state.holder) {
+        Some(holder) if holder.remaining <= SHORT => Ok(()),
+        other => Err(format!("it lasts longer than the lease that is left: {other:?}")),
+    }
+}
+
+/// Nobody sends heartbeats: the reader that waits would get in with its own next attempt.
+async fn a_reader_behind_a_dead_writer(setup: &mut OneRedis) -> Verdict {
+    let (store, _, long) = short_and_long(setup).await?;
+    let waiting = |request| {
+        let store = &store;
+        async move {
+            match store.enqueue(request).await {
+                Ok(Enqueued::Waiting(turn, _)) => Ok(turn),
+                other => Err(format!("no queue entry: {other:?}")),
+            }
+        }
+    };
+    let (writer, next) = (request("a", LONG), reader(LONG));
+    let _dead = waiting(&writer).await?;
+    let _turn = waiting(&next).await?;
+    // As if the writer's heartbeats had ended long ago.
+    let entries = "leasehold:{0}:entries:a";
+    let gone = setup.server().cli(&["HDEL", entries, &writer.owner.to_string()]).await;
+    assert_eq!(gone.map_err(words)?, "1");
+    store.release(&long, ReleaseOptions::default()).await.map_err(words)?;
+    match inside(&*store).await? {
+        Some(2) => Ok(()),
+        other => Err(format!("the waiting reader was not let in: {other:?}")),
     }
 }

@@ -45,9 +45,13 @@ local function record(name)
   local token = text(math.max(1, MARK - random(0, 30)))
   local state = pick('0', '0', '0', '1', '2')
   if one_in(6) then
-    local readers = table.concat(OWNERS, ' ', 1, random(3))
-    both('SET', 'lock:' .. name, string.rep('0', 32) .. ' ' .. token .. ' 0 ' .. label() .. '\n ' .. readers,
-      'PXAT', text(NOW_MS + pick(1000, 2000, 20000)))
+    local readers, latest = '', NOW_MS
+    for at = 1, random(3) do
+      local ends = NOW_MS + pick(-5, -1, 0, 1000, 2000, 20000)
+      readers, latest = readers .. ' ' .. OWNERS[at] .. ':' .. text(ends), math.max(latest, ends)
+    end
+    both('SET', 'lock:' .. name, string.rep('0', 32) .. ' ' .. token .. ' 0 ' .. label() .. '\n' .. readers,
+      'PXAT', text(latest + 1))
     return
   end
   both('SET', 'lock:' .. name, pick(unpack(OWNERS, 1, 4)) .. ' ' .. token .. ' ' .. state .. ' ' .. label(),

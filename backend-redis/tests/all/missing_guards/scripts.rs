@@ -58,13 +58,17 @@ variants! {
     "S2: the long way goes above the floor"
         Replace("mint", "local token = math.max(now, mark + 1)") => a_token_above_the_floor(stage, Way::Long);
     "S2: a handoff goes above the floor of the entry"
-        Replace("entry_floor", "local token = mint(now, mark, 0)") => a_token_above_the_floor(stage, Way::Next);
+        Replace("entry_floor", "local own_token = mint(now, mark, 0)") => a_token_above_the_floor(stage, Way::Next);
     "S2: a raise lifts the watermark" LeaveOut("raise_mark") => the_token_after_a_raise(stage);
     "S2: a token is only raised" Replace("raise_only", "if true then") => a_lower_token(stage);
     "S3: a repeat shortens no lease"
-        Replace("repeat_shorter", "redis.call('PEXPIRE', KEYS[2], lease)") => a_repeat_with_a_shorter_lease(stage);
+        Replace("repeat_shorter", "local left = ms") => a_repeat_with_a_shorter_lease(stage);
     "S3: a renewal shortens no lease"
-        Replace("renew_shorter", "redis.call('PEXPIRE', KEYS[at], lease)") => a_renewal_with_a_shorter_lease(stage);
+        Replace("renew_shorter", "local left = lease") => a_renewal_with_a_shorter_lease(stage);
+    "S1: a repeat writes, also if the lease is long enough: WAIT covers only what was written" LeaveOut("repeat_writes")
+        => a_repeat_that_needs_no_longer_lease(stage);
+    "S1: a renewal writes, also if the lease is long enough: WAIT covers only what was written" LeaveOut("renew_writes")
+        => a_renewal_that_needs_no_longer_lease(stage);
     "S4: only the owner releases" Replace("release_owner", "mine = 1") => a_release_by_another(stage);
     "S4: a clean-up frees only its owner's lock" LeaveOut("abandon_owner") => a_clean_up_by_another(stage);
     "S4: a clean-up leaves a lock that is kept" LeaveOut("abandon_kept") => a_clean_up_of_what_is_kept(stage);

@@ -26,7 +26,7 @@ macro_rules! script {
 
 /// The texts of the scripts, as the server gets them.
 pub(super) static ACQUIRE: LazyLock<String> = script!("acquire");
-pub(super) static RELEASE: LazyLock<String> = script!("release");
+pub(crate) static RELEASE: LazyLock<String> = script!("release");
 pub(super) static BATCH: LazyLock<String> = script!("batch");
 static ABANDON: LazyLock<String> = script!("abandon");
 static RAISE: LazyLock<String> = script!("raise");
@@ -56,7 +56,7 @@ pub(super) struct Attempt {
     pub(super) late: u64,
 }
 
-pub(super) struct Server {
+pub(crate) struct Server {
     raw: Raw,
     /// Whether a replica may be promoted, so that the script checks the server's identity again.
     pub(super) replicated: bool,
@@ -153,7 +153,7 @@ impl Server {
     }
 
     /// Takes the lock, which is free.
-    pub(super) async fn taken(&mut self, owner: &'static str) -> Result<u64, String> {
+    pub(crate) async fn taken(&mut self, owner: &'static str) -> Result<u64, String> {
         let attempt = self.attempt(owner).await;
         self.ask(Way::Short, &attempt).await
     }
