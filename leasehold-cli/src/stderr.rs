@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::exit::complain;
+use crate::exit::notify;
 use crate::tunables::{STDERR_LINES, STDERR_STALL, STDERR_STALLS};
 
 /// The lines that wait for the thread.
@@ -33,7 +33,7 @@ pub(crate) fn start() -> io::Result<()> {
         WRITES.set(true);
         LINES.serve(|entry| match entry {
             Entry::Line(line) => write_now(&line),
-            Entry::Dropped(count) => complain(format_args!(
+            Entry::Dropped(count) => notify(format_args!(
                 "{count} lines of the log are missing here, because nobody read stderr"
             )),
         });

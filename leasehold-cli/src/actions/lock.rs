@@ -81,7 +81,7 @@ pub(super) async fn release(guards: Guards, args: &Lock, code: u8, ended: &str) 
     match errors().find(|error| is_loss(error)).or_else(|| errors().next()) {
         None => code,
         Some(error) if is_loss(error) => {
-            let Failure { code: lost, message } = Failure::of(error);
+            let Failure { code: lost, message, .. } = Failure::of(error);
             exit::complain(format_args!("{message}{ended}"));
             lost
         }
@@ -154,7 +154,7 @@ fn quarantine_wait(
         // Another loss of data may begin a longer quarantine, of at most one longest lease.
         let limit = limit.unwrap_or(quarantine.remaining.max(longest));
         if !limit.is_zero() {
-            exit::complain(format_args!(
+            exit::notify(format_args!(
                 "{}; waiting for its end, at most {} (--quarantine-wait 0s: not at all)",
                 in_quarantine(quarantine),
                 show::rounded(limit)
@@ -194,7 +194,7 @@ fn not_acquired(error: &Error, args: &Lock) -> Failure {
         ),
         // A lock was lost during the wait for the others. Nothing has run.
         _ if error.is_lost() => {
-            return Failure { code: args.conflict_exit_code, ..Failure::of(error) };
+            return Failure::busy(args.conflict_exit_code, Failure::of(error));
         }
         _ => return Failure::of(error),
     };
@@ -208,7 +208,7 @@ fn not_acquired(error: &Error, args: &Lock) -> Failure {
         None => format!("lock {:?} not", error.name().unwrap_or(&args.name)),
     };
     let message = format!("{what} acquired{in_time}: {why}");
-    Failure { code: args.conflict_exit_code, message }
+    Failure::busy(args.conflict_exit_code, message)
 }
 
 fn in_quarantine(quarantine: &Quarantined) -> String {
