@@ -1,9 +1,7 @@
-//! The lines of the log: the target `leasehold`, by which it is filtered, and the levels.
+//! The lines of the log have the target `leasehold`, by which it is filtered.
 
 use std::fs;
 use std::path::{Path, PathBuf};
-
-use crate::support::locks::Store;
 
 #[test]
 fn each_line_of_the_log_has_our_target() {
@@ -41,21 +39,4 @@ fn sources(directory: &Path) -> Vec<PathBuf> {
         .flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] })
         .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
         .collect()
-}
-
-#[test]
-fn a_lock_that_is_busy_is_no_error() {
-    let store = Store::new();
-    let mut holder = store.run(&[], "echo up; read -r _");
-    assert_eq!(holder.line(), "up");
-    let output = store.act(&["--log-format", "json", "run", "job", "--", "true"]);
-    assert_eq!(output.status.code(), Some(75));
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    let lines = stderr.lines().map(|line| serde_json::from_str(line).unwrap());
-    let lines: Vec<serde_json::Value> = lines.collect();
-    let last = lines.last().unwrap();
-    assert!(last["message"].as_str().unwrap().contains("not acquired: held by"), "{stderr}");
-    assert!(lines.iter().all(|line| line["level"] != "ERROR"), "{stderr}");
-    holder.say("");
-    assert_eq!(holder.code(), 0);
 }
