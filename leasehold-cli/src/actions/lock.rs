@@ -1,5 +1,6 @@
 //! What `run` and `hold` share: how to acquire and release one lock, several locks, or a permit.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -8,6 +9,7 @@ use leasehold::{
     Blocked, Error, ErrorKind, Guard, Guards, LockClient, LockName, Quarantined, StoreSettings, all,
 };
 
+use super::waiting_line;
 use crate::args::{Lock, Wait};
 use crate::chosen_store::ChosenStore;
 use crate::exit::{self, Failure, cause};
@@ -110,8 +112,23 @@ async fn acquire(
     if place.is_new() {
         check_for_new_store(args)?;
     }
-    let client = client.insert(LockClient::new(place.open().await?));
-    let acquired = match args.permits {
+    let store = place.open().await?;
+    let client = client.insert(LockClient::new(Arc::clone(&store)));
+    let acquiring = acquire_by(client, args);
+    let acquired = if args.wait == Wait::AtMost(Duration::ZERO) {
+        acquiring.await
+    } else {
+        tokio::select! {
+            biased;
+            acquired = acquiring => acquired,
+            never = waiting_line::show(store, args) => match never {},
+        }
+    };
+    acquired.map_err(|error| not_acquired(&error, args))
+}
+
+async fn acquire_by(client: &LockClient, args: &Lock) -> Result<Guards, Error> {
+    match args.permits {
         Some(permits) => permit(client, args, permits).await.map(Guards::from),
         None => {
             let all = all(args.names().map(|name| lock(client, args, name)));
@@ -122,8 +139,7 @@ async fn acquire(
             .acquire()
             .await
         }
-    };
-    acquired.map_err(|error| not_acquired(&error, args))
+    }
 }
 
 fn lock(client: &LockClient, args: &Lock, name: &LockName) -> leasehold::Lock {

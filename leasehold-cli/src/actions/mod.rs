@@ -9,6 +9,7 @@ mod operate;
 mod run;
 mod schema;
 mod shell;
+mod waiting_line;
 mod watch;
 
 use crate::args::{Action, Cli};

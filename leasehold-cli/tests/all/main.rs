@@ -27,4 +27,5 @@ mod shell;
 mod signals;
 mod stderr_unread;
 mod support;
+mod waiting_line;
 mod watch;
