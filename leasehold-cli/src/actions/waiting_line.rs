@@ -65,7 +65,8 @@ impl WaitingLine {
     fn draw(&self, held: Option<&(LockState, SystemTime)>, args: &Lock, waited: Duration) {
         let text = text(held, &args.name, waited);
         // A longer line would be wrapped, and could not be erased.
-        let width = tcgetwinsize(io::stderr()).map_or(80, |size| usize::from(size.ws_col)).max(20);
+        let width = tcgetwinsize(io::stderr()).map_or(0, |size| usize::from(size.ws_col));
+        let width = if width == 0 { 80 } else { width };
         stderr::show_status(Some(text.chars().take(width - 1).collect()));
     }
 }

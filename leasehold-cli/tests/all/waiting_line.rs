@@ -15,7 +15,7 @@ fn a_wait_on_a_terminal_shows_the_holder_and_is_erased_at_its_end() {
     let wait = ["--store", &url, "run", "--wait", "forever", "job", "--", "echo", "ran"];
     let words: Vec<_> = [command()].into_iter().chain(wait).map(OsStr::new).collect();
     let mut session = Session::start(&words);
-    session.until("leasehold: waiting for 1s: \"job\" is held by ");
+    session.until(": \"job\" is held by ");
     let pid = holder.pid().as_raw_nonzero();
     session.until(&format!(":{pid}\""));
     session.until("\rleasehold: waiting for ");
