@@ -35,17 +35,29 @@ pub struct Failure {
     pub code: u8,
     /// The problem, with the value and the allowed range.
     pub message: String,
+    /// Whether nothing is wrong except that a lock, or something else, was not free in time.
+    busy: bool,
 }
 
 impl Failure {
+    /// A failure with this exit code.
+    pub fn new(code: u8, message: impl Display) -> Self {
+        Self { code, message: message.to_string(), busy: false }
+    }
+
+    /// Nothing is wrong, but a lock was not free in time.
+    pub fn busy(code: u8, message: impl Display) -> Self {
+        Self { busy: true, ..Self::new(code, message) }
+    }
+
     /// Bad usage.
     pub fn usage(message: impl Display) -> Self {
-        Self { code: USAGE, message: message.to_string() }
+        Self::new(USAGE, message)
     }
 
     /// A failure of the store or of the system.
     pub fn unavailable(message: impl Display) -> Self {
-        Self { code: UNAVAILABLE, message: message.to_string() }
+        Self::new(UNAVAILABLE, message)
     }
 
     /// An error of a store or of the client, with its causes.
@@ -56,13 +68,13 @@ impl Failure {
             ErrorKind::Lost | ErrorKind::NotHeld => LOST,
             _ => UNAVAILABLE,
         };
-        Self { code, message: format!("{error:#}") }
+        Self::new(code, format_args!("{error:#}"))
     }
 
     /// Writes the line to stderr, and returns the code.
     #[must_use]
     pub fn report(&self) -> u8 {
-        complain(&self.message);
+        write(&self.message, self.busy);
         self.code
     }
 }
@@ -114,9 +126,22 @@ pub fn of_signal(number: i32) -> u8 {
 /// The message is always one line, without characters that control a terminal. A reader of stderr who does not read delays
 /// nothing while an action is carried out. With `--log-format json` the line is a JSON object, like those of warnings.
 pub fn complain(message: impl Display) {
+    write(message, false);
+}
+
+/// The same for what is no failure: the level of the JSON object is `WARN`, not `ERROR`.
+pub(crate) fn notify(message: impl Display) {
+    write(message, true);
+}
+
+fn write(message: impl Display, harmless: bool) {
     let line = one_line(&message.to_string());
     if AS_EVENTS.load(Ordering::Relaxed) {
-        tracing::error!(target: "leasehold", "{line}");
+        if harmless {
+            tracing::warn!(target: "leasehold", "{line}");
+        } else {
+            tracing::error!(target: "leasehold", "{line}");
+        }
     } else {
         stderr::write(format!("leasehold: {line}\n"));
     }

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::exit::complain;
+use crate::exit::notify;
 use crate::tunables::{STDERR_LINES, STDERR_STALL, STDERR_STALLS};
 
 /// The lines that wait for the thread.
@@ -33,7 +33,9 @@ pub(crate) fn start() -> io::Result<()> {
         WRITES.set(true);
         LINES.serve(|entry| match entry {
             Entry::Line(line) => write_now(&line),
-            Entry::Dropped(count) => complain(format_args!(
+            Entry::Status(line) => write_now(&format!("\r{line}\x1b[K")),
+            Entry::Erase => write_now("\r\x1b[K"),
+            Entry::Dropped(count) => notify(format_args!(
                 "{count} lines of the log are missing here, because nobody read stderr"
             )),
         });
@@ -49,6 +51,15 @@ pub(crate) fn write(lines: String) {
     let direct = if WRITES.get() { Some(lines) } else { LINES.push(lines) };
     if let Some(lines) = direct {
         write_now(&lines);
+    }
+}
+
+/// Shows this line at the end of the terminal instead of the last such line, or none. Every other line erases it first.
+pub(crate) fn show_status(line: Option<String>) {
+    let mut state = LINES.lock();
+    if state.phase == Phase::Open {
+        state.status = Some(line);
+        LINES.filled.notify_one();
     }
 }
 
@@ -84,6 +95,10 @@ struct Queue {
 
 struct State {
     entries: VecDeque<Entry>,
+    /// The status that is to be shown next.
+    status: Option<Option<String>>,
+    /// Whether one is shown.
+    status_shown: bool,
     phase: Phase,
 }
 
@@ -92,6 +107,10 @@ enum Entry {
     Line(String),
     /// This many lines were dropped here.
     Dropped(u64),
+    /// A status, without an end of line.
+    Status(String),
+    /// The end of a status.
+    Erase,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -107,7 +126,12 @@ enum Phase {
 
 impl Queue {
     const fn new() -> Self {
-        let state = State { entries: VecDeque::new(), phase: Phase::Direct };
+        let state = State {
+            entries: VecDeque::new(),
+            status: None,
+            status_shown: false,
+            phase: Phase::Direct,
+        };
         Self { state: Mutex::new(state), filled: Condvar::new(), written: Condvar::new() }
     }
 
@@ -135,7 +159,7 @@ impl Queue {
     fn serve(&self, mut put: impl FnMut(Entry)) {
         let mut state = self.lock();
         loop {
-            if let Some(entry) = state.entries.pop_front() {
+            if let Some(entry) = state.next() {
                 drop(state);
                 put(entry);
                 state = self.lock();
@@ -165,6 +189,20 @@ impl Queue {
 }
 
 impl State {
+    /// The next thing to write. Lines come before a status, and erase it.
+    fn next(&mut self) -> Option<Entry> {
+        let over = !self.entries.is_empty() || self.status == Some(None);
+        if over && std::mem::take(&mut self.status_shown) {
+            return Some(Entry::Erase);
+        }
+        if let Some(entry) = self.entries.pop_front() {
+            return Some(entry);
+        }
+        let status = self.status.take()??;
+        self.status_shown = true;
+        Some(Entry::Status(status))
+    }
+
     /// Appends the lines, or counts them as dropped. Once a line was dropped, the others are, too, until half of the queue is
     /// written: a reader that is a little too slow sees few gaps.
     fn push(&mut self, lines: String) {
@@ -233,5 +271,24 @@ mod tests {
         assert!(!queue.is_written_within(Duration::ZERO), "nobody has written it");
         assert_eq!(queue.push("late".to_owned()), None);
         assert_eq!(rest(&queue), [Entry::Line(first())]);
+    }
+
+    #[test]
+    fn a_status_is_erased_before_a_line_and_at_its_end() {
+        let queue = Queue::new();
+        queue.open();
+        let status = |text: &str| Some(Some(text.to_owned()));
+        let mut state = queue.lock();
+        state.status = status("old");
+        state.status = status("first");
+        assert_eq!(state.next(), Some(Entry::Status("first".to_owned())));
+        state.push("line".to_owned());
+        state.status = status("second");
+        assert_eq!(state.next(), Some(Entry::Erase));
+        assert_eq!(state.next(), Some(Entry::Line("line".to_owned())));
+        assert_eq!(state.next(), Some(Entry::Status("second".to_owned())));
+        state.status = Some(None);
+        assert_eq!(state.next(), Some(Entry::Erase));
+        assert_eq!(state.next(), None);
     }
 }

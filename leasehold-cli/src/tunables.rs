@@ -56,5 +56,10 @@ pub(crate) const STDERR_STALL: Duration = Duration::from_millis(100);
 /// How many of these times to wait for one who reads, or for a file system that is slow.
 pub(crate) const STDERR_STALLS: u32 = 20;
 
+/// How often the line of a wait on a terminal is written again.
+pub(crate) const WAITING_LINE_EVERY: Duration = Duration::from_secs(1);
+/// How often the store is asked for it who holds the lock.
+pub(crate) const INSPECT_EVERY: Duration = Duration::from_secs(5);
+
 /// The largest file with the URL of a store. A wrong file may have no end.
 pub(crate) const LONGEST_STORE_FILE: u64 = 64 * 1024;

@@ -24,7 +24,7 @@ pub(super) async fn hold(place: &ChosenStore, args: &Hold) -> Result<u8, Failure
     let given_up = async {
         stdin_ended.clone().await;
         let message = format!("lock {:?} not acquired: stdin ended before", args.lock.name);
-        Failure { code: args.lock.conflict_exit_code, message }
+        Failure::busy(args.lock.conflict_exit_code, message)
     };
     let work = async |locked: Locked, signals: &mut Signals| {
         let Locked { guards, mut renewals } = locked;

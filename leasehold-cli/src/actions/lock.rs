@@ -1,5 +1,6 @@
 //! What `run` and `hold` share: how to acquire and release one lock, several locks, or a permit.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -10,6 +11,7 @@ use leasehold::{
 };
 
 use super::renewals::{Renewals, observe};
+use super::waiting_line;
 use crate::args::{Lock, Wait};
 use crate::chosen_store::ChosenStore;
 use crate::exit::{self, Failure, cause};
@@ -122,7 +124,7 @@ pub(super) async fn release(guards: Guards, args: &Lock, code: u8, ended: &str) 
     match errors().find(|error| is_loss(error)).or_else(|| errors().next()) {
         None => code,
         Some(error) if is_loss(error) => {
-            let Failure { code: lost, message } = Failure::of(error);
+            let Failure { code: lost, message, .. } = Failure::of(error);
             exit::complain(format_args!("{message}{ended}"));
             lost
         }
@@ -151,10 +153,28 @@ async fn acquire(
     if place.is_new() {
         check_for_new_store(args)?;
     }
+    let store = place.open().await?;
     let (observed, renewals) =
-        observe(LockClient::new(place.open().await?)).map_err(|error| Failure::of(&error))?;
+        observe(LockClient::new(Arc::clone(&store))).map_err(|error| Failure::of(&error))?;
     let client = client.insert(observed);
-    let acquired = match args.permits {
+    let acquiring = acquire_by(client, args);
+    let acquired = if args.wait == Wait::AtMost(Duration::ZERO) {
+        acquiring.await
+    } else {
+        tokio::select! {
+            biased;
+            acquired = acquiring => acquired,
+            never = waiting_line::show(store, args) => match never {},
+        }
+    };
+    match acquired {
+        Ok(guards) => Ok(Locked { guards, renewals }),
+        Err(error) => Err(not_acquired(&error, args)),
+    }
+}
+
+async fn acquire_by(client: &LockClient, args: &Lock) -> Result<Guards, Error> {
+    match args.permits {
         Some(permits) => permit(client, args, permits).await.map(Guards::from),
         None => {
             let all = all(args.names().map(|name| lock(client, args, name)));
@@ -165,10 +185,6 @@ async fn acquire(
             .acquire()
             .await
         }
-    };
-    match acquired {
-        Ok(guards) => Ok(Locked { guards, renewals }),
-        Err(error) => Err(not_acquired(&error, args)),
     }
 }
 
@@ -200,7 +216,7 @@ fn quarantine_wait(
         // Another loss of data may begin a longer quarantine, of at most one longest lease.
         let limit = limit.unwrap_or(quarantine.remaining.max(longest));
         if !limit.is_zero() {
-            exit::complain(format_args!(
+            exit::notify(format_args!(
                 "{}; waiting for its end, at most {} (--quarantine-wait 0s: not at all)",
                 in_quarantine(quarantine),
                 show::rounded(limit)
@@ -240,7 +256,7 @@ fn not_acquired(error: &Error, args: &Lock) -> Failure {
         ),
         // A lock was lost during the wait for the others. Nothing has run.
         _ if error.is_lost() => {
-            return Failure { code: args.conflict_exit_code, ..Failure::of(error) };
+            return Failure::busy(args.conflict_exit_code, Failure::of(error));
         }
         _ => return Failure::of(error),
     };
@@ -254,7 +270,7 @@ fn not_acquired(error: &Error, args: &Lock) -> Failure {
         None => format!("lock {:?} not", error.name().unwrap_or(&args.name)),
     };
     let message = format!("{what} acquired{in_time}: {why}");
-    Failure { code: args.conflict_exit_code, message }
+    Failure::busy(args.conflict_exit_code, message)
 }
 
 fn in_quarantine(quarantine: &Quarantined) -> String {

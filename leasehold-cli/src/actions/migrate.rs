@@ -16,9 +16,8 @@ pub(super) async fn migrate(args: &Migrate) -> Result<u8, Failure> {
         ChosenStore::of(args.to.as_deref(), args.to_file.as_deref())?,
     ];
     // The errors of a store do not say which of the two it is.
-    let side = |side: &str, failure: Failure| Failure {
-        message: format!("{side}: {}", failure.message),
-        ..failure
+    let side = |side: &str, failure: Failure| {
+        Failure::new(failure.code, format_args!("{side}: {failure}"))
     };
     let old = places[0].open().await.map_err(|failure| side("FROM", failure))?;
     let new = places[1].open().await.map_err(|failure| side("TO", failure))?;
@@ -60,7 +59,7 @@ fn step(
             "step": step, "do": words(fleet, shared, step, direction)
         }))?),
         Ok(step) => print(&format!("{}\n", words(fleet, shared, step, direction))),
-        Err(refusal) => Err(Failure { code: NOT_ACQUIRED, message: refusal.to_string() }),
+        Err(refusal) => Err(Failure::busy(NOT_ACQUIRED, refusal)),
     }
 }
 

@@ -10,6 +10,7 @@ mod renewals;
 mod run;
 mod schema;
 mod shell;
+mod waiting_line;
 mod watch;
 
 use crate::args::{Action, Cli};

@@ -1,6 +1,5 @@
 //! The arguments of the command. [`parse`] turns each message of clap into one line and exit code 64.
 
-use std::error::Error as _;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,12 +14,14 @@ use crate::exit::Failure;
 
 mod help;
 mod lock;
+mod refusal;
 mod values;
 
 use self::help::{HOLD, MIGRATE, RUN, epilogue};
 pub use self::lock::{Hold, Lock, Run};
-use self::values::{Refused, check_path, interval, may_be_secret, name};
+pub use self::refusal::refusal;
 pub use self::values::{Wait, file, positive};
+use self::values::{check_path, interval, name};
 
 /// The environment variable that names the store where `--store` does not.
 pub const STORE: &str = "LEASEHOLD_STORE";
@@ -351,47 +352,6 @@ where
         }
     }
     Ok(Parsed::Cli(Box::new(cli)))
-}
-
-/// The failure for a message of clap about the arguments of `command`: in one line, without possible secrets.
-#[must_use]
-pub fn refusal(error: &clap::Error, args: &[OsString], command: &str) -> Failure {
-    // clap would repeat the whole value, even a very long one.
-    match error.source().and_then(|source| source.downcast_ref::<Refused>()) {
-        Some(Refused(why)) => Failure::usage(why),
-        None => {
-            let message = sentence(&without_secrets(error.to_string(), args));
-            Failure::usage(format_args!("{message}; see '{command} --help'"))
-        }
-    }
-}
-
-/// clap's message, without arguments that may be the URL of a store in the wrong place, with its password.
-fn without_secrets(mut page: String, args: &[OsString]) -> String {
-    for arg in args {
-        let arg = arg.to_string_lossy();
-        let (option, value) = arg.split_once('=').unwrap_or((&arg, &arg));
-        for text in [&*arg, value, option] {
-            if may_be_secret(text) {
-                page = page.replace(text, "***");
-            }
-        }
-    }
-    page
-}
-
-/// clap's message, a page of paragraphs, as one line: the problem and the tips.
-fn sentence(page: &str) -> String {
-    let mut parts = Vec::new();
-    for paragraph in page.split("\n\n").map(str::trim) {
-        if paragraph.starts_with("Usage:") || paragraph.starts_with("For more information") {
-            continue;
-        }
-        let words = paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
-        parts.push(words.trim_start_matches("error: ").replace(" tip: ", "; tip: "));
-    }
-    parts.retain(|part| !part.is_empty());
-    parts.join("; ")
 }
 
 #[cfg(test)]

@@ -303,3 +303,24 @@ proptest::proptest! {
         }
     }
 }
+
+#[test]
+fn a_missing_separator_is_explained_without_the_arguments_of_command() {
+    for (args, expected) in [
+        (&["run", "a", "true"][..], "write -- before COMMAND: leasehold run a -- true;"),
+        (&["run", "a", "mysql", "-phunter2"], "leasehold run a -- mysql;"),
+        (&["run", "a", "--wait", "5s", "true"], "leasehold run a -- true;"),
+        (&["run", "--wait", "5s", "a", "true"], "leasehold run NAME -- true;"),
+        (&["--log-format", "json", "run", "a", "sh", "-c", "hunter2"], "run a -- sh;"),
+        (&["run", "a", "--color", "ls"], "if it is an option of COMMAND, write -- before COMMAND"),
+        (&["run", "a", "redis://user:hunter2@host"], "leasehold run a -- ***;"),
+    ] {
+        let message = refused(args);
+        assert!(message.contains(expected), "{args:?}: {message}");
+        assert!(!message.contains("hunter2") && !message.contains('\n'), "{message}");
+    }
+    // Here something else is wrong.
+    for args in [&["run", "a", "b", "--", "true"][..], &["inspect", "run", "a"]] {
+        assert!(!refused(args).contains("write --"), "{args:?}");
+    }
+}

@@ -10,7 +10,7 @@ mod ending;
 mod failover;
 mod hold;
 mod hostile;
-mod log_targets;
+mod log_lines;
 mod loss;
 #[cfg(all(feature = "migrate", feature = "sqlite"))]
 mod migrate;
@@ -29,4 +29,5 @@ mod stderr_unread;
 mod support;
 #[cfg(feature = "redis")]
 mod two_jobs;
+mod waiting_line;
 mod watch;

@@ -134,7 +134,7 @@ fn each_event_of_a_lock_is_an_object_where_json_is_asked_for() {
         (&lines[0]["message"], &lines[0]["outcome"]),
         (&"not acquired".into(), &"busy".into())
     );
-    assert_eq!(lines[1]["level"], "ERROR");
+    assert_eq!(lines[1]["level"], "WARN");
     assert!(lines[1]["message"].as_str().unwrap().contains("not acquired: held by"), "{lines:?}");
     assert_eq!(holder.code(), 0);
 }

@@ -1,4 +1,4 @@
-//! The log is filtered by the target `leasehold`.
+//! The lines of the log have the target `leasehold`, by which it is filtered.
 
 use std::fs;
 use std::path::{Path, PathBuf};
