@@ -11,7 +11,7 @@ use rustix::fs::{FileType, fstat, major, minor};
 use tokio::sync::oneshot;
 
 use super::lock::{Done, Locked, lost, release, tokens, valid_until, with_lock};
-use super::renewals::{Renewals, until_confirmed};
+use super::renewals::Renewals;
 use crate::args::{Hold, Lock};
 use crate::chosen_store::ChosenStore;
 use crate::exit::{self, Failure, LOST, cause};
@@ -28,51 +28,62 @@ pub(super) async fn hold(place: &ChosenStore, args: &Hold) -> Result<u8, Failure
     };
     let work = async |locked: Locked, signals: &mut Signals| {
         let Locked { guards, mut renewals } = locked;
-        let mut confirmed = renewals.clone();
-        let holds = async {
-            // The script begins its work when it has read the token.
-            until_confirmed(&guards, &mut confirmed).await;
-            print_and_wait(&guards, &args.lock, stdin_ended.clone()).await
-        };
-        let code = tokio::select! {
+        let lease = args.lock.lease;
+        let mut watcher = watch(deadline(&guards, lease), lease);
+        let held = tokio::select! {
             biased;
             reason = lost(&guards, &args.lock) => {
                 exit::complain(format_args!("lock lost: {reason}"));
-                return Done::lost(LOST, &guards, true);
+                Err(Done::lost(LOST, &guards, true))
             }
-            () = ends_soon(&guards, args.lock.lease, &mut renewals) => {
+            () = ends_soon(&guards, lease, &mut renewals, &mut watcher) => {
                 exit::complain("lock lost: the store confirmed no renewal in time");
-                return Done::lost(LOST, &guards, false);
+                Err(Done::lost(LOST, &guards, false))
             }
-            signal = signals.asked_to_end() => exit::of_signal(signal),
-            code = holds => code,
+            signal = signals.asked_to_end() => Ok(exit::of_signal(signal)),
+            code = print_and_wait(&guards, &args.lock, stdin_ended.clone()) => Ok(code),
         };
-        Done::released(release(guards, &args.lock, code, "").await)
+        let done = match held {
+            Ok(code) => release_in_time(guards, &args.lock, code).await,
+            Err(lost) => Err(lost),
+        };
+        done.unwrap_or_else(|not_released| {
+            // It watches until this process has ended.
+            std::mem::forget(watcher);
+            not_released
+        })
     };
     with_lock(place, &args.lock, given_up, work).await
 }
 
-/// Waits until the validity is about to end, because no renewal was confirmed. It ends as early as `run`
-/// kills a job, so that `hold` has said so and exited when the next holder begins. A watcher kills this
-/// process if it is stopped or blocked then.
-async fn ends_soon(guards: &Guards, lease: Duration, renewals: &mut Renewals) {
-    let margin = kill_margin(lease);
-    let deadline = || {
-        let end = valid_until(guards);
-        Deadline { term: end - margin, kill: end - margin / 2 }
-    };
-    let start = || match HoldWatcher::start(deadline(), lease) {
-        Ok(watcher) => Some(watcher),
-        Err(error) => {
-            let cause = cause(&error);
-            exit::complain(format_args!("cannot start a process that watches this one: {cause}"));
-            None
-        }
-    };
-    let mut watcher = start();
+/// When `hold` exits by itself, and when its watcher kills it. It exits as early as `run` kills a job, so that it has said so
+/// and exited when the next holder begins.
+fn deadline(guards: &Guards, lease: Duration) -> Deadline {
+    let (end, margin) = (valid_until(guards), kill_margin(lease));
+    Deadline { term: end - margin, kill: end - margin / 2 }
+}
+
+/// Starts the process that kills this one if it is stopped or blocked at the deadline.
+fn watch(deadline: Deadline, lease: Duration) -> Option<HoldWatcher> {
+    let started = HoldWatcher::start(deadline, lease);
+    let started = started.inspect_err(|error| {
+        let cause = cause(error);
+        exit::complain(format_args!("cannot start a process that watches this one: {cause}"));
+    });
+    started.ok()
+}
+
+/// Waits until the validity is about to end, because no renewal was confirmed.
+async fn ends_soon(
+    guards: &Guards,
+    lease: Duration,
+    renewals: &mut Renewals,
+    watcher: &mut Option<HoldWatcher>,
+) {
+    let deadline = || deadline(guards, lease);
     loop {
         let failed = async {
-            match &mut watcher {
+            match watcher {
                 Some(watcher) => watcher.failed().await,
                 None => std::future::pending().await,
             }
@@ -80,12 +91,25 @@ async fn ends_soon(guards: &Guards, lease: Duration, renewals: &mut Renewals) {
         tokio::select! {
             biased;
             () = SystemEnv.sleep_until(deadline().term) => return,
-            Ok(()) = renewals.changed() => match &mut watcher {
+            Ok(()) = renewals.changed() => match watcher {
                 Some(watcher) => watcher.extend(deadline()),
-                None => watcher = start(),
+                None => *watcher = watch(deadline(), lease),
             },
             // Another one is started with the next renewal, and not in a loop.
-            () = failed => watcher = None,
+            () = failed => *watcher = None,
+        }
+    }
+}
+
+/// Releases. An error if the store has not answered when the validity is about to end: another holder may begin then.
+async fn release_in_time(guards: Guards, args: &Lock, code: u8) -> Result<Done, Done> {
+    let ends = deadline(&guards, args.lease).term;
+    tokio::select! {
+        biased;
+        code = release(guards, args, code, "") => Ok(Done::released(code)),
+        () = SystemEnv.sleep_until(ends) => {
+            exit::complain("the store did not answer to the release; the lock ends with its lease");
+            Err(Done { code, close_limit: Duration::ZERO })
         }
     }
 }

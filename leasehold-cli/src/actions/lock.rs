@@ -9,7 +9,7 @@ use leasehold::{
     Blocked, Error, ErrorKind, Guard, Guards, LockClient, LockName, Quarantined, StoreSettings, all,
 };
 
-use super::renewals::{Renewals, observe};
+use super::renewals::{Renewals, observe, until_confirmed};
 use crate::args::{Lock, Wait};
 use crate::chosen_store::ChosenStore;
 use crate::exit::{self, Failure, cause};
@@ -54,6 +54,8 @@ impl Done {
 }
 
 /// Acquires, and runs `work`, which also releases. Returns the exit code. `given_up` ends the wait for the lock.
+///
+/// `work` begins when each grant that the store pushed is confirmed.
 pub(super) async fn with_lock(
     place: &ChosenStore,
     args: &Lock,
@@ -78,7 +80,10 @@ pub(super) async fn with_lock(
     };
     let (code, close_limit) = match acquired {
         Ok(Ok(locked)) => {
-            let Done { code, close_limit } = work(locked, &mut signals).await;
+            let Done { code, close_limit } = match confirm(locked, args, &mut signals).await {
+                Ok(locked) => work(locked, &mut signals).await,
+                Err(done) => done,
+            };
             (Ok(code), close_limit)
         }
         Ok(Err(ended_by_signal)) => (Ok(ended_by_signal), CLOSE_LIMIT),
@@ -94,6 +99,23 @@ pub(super) async fn with_lock(
         }
     }
     code
+}
+
+/// Waits until the locks are certain.
+async fn confirm(mut locked: Locked, args: &Lock, signals: &mut Signals) -> Result<Locked, Done> {
+    let Locked { guards, renewals } = &mut locked;
+    let asked_to_end = tokio::select! {
+        biased;
+        reason = lost(guards, args) => {
+            let name = &args.name;
+            exit::complain(format_args!("lock {name:?} not acquired: its grant was not confirmed: {reason}"));
+            return Err(Done::lost(args.conflict_exit_code, guards, true));
+        }
+        signal = signals.asked_to_end() => signal,
+        () = until_confirmed(guards, renewals) => return Ok(locked),
+    };
+    let code = release(locked.guards, args, exit::of_signal(asked_to_end), "").await;
+    Err(Done::released(code))
 }
 
 /// The tokens, in the order of the names.
