@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use leasehold::Guards;
-use leasehold::backend::{Env as _, SystemEnv};
+use leasehold::backend::{Env as _, Instant, SystemEnv};
 use rustix::fs::{FileType, fstat, major, minor};
 use tokio::sync::oneshot;
 
-use super::lock::{Done, Locked, lost, release, tokens, valid_until, with_lock};
+use super::lock::{Done, Locked, lost, release, tokens, validity, with_lock};
 use super::renewals::Renewals;
 use crate::args::{Hold, Lock};
 use crate::chosen_store::ChosenStore;
 use crate::exit::{self, Failure, LOST, cause};
 use crate::show::print_apart;
-use crate::supervise::{Deadline, HoldWatcher, Signals, kill_margin};
+use crate::supervise::{Deadline, HoldWatcher, Signals, Validity};
 
 pub(super) async fn hold(place: &ChosenStore, args: &Hold) -> Result<u8, Failure> {
     check_stdin()?;
@@ -28,15 +28,16 @@ pub(super) async fn hold(place: &ChosenStore, args: &Hold) -> Result<u8, Failure
     };
     let work = async |locked: Locked, signals: &mut Signals| {
         let Locked { guards, mut renewals } = locked;
-        let lease = args.lock.lease;
-        let mut watcher = watch(deadline(&guards, lease), lease);
+        let latest = renewals.clone();
+        let validity = || validity(&guards, &latest, &args.lock);
+        let mut watcher = watch(validity());
         let held = tokio::select! {
             biased;
             reason = lost(&guards, &args.lock) => {
                 exit::complain(format_args!("lock lost: {reason}"));
                 Err(Done::lost(LOST, &guards, true))
             }
-            () = ends_soon(&guards, lease, &mut renewals, &mut watcher) => {
+            () = ends_soon(validity, &mut renewals, &mut watcher) => {
                 exit::complain("lock lost: the store confirmed no renewal in time");
                 Err(Done::lost(LOST, &guards, false))
             }
@@ -44,7 +45,10 @@ pub(super) async fn hold(place: &ChosenStore, args: &Hold) -> Result<u8, Failure
             code = print_and_wait(&guards, &args.lock, stdin_ended.clone()) => Ok(code),
         };
         let done = match held {
-            Ok(code) => release_in_time(guards, &args.lock, code).await,
+            Ok(code) => {
+                let ends = deadline(validity()).term;
+                release_in_time(guards, &args.lock, code, ends).await
+            }
             Err(lost) => Err(lost),
         };
         done.unwrap_or_else(|not_released| {
@@ -58,14 +62,13 @@ pub(super) async fn hold(place: &ChosenStore, args: &Hold) -> Result<u8, Failure
 
 /// When `hold` exits by itself, and when its watcher kills it. It exits as early as `run` kills a job, so that it has said so
 /// and exited when the next holder begins.
-fn deadline(guards: &Guards, lease: Duration) -> Deadline {
-    let (end, margin) = (valid_until(guards), kill_margin(lease));
-    Deadline { term: end - margin, kill: end - margin / 2 }
+fn deadline(validity: Validity) -> Deadline {
+    Deadline { term: Deadline::of(validity, Duration::ZERO).term, kill: validity.overdue() }
 }
 
 /// Starts the process that kills this one if it is stopped or blocked at the deadline.
-fn watch(deadline: Deadline, lease: Duration) -> Option<HoldWatcher> {
-    let started = HoldWatcher::start(deadline, lease);
+fn watch(validity: Validity) -> Option<HoldWatcher> {
+    let started = HoldWatcher::start(deadline(validity), validity.lease);
     let started = started.inspect_err(|error| {
         let cause = cause(error);
         exit::complain(format_args!("cannot start a process that watches this one: {cause}"));
@@ -75,12 +78,10 @@ fn watch(deadline: Deadline, lease: Duration) -> Option<HoldWatcher> {
 
 /// Waits until the validity is about to end, because no renewal was confirmed.
 async fn ends_soon(
-    guards: &Guards,
-    lease: Duration,
+    validity: impl Fn() -> Validity,
     renewals: &mut Renewals,
     watcher: &mut Option<HoldWatcher>,
 ) {
-    let deadline = || deadline(guards, lease);
     loop {
         let failed = async {
             match watcher {
@@ -90,10 +91,10 @@ async fn ends_soon(
         };
         tokio::select! {
             biased;
-            () = SystemEnv.sleep_until(deadline().term) => return,
+            () = SystemEnv.sleep_until(deadline(validity()).term) => return,
             Ok(()) = renewals.changed() => match watcher {
-                Some(watcher) => watcher.extend(deadline()),
-                None => *watcher = watch(deadline(), lease),
+                Some(watcher) => watcher.extend(deadline(validity())),
+                None => *watcher = watch(validity()),
             },
             // Another one is started with the next renewal, and not in a loop.
             () = failed => *watcher = None,
@@ -102,8 +103,12 @@ async fn ends_soon(
 }
 
 /// Releases. An error if the store has not answered when the validity is about to end: another holder may begin then.
-async fn release_in_time(guards: Guards, args: &Lock, code: u8) -> Result<Done, Done> {
-    let ends = deadline(&guards, args.lease).term;
+async fn release_in_time(
+    guards: Guards,
+    args: &Lock,
+    code: u8,
+    ends: Instant,
+) -> Result<Done, Done> {
     tokio::select! {
         biased;
         code = release(guards, args, code, "") => Ok(Done::released(code)),

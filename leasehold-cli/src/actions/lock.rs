@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use humantime::format_duration;
-use leasehold::backend::{Env as _, Instant, SystemEnv};
+use leasehold::backend::{Env as _, SystemEnv};
 use leasehold::{
     Blocked, Error, ErrorKind, Guard, Guards, LockClient, LockName, Quarantined, StoreSettings, all,
 };
@@ -14,7 +14,7 @@ use crate::args::{Lock, Wait};
 use crate::chosen_store::ChosenStore;
 use crate::exit::{self, Failure, cause};
 use crate::show;
-use crate::supervise::Signals;
+use crate::supervise::{Signals, Validity};
 use crate::tunables::{CLOSE_LIMIT, CLOSE_LIMIT_AFTER_LOSS};
 
 /// The locks that the command holds.
@@ -23,11 +23,14 @@ pub(super) struct Locked {
     pub(super) renewals: Renewals,
 }
 
-/// The end of the validity as of now. Of several locks, the first to end counts.
-pub(super) fn valid_until(guards: &Guards) -> Instant {
-    // In this order, so that the result is never too late.
+/// The validity as of now. Of several locks, the first to end counts, and the shortest lease.
+pub(super) fn validity(guards: &Guards, renewals: &Renewals, args: &Lock) -> Validity {
+    // In this order, so that the end is never too late.
     let now = SystemEnv.now();
-    now + guards.remaining()
+    let end = now + guards.remaining();
+    // The longest lease of the store may have been lowered.
+    let lease = renewals.borrow().values().copied().fold(args.lease, Duration::min);
+    Validity { end, lease }
 }
 
 /// How the work under a lock ended.

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use leasehold::Guards;
 
-use super::lock::{Done, Locked, lost, release, tokens, valid_until, with_lock};
+use super::lock::{Done, Locked, lost, release, tokens, validity, with_lock};
 use crate::args::{Lock, Run, STORE};
 use crate::chosen_store::ChosenStore;
 use crate::exit::{self, Failure};
@@ -20,9 +20,9 @@ pub(super) async fn run(place: &ChosenStore, args: Run) -> Result<u8, Failure> {
 async fn job(mut locked: Locked, place: &ChosenStore, args: &Run, signals: &mut Signals) -> Done {
     let Locked { guards, renewals } = &mut locked;
     let guards = &*guards;
+    let latest = renewals.clone();
     let tenure = Tenure {
-        lease: args.lock.lease,
-        valid_until: || valid_until(guards),
+        validity: || validity(guards, &latest, &args.lock),
         lost: lost(guards, &args.lock),
         renewed: renewals,
     };
