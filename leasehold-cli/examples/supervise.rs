@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use leasehold::backend::{Env as _, SystemEnv};
 use leasehold_cli::exit;
-use leasehold_cli::supervise::{self, ChildSpec, Graces, Signals, Tenure};
+use leasehold_cli::supervise::{self, ChildSpec, Graces, Signals, Tenure, Validity};
 use tokio::sync::watch;
 
 /// The lease of the lock, which is never renewed. No test runs so long.
@@ -50,11 +50,10 @@ fn start() -> Result<u8, Box<dyn Error>> {
     let spec = ChildSpec { program, args: args.collect(), env_remove: Vec::new(), env };
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
         let mut signals = Signals::catch()?;
-        let end = SystemEnv.now() + LEASE;
+        let validity = Validity { end: SystemEnv.now() + LEASE, lease: LEASE };
         let graces = Graces { not_renewed: Duration::ZERO, lost: lost_grace, shutdown };
         let (_renew, mut renewed) = watch::channel(());
-        let tenure =
-            Tenure { lease: LEASE, valid_until: || end, renewed: &mut renewed, lost: told(lost) };
+        let tenure = Tenure { validity: || validity, renewed: &mut renewed, lost: told(lost) };
         Ok(exit::of_job(&supervise::run(spec, &mut signals, tenure, graces).await))
     })
 }

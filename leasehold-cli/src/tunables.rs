@@ -11,8 +11,7 @@ pub(crate) const CLOSE_LIMIT_AFTER_LOSS: Duration = Duration::from_secs(1);
 /// Without `--loss-grace`, SIGTERM is sent this part of the lease before the end of the validity. A
 /// renewal is due after a third of the lease at most, so 0.4 leases are left for its repetitions.
 pub(crate) const LOSS_GRACE_PART: u32 = 4;
-/// The longest `--loss-grace`, as a part of the validity. A longer one would leave no time to repeat
-/// a renewal, and would end healthy jobs.
+/// The longest `--loss-grace`, as a part of the validity.
 pub(crate) const LONGEST_LOSS_GRACE_PART: u32 = 3;
 
 /// After a loss without notice, the time between SIGTERM and SIGKILL. The next holder may already work.

@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use leasehold::Guards;
-use leasehold::backend::{Env as _, SystemEnv};
+use leasehold::backend::{Env as _, Instant, SystemEnv};
 use rustix::fs::{FileType, fstat, major, minor};
 use tokio::sync::oneshot;
 
-use super::lock::{Done, Locked, lost, release, tokens, valid_until, with_lock};
-use super::renewals::{Renewals, until_confirmed};
+use super::lock::{Done, Locked, lost, release, tokens, validity, with_lock};
+use super::renewals::Renewals;
 use crate::args::{Hold, Lock};
 use crate::chosen_store::ChosenStore;
 use crate::exit::{self, Failure, LOST, cause};
 use crate::show::print_apart;
-use crate::supervise::{Deadline, HoldWatcher, Signals, kill_margin};
+use crate::supervise::{Deadline, HoldWatcher, Signals, Validity};
 
 pub(super) async fn hold(place: &ChosenStore, args: &Hold) -> Result<u8, Failure> {
     check_stdin()?;
@@ -28,64 +28,93 @@ pub(super) async fn hold(place: &ChosenStore, args: &Hold) -> Result<u8, Failure
     };
     let work = async |locked: Locked, signals: &mut Signals| {
         let Locked { guards, mut renewals } = locked;
-        let mut confirmed = renewals.clone();
-        let holds = async {
-            // The script begins its work when it has read the token.
-            until_confirmed(&guards, &mut confirmed).await;
-            print_and_wait(&guards, &args.lock, stdin_ended.clone()).await
-        };
-        let code = tokio::select! {
+        let latest = renewals.clone();
+        let validity = || validity(&guards, &latest, &args.lock);
+        let mut watcher = watch(validity());
+        let held = tokio::select! {
             biased;
             reason = lost(&guards, &args.lock) => {
                 exit::complain(format_args!("lock lost: {reason}"));
-                return Done::lost(LOST, &guards, true);
+                Err(Done::lost(LOST, &guards, true))
             }
-            () = ends_soon(&guards, args.lock.lease, &mut renewals) => {
+            () = ends_soon(validity, &mut renewals, &mut watcher) => {
                 exit::complain("lock lost: the store confirmed no renewal in time");
-                return Done::lost(LOST, &guards, false);
+                Err(Done::lost(LOST, &guards, false))
             }
-            signal = signals.asked_to_end() => exit::of_signal(signal),
-            code = holds => code,
+            signal = signals.asked_to_end() => Ok(exit::of_signal(signal)),
+            code = print_and_wait(&guards, &args.lock, stdin_ended.clone()) => Ok(code),
         };
-        Done::released(release(guards, &args.lock, code, "").await)
+        let done = match held {
+            Ok(code) => {
+                let ends = deadline(validity()).term;
+                release_in_time(guards, &args.lock, code, ends).await
+            }
+            Err(lost) => Err(lost),
+        };
+        done.unwrap_or_else(|not_released| {
+            // It watches until this process has ended.
+            std::mem::forget(watcher);
+            not_released
+        })
     };
     with_lock(place, &args.lock, given_up, work).await
 }
 
-/// Waits until the validity is about to end, because no renewal was confirmed. It ends as early as `run`
-/// kills a job, so that `hold` has said so and exited when the next holder begins. A watcher kills this
-/// process if it is stopped or blocked then.
-async fn ends_soon(guards: &Guards, lease: Duration, renewals: &mut Renewals) {
-    let margin = kill_margin(lease);
-    let deadline = || {
-        let end = valid_until(guards);
-        Deadline { term: end - margin, kill: end - margin / 2 }
-    };
-    let start = || match HoldWatcher::start(deadline(), lease) {
-        Ok(watcher) => Some(watcher),
-        Err(error) => {
-            let cause = cause(&error);
-            exit::complain(format_args!("cannot start a process that watches this one: {cause}"));
-            None
-        }
-    };
-    let mut watcher = start();
+/// When `hold` exits by itself, and when its watcher kills it. It exits as early as `run` kills a job, so that it has said so
+/// and exited when the next holder begins.
+fn deadline(validity: Validity) -> Deadline {
+    Deadline { term: Deadline::of(validity, Duration::ZERO).term, kill: validity.overdue() }
+}
+
+/// Starts the process that kills this one if it is stopped or blocked at the deadline.
+fn watch(validity: Validity) -> Option<HoldWatcher> {
+    let started = HoldWatcher::start(deadline(validity), validity.lease);
+    let started = started.inspect_err(|error| {
+        let cause = cause(error);
+        exit::complain(format_args!("cannot start a process that watches this one: {cause}"));
+    });
+    started.ok()
+}
+
+/// Waits until the validity is about to end, because no renewal was confirmed.
+async fn ends_soon(
+    validity: impl Fn() -> Validity,
+    renewals: &mut Renewals,
+    watcher: &mut Option<HoldWatcher>,
+) {
     loop {
         let failed = async {
-            match &mut watcher {
+            match watcher {
                 Some(watcher) => watcher.failed().await,
                 None => std::future::pending().await,
             }
         };
         tokio::select! {
             biased;
-            () = SystemEnv.sleep_until(deadline().term) => return,
-            Ok(()) = renewals.changed() => match &mut watcher {
-                Some(watcher) => watcher.extend(deadline()),
-                None => watcher = start(),
+            () = SystemEnv.sleep_until(deadline(validity()).term) => return,
+            Ok(()) = renewals.changed() => match watcher {
+                Some(watcher) => watcher.extend(deadline(validity())),
+                None => *watcher = watch(validity()),
             },
             // Another one is started with the next renewal, and not in a loop.
-            () = failed => watcher = None,
+            () = failed => *watcher = None,
+        }
+    }
+}
+
+/// Releases. An error if the store has not answered when the validity is about to end: another holder may begin then.
+async fn release_in_time(
+    guards: Guards,
+    args: &Lock,
+    code: u8,
+    ends: Instant,
+) -> Result<Done, Done> {
+    tokio::select! {
+        biased;
+        code = release(guards, args, code, "") => Ok(Done::released(code)),
+        () = SystemEnv.sleep_until(ends) => {
+            exit::complain("the store did not answer to the release; the lock ends with its lease");
+            Err(Done { code, close_limit: Duration::ZERO })
         }
     }
 }

@@ -5,18 +5,18 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use humantime::format_duration;
-use leasehold::backend::{Env as _, Instant, SystemEnv};
+use leasehold::backend::{Env as _, SystemEnv};
 use leasehold::{
     Blocked, Error, ErrorKind, Guard, Guards, LockClient, LockName, Quarantined, StoreSettings, all,
 };
 
-use super::renewals::{Renewals, observe};
+use super::renewals::{Renewals, observe, until_confirmed};
 use super::waiting_line;
 use crate::args::{Lock, Wait};
 use crate::chosen_store::ChosenStore;
 use crate::exit::{self, Failure, cause};
 use crate::show;
-use crate::supervise::Signals;
+use crate::supervise::{Signals, Validity};
 use crate::tunables::{CLOSE_LIMIT, CLOSE_LIMIT_AFTER_LOSS};
 
 /// The locks that the command holds.
@@ -25,11 +25,14 @@ pub(super) struct Locked {
     pub(super) renewals: Renewals,
 }
 
-/// The end of the validity as of now. Of several locks, the first to end counts.
-pub(super) fn valid_until(guards: &Guards) -> Instant {
-    // In this order, so that the result is never too late.
+/// The validity as of now. Of several locks, the first to end counts, and the shortest lease.
+pub(super) fn validity(guards: &Guards, renewals: &Renewals, args: &Lock) -> Validity {
+    // In this order, so that the end is never too late.
     let now = SystemEnv.now();
-    now + guards.remaining()
+    let end = now + guards.remaining();
+    // The longest lease of the store may have been lowered.
+    let lease = renewals.borrow().values().copied().fold(args.lease, Duration::min);
+    Validity { end, lease }
 }
 
 /// How the work under a lock ended.
@@ -56,6 +59,8 @@ impl Done {
 }
 
 /// Acquires, and runs `work`, which also releases. Returns the exit code. `given_up` ends the wait for the lock.
+///
+/// `work` begins when each grant that the store pushed is confirmed.
 pub(super) async fn with_lock(
     place: &ChosenStore,
     args: &Lock,
@@ -80,7 +85,10 @@ pub(super) async fn with_lock(
     };
     let (code, close_limit) = match acquired {
         Ok(Ok(locked)) => {
-            let Done { code, close_limit } = work(locked, &mut signals).await;
+            let Done { code, close_limit } = match confirm(locked, args, &mut signals).await {
+                Ok(locked) => work(locked, &mut signals).await,
+                Err(done) => done,
+            };
             (Ok(code), close_limit)
         }
         Ok(Err(ended_by_signal)) => (Ok(ended_by_signal), CLOSE_LIMIT),
@@ -96,6 +104,23 @@ pub(super) async fn with_lock(
         }
     }
     code
+}
+
+/// Waits until the locks are certain.
+async fn confirm(mut locked: Locked, args: &Lock, signals: &mut Signals) -> Result<Locked, Done> {
+    let Locked { guards, renewals } = &mut locked;
+    let asked_to_end = tokio::select! {
+        biased;
+        reason = lost(guards, args) => {
+            let name = &args.name;
+            exit::complain(format_args!("lock {name:?} not acquired: its grant was not confirmed: {reason}"));
+            return Err(Done::lost(args.conflict_exit_code, guards, true));
+        }
+        signal = signals.asked_to_end() => signal,
+        () = until_confirmed(guards, renewals) => return Ok(locked),
+    };
+    let code = release(locked.guards, args, exit::of_signal(asked_to_end), "").await;
+    Err(Done::released(code))
 }
 
 /// The tokens, in the order of the names.

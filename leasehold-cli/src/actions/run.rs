@@ -4,8 +4,7 @@ use std::ffi::OsString;
 
 use leasehold::Guards;
 
-use super::lock::{Done, Locked, lost, release, tokens, valid_until, with_lock};
-use super::renewals::until_confirmed;
+use super::lock::{Done, Locked, lost, release, tokens, validity, with_lock};
 use crate::args::{Lock, Run, STORE};
 use crate::chosen_store::ChosenStore;
 use crate::exit::{self, Failure};
@@ -21,22 +20,9 @@ pub(super) async fn run(place: &ChosenStore, args: Run) -> Result<u8, Failure> {
 async fn job(mut locked: Locked, place: &ChosenStore, args: &Run, signals: &mut Signals) -> Done {
     let Locked { guards, renewals } = &mut locked;
     let guards = &*guards;
-    let never_started = tokio::select! {
-        biased;
-        reason = lost(guards, &args.lock) => {
-            let name = &args.lock.name;
-            exit::complain(format_args!("lock {name:?} not acquired: its grant was not confirmed: {reason}"));
-            return Done::lost(args.lock.conflict_exit_code, guards, true);
-        }
-        signal = signals.asked_to_end() => Some(exit::of_signal(signal)),
-        () = until_confirmed(guards, renewals) => None,
-    };
-    if let Some(code) = never_started {
-        return Done::released(release(locked.guards, &args.lock, code, "").await);
-    }
+    let latest = renewals.clone();
     let tenure = Tenure {
-        lease: args.lock.lease,
-        valid_until: || valid_until(guards),
+        validity: || validity(guards, &latest, &args.lock),
         lost: lost(guards, &args.lock),
         renewed: renewals,
     };

@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use clap::Args;
 use humantime::format_duration;
-use leasehold::backend::drift_margin;
 use leasehold::{Error, LockName};
 
 use super::values::{Wait, duration, name, permits, positive, wait};
-use crate::supervise::Graces;
-use crate::tunables::{GRACE_WITHOUT_NOTICE, LONGEST_LOSS_GRACE_PART, LOSS_GRACE_PART};
+use crate::supervise::{Graces, longest_grace};
+use crate::tunables::{GRACE_WITHOUT_NOTICE, LOSS_GRACE_PART};
 
 /// Which locks to acquire, and how.
 #[derive(Debug, Args)]
@@ -116,7 +115,7 @@ impl Run {
     /// Refuses a grace time that would end jobs whose renewals are in time.
     pub(super) fn check(&self) -> Result<(), String> {
         let lease = self.lock.lease;
-        let longest = lease.saturating_sub(drift_margin(lease)) / LONGEST_LOSS_GRACE_PART;
+        let longest = longest_grace(lease);
         match self.loss_grace {
             Some(grace) if grace > longest => Err(format!(
                 "--loss-grace {} must be between 0s and {}, a third of the time for which a lock with \

@@ -7,7 +7,7 @@ use leasehold::backend::{Env as _, Instant, SystemEnv};
 use rustix::process::{Pid, Signal, getpid, kill_process_group, set_child_subreaper};
 
 use super::alarm::Alarm;
-use super::deadline::Deadline;
+use super::deadline::{Deadline, Validity};
 use super::helper::Helper;
 use super::signals::Signals;
 use super::tree::{self, Process};
@@ -23,7 +23,7 @@ pub(super) struct Job {
     /// The group that COMMAND leads; `None` until it is started, or if it shares ours.
     group: Option<Pid>,
     shared: bool,
-    deadline: Deadline,
+    overdue: Instant,
 }
 
 impl Job {
@@ -31,8 +31,8 @@ impl Job {
     pub(super) fn start(
         spec: &ChildSpec,
         shared: Option<Pid>,
-        deadline: Deadline,
-        lease: Duration,
+        validity: Validity,
+        grace: Duration,
     ) -> io::Result<Self> {
         // If the job reaper is killed, the processes that it leaves behind become ours.
         set_child_subreaper(Some(getpid()))?;
@@ -43,9 +43,10 @@ impl Job {
         command.arg(&spec.program).args(&spec.args);
         command.envs(spec.env.iter().map(|(key, value)| (key, value)));
         let group = shared.map(|pid| pid.as_raw_nonzero().get().unsigned_abs());
-        let reaper = Helper::start(&mut command, group, deadline, lease)?;
-        let first = tree::read(reaper.pid());
-        Ok(Self { reaper, first, group: None, shared: shared.is_some(), deadline })
+        let deadline = Deadline::of(validity, grace);
+        let reaper = Helper::start(&mut command, group, deadline, validity.lease)?;
+        let (first, overdue) = (tree::read(reaper.pid()), validity.overdue());
+        Ok(Self { reaper, first, group: None, shared: shared.is_some(), overdue })
     }
 
     /// The next report; `None` if the job reaper is gone. Cancel safe.
@@ -63,9 +64,9 @@ impl Job {
     }
 
     /// Gives the job a later deadline, after a renewal.
-    pub(super) fn extend(&mut self, deadline: Deadline) {
-        self.deadline = deadline;
-        self.reaper.extend(deadline);
+    pub(super) fn extend(&mut self, validity: Validity, grace: Duration) {
+        self.overdue = validity.overdue();
+        self.reaper.extend(Deadline::of(validity, grace));
     }
 
     /// By when the job reaper must have answered; `None` if no answer is due.
@@ -75,8 +76,8 @@ impl Job {
 
     /// When this process must have ended the job, if the job reaper has not: between the job reaper's
     /// SIGKILL and the end of the validity.
-    pub(super) fn overdue_at(&self, margin: Duration) -> Instant {
-        self.deadline.kill + margin / 2
+    pub(super) fn overdue(&self) -> Instant {
+        self.overdue
     }
 
     /// Orders the job reaper to kill the job, which it reports as the end of COMMAND.

@@ -49,21 +49,20 @@ fn start(command: impl Iterator<Item = OsString>) -> io::Result<()> {
     let Ok(Greeting { group, deadline, stdin }) = greeted(&socket) else { return Ok(()) };
     set_child_subreaper(Some(getpid()))?;
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
-        let wire = Wire::new(socket)?;
+        let mut wire = Wire::new(socket)?;
         // Before COMMAND starts, so that neither its end nor that of the shell can be missed.
         let deaths = signals::deaths()?;
         let shared = group.and_then(pid_of);
         let shell = shared.and_then(Shell::of);
-        // This process may have been stopped since it began.
-        if SystemEnv.now() >= deadline.term {
-            wire.send(Report::Gone(0));
+        let Some((deadline, early)) = until_in_time(&mut wire, deadline).await else {
             return Ok(());
-        }
+        };
         match launch(command, group, stdin) {
             Ok(pid) => {
                 wire.send(Report::Started(pid.as_raw_nonzero().get().unsigned_abs()));
                 let (command, reaped) = (pid, false);
                 let state = JobReaper { wire, deaths, deadline, command, shared, shell, reaped };
+                early.into_iter().for_each(|signal| state.forward(signal));
                 state.watch().await;
             }
             Err(error) => {
@@ -73,6 +72,31 @@ fn start(command: impl Iterator<Item = OsString>) -> io::Result<()> {
         }
         Ok(())
     })
+}
+
+/// Waits until the deadline is to come, so that COMMAND does not start after it: this process may have begun slowly, or have been
+/// stopped. Later deadlines may already be there, or signals, which this returns. `None` if COMMAND must not start any more.
+async fn until_in_time(wire: &mut Wire, first: Deadline) -> Option<(Deadline, Vec<i32>)> {
+    let (mut deadline, mut early) = (first, Vec::new());
+    while SystemEnv.now() >= deadline.term {
+        match wire.receive().await? {
+            Order::Extend(later) => {
+                deadline = later;
+                wire.send(Report::Noted);
+            }
+            Order::Forward(signal) => early.push(signal),
+            Order::End(_) => {
+                wire.send(Report::Gone(0));
+                return None;
+            }
+            Order::Kill => {
+                wire.send(Report::Signalled(Signal::KILL.as_raw()));
+                return None;
+            }
+            Order::Done => return None,
+        }
+    }
+    Some((deadline, early))
 }
 
 /// Starts the process that becomes COMMAND. It does so on the main thread, because a parent-death signal is sent when the *thread*
@@ -245,4 +269,27 @@ fn report_of(status: WaitStatus) -> Report {
 
 fn pid_of(raw: u32) -> Option<Pid> {
     i32::try_from(raw).ok().and_then(Pid::from_raw)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// On a busy machine a process may begin later than the first deadline of a short lease.
+    #[tokio::test]
+    async fn a_late_start_uses_the_later_deadlines_that_are_already_there() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let (leasehold, mut wire) = (Wire::new(ours).unwrap(), Wire::new(theirs).unwrap());
+        let now = SystemEnv.now();
+        let at = |instant| Deadline { term: instant, kill: instant };
+        let (passed, later) = (at(now), at(now + Duration::from_secs(3600)));
+        for order in [Order::Extend(passed), Order::Forward(15), Order::Extend(later)] {
+            leasehold.send(order);
+        }
+        assert_eq!(until_in_time(&mut wire, passed).await, Some((later, vec![15])));
+        drop(leasehold);
+        assert_eq!(until_in_time(&mut wire, passed).await, None);
+    }
 }

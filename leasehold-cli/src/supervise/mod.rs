@@ -40,7 +40,7 @@ use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use leasehold::backend::{Env as _, Instant, SystemEnv};
+use leasehold::backend::{Env as _, SystemEnv};
 use rustix::process::Signal;
 use signal_hook::consts::SIGTERM;
 use tokio::sync::watch;
@@ -48,7 +48,8 @@ use tokio::sync::watch;
 pub use crate::ended::Ended;
 pub use signals::Signals;
 
-pub(crate) use deadline::{Deadline, kill_margin};
+pub use deadline::Validity;
+pub(crate) use deadline::{Deadline, longest_grace};
 pub(crate) use hold_watcher::HoldWatcher;
 
 use alarm::Alarm;
@@ -73,11 +74,8 @@ pub struct ChildSpec {
 /// The lock under which a job runs, as far as its supervision is concerned. Of several locks, the one
 /// that ends first counts.
 pub struct Tenure<'a, L, V, R> {
-    /// The lease. It sets how long before the end of the validity the job is killed, and how soon the
-    /// job reaper must answer.
-    pub lease: Duration,
-    /// The end of the validity, as far as it is known when this is called.
-    pub valid_until: V,
+    /// The validity, as far as it is known when this is called.
+    pub validity: V,
     /// Changes with each confirmed renewal.
     pub renewed: &'a mut watch::Receiver<R>,
     /// Ends, with the reason, when the lock is lost.
@@ -115,20 +113,18 @@ pub async fn run<L, V, R>(
 ) -> Ended
 where
     L: Future<Output = String>,
-    V: Fn() -> Instant,
+    V: Fn() -> Validity,
 {
-    let Tenure { lease, valid_until, renewed, lost } = tenure;
+    let Tenure { validity, renewed, lost } = tenure;
     let mut lost = pin!(lost);
-    let deadline = || Deadline::of(valid_until(), SystemEnv.now(), graces.not_renewed, lease);
-    let margin = kill_margin(lease);
     let shared = signals.shared_group();
-    let mut job = match Job::start(&spec, shared, deadline(), lease) {
+    let mut job = match Job::start(&spec, shared, validity(), graces.not_renewed) {
         Ok(job) => job,
         Err(error) => return Ended::NotStarted(error),
     };
     let (mut overdue, mut shutdown_ends) = (Alarm::unset(), Alarm::unset());
     let ended = loop {
-        overdue.set(Some(job.overdue_at(margin)));
+        overdue.set(Some(job.overdue()));
         let answer_due = job.answer_due();
         tokio::select! {
             // After a pause of this process everything is ready: a loss counts most, and an answer that
@@ -146,7 +142,7 @@ where
                 Some(Report::Exited(code)) => break Ended::Exited(code),
                 Some(Report::Signalled(number)) => break Ended::Signalled(number),
                 Some(Report::Ending) => {
-                    let left = job.until_gone(job.overdue_at(margin), signals).await;
+                    let left = job.until_gone(job.overdue(), signals).await;
                     break Ended::NotRenewed { left };
                 }
                 Some(Report::Gone(left)) => break Ended::NotRenewed { left },
@@ -155,7 +151,7 @@ where
             () = overdue.rung() => break Ended::NotRenewed { left: job.kill_all().await },
             () = until(answer_due) => break Ended::Unanswered { left: job.kill_all().await },
             () = shutdown_ends.rung() => job.order_kill(),
-            Ok(()) = renewed.changed() => job.extend(deadline()),
+            Ok(()) = renewed.changed() => job.extend(validity(), graces.not_renewed),
             signal = signals.next_for_job() => {
                 job.forward(signal);
                 if let (SIGTERM, Some(grace)) = (signal, graces.shutdown) {

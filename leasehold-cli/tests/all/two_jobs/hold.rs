@@ -5,14 +5,11 @@ use std::os::unix::process::ExitStatusExt as _;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{LEASE, Pair, stop};
-use crate::support::{Running, children, handle, new_session, stat, until, until_gone};
+use crate::support::{Running, children, handle, stat, until, until_gone};
 
 /// Starts `hold`, which reaches the store through the proxy, and reads its token.
 fn hold(pair: &Pair) -> Running {
-    let mut command = new_session();
-    command.arg(crate::support::command());
-    command.env("LEASEHOLD_STORE", format!("redis://{}", pair.proxy.address()));
-    let running = Running::start(command.args(["hold", "--lease", LEASE, "job"]));
+    let running = Running::start(pair.by_proxy().args(["hold", "--lease", LEASE, "job"]));
     running.line();
     running
 }
@@ -68,4 +65,34 @@ async fn the_watcher_is_killed_or_stopped() {
         until_gone(&another);
         assert!(pair.ok(&["inspect", "job"]).contains("free"));
     }
+}
+
+/// Its release has no answer, and it does not wait for one longer than it has the lock.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_store_is_cut_off_and_hold_is_asked_to_end() {
+    for by_signal in [true, false] {
+        let pair = Pair::new().await;
+        let mut first = hold(&pair);
+        pair.cut_off().await;
+        if by_signal {
+            first.signal(Signal::TERM);
+        } else {
+            first.close_stdin();
+        }
+        has_exited_before(&pair, &mut first, "asked to end, store cut off");
+        assert_eq!(first.code(), if by_signal { 143 } else { 0 });
+        let last = first.stderr().pop().unwrap();
+        assert!(last.contains("the lock ends with its lease"), "{last}");
+    }
+}
+
+/// It waits for a reader of stderr at its exit, but not longer than it has the lock.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stderr_is_full_and_the_store_is_cut_off() {
+    let pair = Pair::new().await;
+    let hold = ["hold", "--lease", "500ms", "job"];
+    let (mut first, _unread) = Running::start_unread(pair.by_proxy().args(hold));
+    first.line();
+    pair.cut_off().await;
+    has_exited_before(&pair, &mut first, "stderr full");
 }

@@ -61,10 +61,12 @@ impl Pair {
 
     /// `leasehold` on the server, without a terminal.
     fn leasehold(&self) -> Command {
-        let mut command = new_session();
-        command.arg(crate::support::command());
-        command.env("LEASEHOLD_STORE", format!("redis://{}", self.server.address()));
-        command
+        leasehold_at(self.server.address())
+    }
+
+    /// The same through the proxy.
+    fn by_proxy(&self) -> Command {
+        leasehold_at(self.proxy.address())
     }
 
     /// Does an action on the server to its end.
@@ -151,6 +153,13 @@ impl Pair {
     async fn cut_off(&self) {
         self.proxy.set(Mode::BlackHole).await.unwrap();
     }
+}
+
+fn leasehold_at(address: std::net::SocketAddr) -> Command {
+    let mut command = new_session();
+    command.arg(crate::support::command());
+    command.env("LEASEHOLD_STORE", format!("redis://{address}"));
+    command
 }
 
 /// The words of a command, in quotes for a shell.
