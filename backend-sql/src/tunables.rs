@@ -109,6 +109,8 @@ pub(crate) mod postgres {
 
     /// `check` warns of a snapshot this old: grants of a hot name are noticeably slower then.
     pub(crate) const OLD_SNAPSHOT: Duration = Duration::from_secs(10);
+    /// `check` warns if so many percent of the server's queue of notifications are in use.
+    pub(crate) const FULL_QUEUE: i64 = 50;
     /// `check` warns if this few sessions are left: there is no room for one more busy client.
     pub(crate) const FEW_SESSIONS: i64 = 10;
 
@@ -137,6 +139,9 @@ pub(crate) mod postgres {
     pub(crate) const RECONNECT_FIRST: Duration = Duration::from_millis(100);
     /// `init` tries rows that others had locked this soon again.
     pub(crate) const ROWS_AGAIN: Duration = Duration::from_millis(20);
+    /// One statement sweeps so many rows, and one sweep is so many statements.
+    pub(crate) const SWEPT: i64 = 1_000;
+    pub(crate) const SWEEPS: usize = 10;
 }
 
 #[cfg(feature = "mysql")]

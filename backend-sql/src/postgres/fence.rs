@@ -6,7 +6,11 @@ use lock_core::{Error, ErrorKind, FencingToken, Stale};
 use sqlx::{PgConnection, SqlStr};
 
 use super::{
-    connection::{error::failure, sessions::first, table_check::found},
+    connection::{
+        error::failure,
+        sessions::first,
+        table_check::{found, stored},
+    },
     statements,
 };
 use crate::tables::Tables;
@@ -60,7 +64,8 @@ impl PostgresFence {
     /// Refuses a table of another role before any statement names it.
     async fn check(&self, connection: &mut PgConnection) -> Result<(), Error> {
         let rows = sqlx::raw_sql(self.exists.clone()).fetch_all(connection).await.map_err(error)?;
-        let found = found(&rows).map_err(|error| error.at("postgres", "fence"))?;
+        let found = found(&rows).and_then(|found| stored(&rows).map(|()| found));
+        let found = found.map_err(|error| error.at("postgres", "fence"))?;
         self.checked.store(found == [true], Ordering::Relaxed);
         Ok(())
     }
@@ -69,7 +74,7 @@ impl PostgresFence {
     /// ends.
     ///
     /// # Errors
-    /// `Config` for a table of a role that could run code in the name of this one, and for a search path with a schema
+    /// `Config` for an unlogged table, for a table of a role that could run code in the name of this one, and for a search path with a schema
     /// before `pg_catalog`: your transaction goes on. Otherwise as the database reports, which ends the transaction.
     pub async fn create(&self, connection: &mut PgConnection) -> Result<(), Error> {
         self.check(connection).await?;
@@ -87,7 +92,8 @@ impl PostgresFence {
     /// The answer counts when the transaction commits. If the transaction rolls back, the token was not admitted.
     ///
     /// # Errors
-    /// `Config` as of [`create`](Self::create); otherwise as the database reports. *Cancel safety*: as of any statement in your
+    /// `Config` as of [`create`](Self::create), and for an unlogged table, which a crash would empty: then roll back; otherwise as
+    /// the database reports. *Cancel safety*: as of any statement in your
     /// transaction.
     pub async fn admit(
         &self,
@@ -96,12 +102,18 @@ impl PostgresFence {
         token: FencingToken,
     ) -> Result<Result<(), Stale>, Error> {
         if !self.checked.load(Ordering::Relaxed) {
-            self.check(connection).await?;
+            self.check(&mut *connection).await?;
         }
-        let query = sqlx::query_scalar::<_, i64>(self.admit.clone());
+        let query = sqlx::query_scalar::<_, Option<i64>>(self.admit.clone());
         let query = query.bind(resource).bind(token.get().cast_signed());
-        let highest = query.fetch_all(connection).await.map_err(error)?;
-        let highest = highest.first().copied().and_then(|token| u64::try_from(token).ok());
+        let highest = query.fetch_all(&mut *connection).await.map_err(error)?;
+        let Some(&Some(highest)) = highest.first() else {
+            // Since it was checked. A statement that finds the reason fails by it.
+            self.check(connection).await?;
+            let message = "the table of the fence is not stored as it must be; roll back";
+            return Err(Error::new(ErrorKind::Config, message).at("postgres", "fence"));
+        };
+        let highest = u64::try_from(highest).ok();
         let admitted = highest.and_then(FencingToken::new).unwrap_or(FencingToken::MAX);
         if admitted == token {
             return Ok(Ok(()));

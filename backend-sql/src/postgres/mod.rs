@@ -63,6 +63,7 @@ mod fence;
 mod guarantees;
 pub(crate) mod statements;
 mod store;
+mod sweeping;
 mod waiting;
 
 pub use self::{

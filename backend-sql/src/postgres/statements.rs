@@ -36,9 +36,12 @@ macro_rules! left {
 }
 
 /// What replaces the names in braces in the statements. A part may contain later parts.
-const PARTS: [(&str, &str); 24] = [
+const PARTS: [(&str, &str); 25] = [
     // Whether the marker is this store's, and the quarantine is over.
     ("{granting}", include_str!("sql/granting.sql")),
+    // Whether a loss of data would empty the tables of locks, and leave the settings. It is read from the server's cache of its
+    // catalog, with each grant, because an operator may change it at any time.
+    ("{persistence}", include_str!("sql/persistence.sql")),
     // Whether the owner was not abandoned.
     ("{not_abandoned}", include_str!("sql/not_abandoned.sql")),
     (
@@ -188,7 +191,7 @@ statements! {
     insert join part create_row take retake confirm heartbeat refill read_row is_turn renew
     renew_readers renew_one release release_and_notify hand_on release_to_waiter keep raise force
     leave abandon list sweep_watermark sweep sweep_entries settings set_longest_lease set_quarantine
-    distrust_rows open_at_once make_marker quarantine clock version writers notify health
+    distrust_rows distrust_all open_at_once make_marker quarantine clock version writers notify health
     session_count identity highest_token reset_watermark reset_tokens
 }
 
@@ -234,13 +237,34 @@ fn refused_table(names: &[&str]) -> String {
     include_str!("sql/refused_table.sql").replace("{tables}", &tables.join(", "))
 }
 
+/// SQL that says why a table is refused for the way in which it is stored.
+fn refused_storage(names: &[&str]) -> String {
+    let stored = |name: &&str| {
+        // No promise depends on how the table of queue entries is stored, nor do we make the tables of foreign locks.
+        let persistence = match *name {
+            "{locks}" | "{marker}" => 'u',
+            "{settings}" | "{fence}" => 'p',
+            _ => return None,
+        };
+        Some(format!(
+            "(pg_catalog.to_regclass('{name}')::pg_catalog.oid, '{persistence}'::pg_catalog.\"char\")"
+        ))
+    };
+    let mut stored: Vec<_> = names.iter().filter_map(stored).collect();
+    if stored.is_empty() {
+        stored.push("(0::pg_catalog.oid, 'u'::pg_catalog.\"char\")".to_owned());
+    }
+    include_str!("sql/refused_storage.sql").replace("{stored}", &stored.join(", "))
+}
+
 /// Checks these tables before a statement names one: see `connection/table_check.rs`.
 pub fn exists(tables: &Tables, names: &[&str]) -> SqlStr {
     let is_there = |name: &&str| format!("pg_catalog.to_regclass('{name}') IS NOT NULL");
     let found: Vec<_> = names.iter().map(is_there).collect();
     let text = include_str!("sql/exists.sql")
         .replace("{found}", &format!("ARRAY[{}]", found.join(", ")))
-        .replace("{refused_table}", refused_table(names).trim_end());
+        .replace("{refused_table}", refused_table(names).trim_end())
+        .replace("{refused_storage}", refused_storage(names).trim_end());
     shared(tables, &text)
 }
 

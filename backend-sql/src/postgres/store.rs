@@ -7,9 +7,14 @@ use sqlx::{Row as _, SqlStr, postgres::PgRow};
 use tokio::sync::{OnceCell, watch};
 
 use super::{
-    connection::{arg::Arg, server::Server, table_check::found},
+    connection::{
+        arg::Arg,
+        server::Server,
+        table_check::{found, stored},
+    },
     guarantees::{Terms, guarantees},
     statements::{check_version, is_older},
+    sweeping::Sweeping,
     waiting::{
         entries::QueueEntries,
         listen::{Delivery, Listening},
@@ -42,6 +47,7 @@ pub(super) struct Postgres {
     pub(super) crowded: BoundedSet<LockName>,
     pub(super) listening: OnceCell<Listening>,
     pub(super) promised: Mutex<(Terms, Arc<Guarantees>)>,
+    pub(super) sweeping: Sweeping,
     agreed: OnceCell<()>,
 }
 
@@ -64,10 +70,17 @@ impl Postgres {
             crowded: BoundedSet::default(),
             listening: OnceCell::new(),
             promised: Mutex::new((terms, Arc::new(guarantees(terms)))),
+            sweeping: Sweeping::default(),
             agreed: OnceCell::new(),
         };
+        if listens {
+            this.server.sessions_will_be_known();
+        }
         // Only `init` upgrades an older store. Every other step first checks that the store is ready.
-        if this.existing_tables().await?.settings && !is_older(this.version().await?) {
+        let settings = this.existing_tables().await?.settings;
+        let stored =
+            if settings { this.server.number(&this.server.sql.version).await? } else { None };
+        if stored.is_some_and(|stored| !is_older(stored)) {
             this.ready().await?;
         }
         this.listening().await;
@@ -148,6 +161,14 @@ impl Postgres {
     pub(super) async fn existing_tables(&self) -> Result<ExistingTables, Error> {
         let rows = self.server.run_repeatable(&self.server.exists, &[]).await?;
         let found = found(&rows)?;
+        if let Err(refusal) = stored(&rows) {
+            // If the operator mends the tables after a loss of data, they may have old locks.
+            let distrust = self.server.run_once(&self.server.sql.distrust_all, &[]).await;
+            if let Err(error) = distrust {
+                tracing::debug!(%error, "the marker of a store that is refused was not changed");
+            }
+            return Err(refusal);
+        }
         let settings = found.first() == Some(&true);
         Ok(ExistingTables { settings, all: found.iter().all(|is_there| *is_there) })
     }
@@ -157,7 +178,8 @@ impl Postgres {
     pub(super) async fn version(&self) -> Result<i64, Error> {
         self.existing_tables().await?;
         let stored = self.server.number(&self.server.sql.version).await?;
-        stored.ok_or_else(|| Error::new(ErrorKind::Config, "the row of settings is gone"))
+        let message = "the row of settings is gone; `leasehold init` makes it anew";
+        stored.ok_or_else(|| Error::new(ErrorKind::Config, message))
     }
 
     /// Reads the settings that all clients share: the longest lease, and whether there is a quarantine.

@@ -199,6 +199,8 @@ impl Dialect for Postgres {
 
     async fn quarantine(&self) -> Result<Option<Quarantined>, Error> {
         self.ready().await?;
+        // The tables may be stored in another way than when this client connected.
+        self.existing_tables().await?;
         let (server, sql) = (&self.server, &self.server.sql);
         let remaining = match server.number(&sql.quarantine).await? {
             Some(remaining) => remaining,
@@ -322,10 +324,7 @@ impl Dialect for Postgres {
 
     async fn sweep(&self, rows: bool) -> Result<(), Error> {
         if rows {
-            // In this order, so that rows are deleted by the watermark before this raise.
-            self.run_once(&self.server.sql.sweep, &[]).await?;
-            self.run_once(&self.server.sql.sweep_watermark, &[]).await?;
-            self.run_once(&self.server.sql.sweep_entries, &[]).await?;
+            self.sweeping.begin(&self.server);
         }
         Ok(())
     }
@@ -348,6 +347,7 @@ impl Dialect for Postgres {
     }
 
     async fn close(&self) {
+        self.sweeping.end(self.server.timeout).await;
         if let Some(listening) = self.listening.get() {
             listening.stop();
         }

@@ -77,12 +77,18 @@ impl Postgres {
         let longest = init.longest_lease.unwrap_or_else(|| self.settings.longest_lease_of_new());
         let (tables, longest) = (&server.tables, micros(longest));
         let found = self.existing_tables().await?;
-        let stored = if found.settings { self.version().await? } else { RECORD_VERSION };
+        // The table may be there without its row: the same SQL makes that.
+        let stored = match found.settings {
+            true => server.number(&sql.version).await?,
+            false => None,
+        };
+        let made = found.all && stored.is_some();
+        let stored = stored.unwrap_or(RECORD_VERSION);
         let older = is_older(stored);
         if !older {
             check_version(stored)?;
         }
-        if !found.all || older {
+        if !made || older {
             let text = statements::schema(tables, longest) + &statements::upgrade(tables);
             server.script(text).await?;
         }

@@ -10,7 +10,7 @@ use crate::{
     error::general,
     tunables::{
         CONNECTIONS,
-        postgres::{FEW_SESSIONS, OLD_SNAPSHOT},
+        postgres::{FEW_SESSIONS, FULL_QUEUE, OLD_SNAPSHOT},
     },
 };
 
@@ -18,6 +18,8 @@ use crate::{
 pub(crate) struct Health {
     /// The age of the oldest snapshot in the database.
     oldest: Duration,
+    /// How much of its queue of notifications is in use, in percent.
+    messages: i64,
     room: SessionCount,
 }
 
@@ -53,9 +55,9 @@ async fn numbers<const N: usize>(server: &Server, statement: &SqlStr) -> Result<
 
 impl Health {
     pub(crate) async fn of(server: &Server) -> Result<Self, Error> {
-        let [oldest, most, used] = numbers(server, &server.sql.health).await?;
+        let [oldest, messages, most, used] = numbers(server, &server.sql.health).await?;
         let oldest = Duration::from_secs(oldest.unsigned_abs());
-        Ok(Self { oldest, room: SessionCount { most, used } })
+        Ok(Self { oldest, messages, room: SessionCount { most, used } })
     }
 
     /// What an operator should know, one sentence each.
@@ -67,6 +69,13 @@ impl Health {
                 "a transaction in this database is {age} old, such as that of a dump or of a session that is idle in its \
                  transaction: until it ends, a lock gets slower with every grant; end it, and give the locks a database \
                  of their own"
+            ));
+        }
+        if self.messages >= FULL_QUEUE {
+            let full = self.messages;
+            warnings.push(format!(
+                "the server's queue of notifications is {full}% full, because a session that listens has a transaction open: \
+                 end it; when the queue is full, no message arrives, and waiters find their locks only when they poll"
             ));
         }
         if self.room.left() < FEW_SESSIONS {
@@ -86,12 +95,13 @@ mod tests {
 
     #[test]
     fn an_operator_is_warned_only_of_what_hurts() {
-        let of = |oldest, sessions| {
+        let of = |oldest, messages, sessions| {
             let room = SessionCount { most: 100, used: sessions };
-            Health { oldest: Duration::from_secs(oldest), room }.warnings()
+            Health { oldest: Duration::from_secs(oldest), messages, room }.warnings()
         };
-        assert!(of(0, 10).is_empty());
-        let told = of(90, 95);
-        assert!(told[0].contains("1m 30s old") && told[1].contains("5 of 100"), "{told:?}");
+        assert!(of(0, 0, 10).is_empty());
+        let told = of(90, 75, 95);
+        assert!(told[0].contains("1m 30s old") && told[1].contains("75% full"), "{told:?}");
+        assert!(told[2].contains("5 of 100"), "{told:?}");
     }
 }

@@ -29,6 +29,12 @@ use crate::{
     tunables::postgres::{IDLE_AGAIN, PATIENCE},
 };
 
+type Answer = Result<Vec<PgRow>, sqlx::Error>;
+
+/// How our statements send a message, and what stands there when the server has no room for one.
+const NOTIFIES: &str = "pg_catalog.pg_notify(";
+const NOTIFIES_NOBODY: &str = "pg_catalog.concat(";
+
 /// The connections, and how statements are sent.
 #[derive(Debug)]
 pub struct Sessions {
@@ -37,6 +43,8 @@ pub struct Sessions {
     prepares: Option<bool>,
     /// Whether no other client uses our sessions, as `waiting/listen.rs` has found out.
     alone: AtomicBool,
+    /// Whether it is still to find that out.
+    unknown: AtomicBool,
     own_session: SqlStr,
     retry: Retry,
     /// How many connections each kind of call may take.
@@ -57,7 +65,8 @@ impl Sessions {
         let gate = Gate::new(pool.options().get_max_connections(), timeout);
         let own_session = own_session(timeout);
         let connections = Connections::new(pool, given);
-        Self { connections, prepares, alone, own_session, retry, gate, timeout }
+        let unknown = AtomicBool::new(false);
+        Self { connections, prepares, alone, unknown, own_session, retry, gate, timeout }
     }
 
     /// Waits a while for an idle connection, so that a call that can wait starts no new session. Otherwise many clients of a busy
@@ -80,11 +89,29 @@ impl Sessions {
         self.retry.broken()
     }
 
+    /// From here on, nothing is prepared until it is known whether other clients use our sessions: the first statement that is
+    /// prepared in a session comes with the settings of our own sessions, or for good without.
+    pub(crate) fn sessions_will_be_known(&self) {
+        self.unknown.store(true, Ordering::Relaxed);
+    }
+
     /// Notes whether no other client uses our sessions. Behind a pooler that gives each transaction another session, a prepared
     /// statement is in another session when the client needs it, and this session may have another client's statement of the
     /// same name, which would run instead. So nothing is prepared before this is known.
     pub(crate) fn sessions_are_ours(&self, alone: bool) {
         self.alone.store(alone, Ordering::Relaxed);
+        self.unknown.store(false, Ordering::Relaxed);
+    }
+
+    fn prepares(&self) -> bool {
+        let alone = self.alone.load(Ordering::Relaxed);
+        self.prepares.unwrap_or(alone) && !self.unknown.load(Ordering::Relaxed)
+    }
+
+    /// Whether a session may have settings of ours. In a session that a pooler lends to other clients they would count for
+    /// theirs, which the option `prepare=on` does not exclude.
+    fn may_change_sessions(&self) -> bool {
+        !self.connections.given && self.alone.load(Ordering::Relaxed)
     }
 
     /// Runs a statement, and repeats it while it loses conflicts with others, up to the time limit.
@@ -112,39 +139,71 @@ impl Sessions {
         self.retry.run_repeatable(connections, identity, || self.send(statement, args)).await
     }
 
+    /// Sends a statement. If the server has no room for its message, sends it again without: a message only spares its receiver
+    /// the time until the next poll, and must stop no release.
     async fn send(&self, statement: &SqlStr, args: &[Arg<'_>]) -> Result<Vec<PgRow>, Failure> {
-        if self.prepares.unwrap_or_else(|| self.alone.load(Ordering::Relaxed)) {
-            let mut lent = self.connections.lend(failure).await?;
-            if !self.connections.given && lent.connection()?.cached_statements_size() == 0 {
-                // The first statement of this session.
-                let answer =
-                    sqlx::raw_sql(self.own_session.clone()).execute(lent.connection()?).await;
-                if let Err(error) = answer {
-                    return Err(failure(error));
-                }
-            }
-            let query = sqlx::query(statement.clone());
-            let query = args.iter().fold(query, |query, arg| arg.bind(query));
-            let answer = query.fetch_all(lent.connection()?).await;
-            if !is_of_the_session(&answer) {
-                lent.settle(&answer);
-                return answer.map_err(failure);
-            }
-            // Nothing was carried out. Drop the connection: its driver still counts on its prepared statements.
-            tracing::trace!(target: "leasehold",
-                "prepared statements are gone, or are another client's; nothing is prepared for now"
-            );
-            self.sessions_are_ours(false);
+        let mut answer = None;
+        if self.prepares() {
+            answer = self.send_prepared(statement, args).await?;
         }
+        let answer = match answer {
+            Some(answer) => answer,
+            None => self.send_in_one_message(statement.as_str(), args).await?,
+        };
+        if !has_state(&answer, &["54000"]) || !statement.as_str().contains(NOTIFIES) {
+            return answer.map_err(failure);
+        }
+        tracing::trace!(target: "leasehold",
+            "the server's queue of notifications is full; a waiter is told by its next poll"
+        );
+        let silent = statement.as_str().replace(NOTIFIES, NOTIFIES_NOBODY);
+        self.send_in_one_message(&silent, args).await?.map_err(failure)
+    }
+
+    /// `None` if nothing was carried out, because prepared statements do not work in this session.
+    async fn send_prepared(
+        &self,
+        statement: &SqlStr,
+        args: &[Arg<'_>],
+    ) -> Result<Option<Answer>, Failure> {
         let mut lent = self.connections.lend(failure).await?;
-        // In one message: the driver sends a statement and its arguments in two messages, between which a pooler may change the
-        // session.
+        if self.may_change_sessions() && lent.connection()?.cached_statements_size() == 0 {
+            // The first statement of this session.
+            let answer = sqlx::raw_sql(self.own_session.clone()).execute(lent.connection()?).await;
+            if let Err(error) = answer {
+                return Err(failure(error));
+            }
+        }
+        let query = sqlx::query(statement.clone());
+        let query = args.iter().fold(query, |query, arg| arg.bind(query));
+        let answer = query.fetch_all(lent.connection()?).await;
+        // The session lacks the prepared statement, or already has one of that name.
+        if !has_state(&answer, &["26000", "42P05"]) {
+            lent.settle(&answer);
+            return Ok(Some(answer));
+        }
+        // Drop the connection: its driver still counts on its prepared statements.
+        tracing::trace!(target: "leasehold",
+            "prepared statements are gone, or are another client's; nothing is prepared for now"
+        );
+        self.sessions_are_ours(false);
+        Ok(None)
+    }
+
+    /// The driver sends a statement and its arguments in two messages, between which a pooler may change the session. So the
+    /// arguments are in the statement.
+    async fn send_in_one_message(
+        &self,
+        statement: &str,
+        args: &[Arg<'_>],
+    ) -> Result<Answer, Failure> {
+        let mut lent = self.connections.lend(failure).await?;
         let limit = self.timeout.as_millis();
-        let statement = inline(statement.as_str(), args);
+        let statement = inline(statement, args);
         let text = AssertSqlSafe(format!("SET LOCAL lock_timeout = {limit}; {statement}"));
         let answer = sqlx::raw_sql(text).fetch_all(lent.connection()?).await;
         lent.settle(&answer);
-        answer.map_err(failure)
+        Ok(answer)
     }
 
     /// Runs several statements without arguments, in one transaction.
@@ -152,7 +211,8 @@ impl Sessions {
     /// # Errors
     /// As of a call.
     pub async fn script(&self, text: String) -> Result<(), Error> {
-        let text: Arc<str> = text.into();
+        let limit = self.timeout.as_millis();
+        let text: Arc<str> = format!("SET LOCAL lock_timeout = {limit}; {text}").into();
         let run = || async {
             let mut lent = self.connections.lend(failure).await?;
             let connection = lent.connection()?;
@@ -189,10 +249,10 @@ impl Sessions {
     }
 }
 
-/// Whether a statement was refused because its session lacks the prepared statement, or already has one of that name.
-fn is_of_the_session<T>(answer: &Result<T, sqlx::Error>) -> bool {
+/// Whether the server refused a statement with one of these SQLSTATEs.
+fn has_state(answer: &Answer, states: &[&str]) -> bool {
     let error = answer.as_ref().err().and_then(sqlx::Error::as_database_error);
-    error.and_then(|error| error.code()).is_some_and(|code| code == "26000" || code == "42P05")
+    error.and_then(|error| error.code()).is_some_and(|code| states.contains(&&*code))
 }
 
 /// The first column of the first row.
@@ -210,9 +270,33 @@ where
 mod tests {
     use conformance_tests::kit::{Postgres, PostgresOptions, Server as _};
     use futures_util::FutureExt as _;
-    use sqlx::postgres::PgPoolOptions;
+    use sqlx::{SqlSafeStr as _, postgres::PgPoolOptions};
 
     use super::*;
+
+    /// The settings that own_session.sql changes, in a session of the client's own pool.
+    async fn settings(server: &Postgres, alone: bool, given: bool) -> String {
+        let pool = PgPoolOptions::new().max_connections(1).test_before_acquire(false);
+        let url = format!("postgres://postgres@{}/postgres", server.address());
+        let pool = pool.connect(&url).await.unwrap();
+        let sessions = Sessions::new(pool, given, Some(true), Duration::from_secs(30));
+        sessions.sessions_will_be_known();
+        let begin = AssertSqlSafe("SELECT 1").into_sql_str();
+        sessions.run_once(&begin, &[]).await.unwrap();
+        sessions.sessions_are_ours(alone);
+        let show = "SELECT pg_catalog.concat_ws(' ', pg_catalog.current_setting('lock_timeout'), \
+            pg_catalog.current_setting('enable_seqscan'), pg_catalog.current_setting('jit'))";
+        let shown = sessions.run_once(&AssertSqlSafe(show).into_sql_str(), &[]).await.unwrap();
+        first(&shown).unwrap().unwrap()
+    }
+
+    #[tokio::test]
+    async fn only_sessions_that_are_known_to_be_ours_have_our_settings() {
+        let server = Postgres::start(PostgresOptions::new()).await.unwrap();
+        assert_eq!(settings(&server, true, false).await, "30s off off");
+        assert_eq!(settings(&server, false, false).await, "0 on on");
+        assert_eq!(settings(&server, true, true).await, "0 on on", "the user's own pool");
+    }
 
     #[tokio::test]
     async fn a_call_that_can_wait_starts_no_session() {

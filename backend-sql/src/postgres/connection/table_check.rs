@@ -27,3 +27,14 @@ pub fn found(rows: &[PgRow]) -> Result<Vec<bool>, Error> {
     }
     refusal.map_or(Ok(found), |refusal| Err(Error::new(ErrorKind::Config, refusal)))
 }
+
+/// Refuses a table that a loss of data would leave with old locks, or would empty although it must outlive it, by the answer to
+/// `exists.sql`.
+///
+/// # Errors
+/// `Config`, with the remedy.
+pub(crate) fn stored(rows: &[PgRow]) -> Result<(), Error> {
+    let refusal: Option<Result<Option<String>, _>> = rows.first().map(|row| row.try_get(3));
+    let refusal = refusal.transpose().map_err(general)?.flatten();
+    refusal.map_or(Ok(()), |refusal| Err(Error::new(ErrorKind::Config, refusal)))
+}

@@ -5,3 +5,4 @@ AND m.store = {here}
 AND m.itself = m.tableoid
 -- guard: marker-time
 AND m.grants_from <= {now}
+AND {persistence}

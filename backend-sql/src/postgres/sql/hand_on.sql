@@ -9,4 +9,5 @@ WHERE name = $1 AND owner = $2 AND expires_2 > {now} AND l.waiters IS NULL
     -- guard: hand-on-store
     AND l.store = {here}
     AND l.itself = l.tableoid
+    AND {persistence}
 RETURNING token

@@ -1,6 +1,6 @@
 -- What slows this database down: for how many seconds the oldest snapshot of another session, or a prepared transaction,
--- has kept dead versions of rows. Also answers what session_count.sql does. It is one statement because a second one might find no
--- idle session.
+-- has kept dead versions of rows; and to how many percent its queue of notifications is full. Also answers what
+-- session_count.sql does. It is one statement because a second one might find no idle session.
 SELECT greatest(
         (
             SELECT pg_catalog.date_part('epoch', pg_catalog.max({now} - a.xact_start))
@@ -14,4 +14,5 @@ SELECT greatest(
         ),
         0::double precision
     )::bigint,
+    (pg_catalog.pg_notification_queue_usage() * 100::double precision)::bigint,
     {sessions}

@@ -2,8 +2,13 @@
 -- alone. Rows that still exist prove nothing any more.
 -- $1 the longest that the longest lease ever was, as far as this client knows. A promoted standby may not have received
 -- the last raise.
-WITH doubted AS (
-    UPDATE {locks} SET store = NULL WHERE store IS NOT NULL
+-- Fails instead of waiting for a row that another transaction has locked, because meanwhile no renewal would get the others.
+WITH trusted AS (
+    SELECT name FROM {locks} WHERE store IS NOT NULL
+    FOR UPDATE NOWAIT
+),
+doubted AS (
+    UPDATE {locks} AS l SET store = NULL FROM trusted WHERE l.name = trusted.name
 )
 INSERT INTO {marker} AS m (id, store, itself, grants_from, watermark, raised)
 SELECT 1, {here}, '{marker}'::regclass, {now} + s.held_back, 0, 'epoch'

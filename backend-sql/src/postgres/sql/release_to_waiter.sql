@@ -30,6 +30,7 @@ WHERE name = $1 AND owner = $2 AND expires_2 > {now}
     -- guard: pass-store
     AND l.store = {here}
     AND l.itself = l.tableoid
+    AND {persistence}
 RETURNING token, coalesce($4 = ANY (waiters), false), {short}, pg_catalog.pg_notify(
     -- guard: pass-tells
     'leasehold_' || client,

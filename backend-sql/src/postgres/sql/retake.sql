@@ -11,4 +11,5 @@ WHERE name = $1 AND (l.owner IS NULL OR l.expires_2 <= {now}) AND l.waiters IS N
     AND l.store = {here}
     AND l.itself = l.tableoid
     AND l.version = coalesce($6, l.version)
+    AND {persistence}
 RETURNING token

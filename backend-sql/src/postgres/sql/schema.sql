@@ -2,6 +2,13 @@
 --
 -- The tables of locks are unlogged: nobody waits for the disk, and a crash, a promotion or a restore empties them. The marker
 -- goes with them and so shows the loss. Every statement that grants reads it.
+
+-- Notes for the end of this script whether this is the first use of the store, and whether the locks were lost.
+DO $$ BEGIN
+    PERFORM pg_catalog.set_config('leasehold.first', (pg_catalog.to_regclass('{settings}') IS NULL)::text, true);
+    PERFORM pg_catalog.set_config('leasehold.lost', (pg_catalog.to_regclass('{locks}') IS NULL)::text, true);
+END $$;
+
 CREATE TABLE IF NOT EXISTS {settings} (
     id            integer  NOT NULL PRIMARY KEY CHECK (id = 1),
     longest_lease interval NOT NULL,
@@ -10,11 +17,6 @@ CREATE TABLE IF NOT EXISTS {settings} (
     quarantined   boolean  NOT NULL, -- whether a loss is followed by one
     version       integer  NOT NULL DEFAULT 2 -- of the records, in all tables
 );
-
--- Notes for the end of this script whether the locks were lost.
-DO $$ BEGIN
-    PERFORM pg_catalog.set_config('leasehold.lost', (pg_catalog.to_regclass('{locks}') IS NULL)::text, true);
-END $$;
 
 CREATE UNLOGGED TABLE IF NOT EXISTS {locks} (
     name      text        COLLATE "C" NOT NULL PRIMARY KEY,
@@ -75,13 +77,16 @@ CREATE INDEX IF NOT EXISTS {queue_in_order} ON {queue} (name, entered) WHERE ent
 -- begins a quarantine. A new store has no marker yet.
 UPDATE {marker} SET store = '' WHERE pg_catalog.current_setting('leasehold.lost') = 'true';
 
--- What empties the marker leaves the settings. So making the settings is the first use, which grants at once.
-WITH first AS (
+-- What empties the marker leaves the settings. So making their table is the first use, which grants at once. If only their row
+-- is gone, somebody has emptied the table, perhaps with the others.
+WITH made AS (
     INSERT INTO {settings} (id, longest_lease, quarantine, quarantined)
     VALUES (1, '{longest_lease} microseconds', '{longest_lease} microseconds', true)
     ON CONFLICT DO NOTHING
     RETURNING id, {durably}
 )
 INSERT INTO {marker} (id, store, itself, grants_from, watermark, raised)
-SELECT first.id, {here}, '{marker}'::regclass, 'epoch', 0, 'epoch' FROM first
+SELECT made.id, CASE WHEN pg_catalog.current_setting('leasehold.first') = 'true' THEN {here} ELSE '' END,
+    '{marker}'::regclass, 'epoch', 0, 'epoch'
+FROM made
 ON CONFLICT DO NOTHING;

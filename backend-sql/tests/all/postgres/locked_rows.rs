@@ -2,11 +2,15 @@
 
 use backend_sql::{Strategy, postgres::connect};
 use conformance_tests::kit::{Mode, Postgres, Proxy, Server as _};
-use lock_core::{Env as _, Grant, LossReason, Renewal, SystemEnv};
+use lock_core::{Attempt, Env as _, Grant, LossReason, Renewal, SystemEnv};
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
+use tokio::time::timeout;
 
 use crate::support::foreign;
-use crate::support::postgres::{BLOCKED, BOTH, SECOND, granted, made, request, says, start, url};
+use crate::support::postgres::{
+    BLOCKED, BOTH, SECOND, WAIT, assert_renewed, cause_a_sweep, granted, made, request, says,
+    start, url, used_once,
+};
 
 async fn lock(server: &Postgres) -> PgConnection {
     let mut session = PgConnection::connect(&url(server)).await.unwrap();
@@ -50,6 +54,63 @@ async fn attempts_for_a_row_that_another_transaction_has_cost_no_other_lock() {
     let waits = async || says(&server, waits, "t").await;
     let lock = async || lock(&server).await;
     foreign::attempts_cost_no_other_lock(store, lock, waits, commit).await;
+}
+
+/// The transactions that keep a sweep from a row, or from the watermark.
+const KEPT: [&str; 2] = [
+    "SELECT FROM leasehold_locks WHERE name = 'kept' FOR UPDATE",
+    "SELECT FROM leasehold_marker FOR UPDATE",
+];
+
+/// The sweep leaves out what another transaction has locked. Neither a release nor an attempt waits for it.
+#[tokio::test]
+async fn a_sweep_waits_for_no_row_and_no_call_for_a_sweep() {
+    let server = start().await;
+    for kept in KEPT {
+        made(&server, Strategy::PrimaryKey, 30 * SECOND).await;
+        // With this time limit, a call that waits for the row would never end.
+        let store = connect(&format!("{}?timeout=1h", url(&server))).await.unwrap();
+        for name in ["kept", "gone"] {
+            used_once(&store, &request(name, SECOND)).await;
+        }
+        // The next sweep deletes both.
+        let covered = "UPDATE leasehold_marker SET raised = clock_timestamp() - interval '2 minutes', \
+            watermark = (SELECT max(token) FROM leasehold_locks)";
+        server.sql(covered).await.unwrap();
+        let mut session = PgConnection::connect(&url(&server)).await.unwrap();
+        session.execute("BEGIN").await.unwrap();
+        let locked = session.execute(kept).await.unwrap();
+        assert_eq!(locked.rows_affected(), 1, "the fault did not happen");
+        timeout(WAIT, cause_a_sweep(&store)).await.expect("a release waits for the sweep");
+        says(&server, "SELECT count(*) FROM leasehold_locks WHERE name = 'gone'", "0").await;
+        let free = request("gone", SECOND);
+        timeout(WAIT, granted(&store, &free)).await.expect("an attempt waits for the sweep");
+        // Waits for the end of the sweep.
+        timeout(WAIT, store.close()).await.expect("the sweep waits for the row");
+        commit(session).await;
+    }
+}
+
+/// The first client after a loss distrusts all rows. While it cannot get one of them, it keeps none of the others, so that their
+/// holders can renew them.
+#[tokio::test]
+async fn a_quarantine_that_cannot_begin_keeps_no_row() {
+    let server = start().await;
+    let store = made(&server, Strategy::PrimaryKey, 30 * SECOND).await;
+    let held = granted(&store, &request("held", 30 * SECOND)).await;
+    granted(&store, &request(foreign::LOCKED, 30 * SECOND)).await;
+    let session = lock(&server).await;
+    server.sql("DELETE FROM leasehold_marker").await.unwrap();
+    let rolled_back = "SELECT xact_rollback FROM pg_stat_database WHERE datname = 'postgres'";
+    let before = server.sql(rolled_back).await.unwrap();
+    let other = connect(&format!("{}?timeout=1h", url(&server))).await.unwrap();
+    let attempt = tokio::spawn(async move { other.try_acquire(&request("new", SECOND)).await });
+    // It waits, or has failed and tries again.
+    says(&server, &format!("SELECT ({BLOCKED}) > 0 OR ({rolled_back}) > {before}"), "t").await;
+    assert_renewed(&store, &held).await;
+    commit(session).await;
+    let answer = attempt.await.unwrap().unwrap();
+    assert!(matches!(answer, Attempt::Quarantined(_)), "{answer:?}");
 }
 
 /// The client checks lost grants one by one. The answers for the others do not wait for all of these checks.

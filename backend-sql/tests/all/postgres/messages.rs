@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use backend_sql::{Strategy, postgres::PostgresBuilder};
 use conformance_tests::kit::{Mode, Proxy, Server as _};
-use lock_core::{LockClient, ReleaseOptions};
+use lock_core::{FencingToken, LockClient, ReleaseOptions, Signal};
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use tokio::time::timeout;
 
@@ -87,6 +87,48 @@ async fn a_connection_for_messages_that_hangs_is_replaced() {
     assert_eq!(proxy.counters().cut + proxy.counters().reset, 0, "it was to hang");
     holder.release(&held, ReleaseOptions::default()).await.unwrap();
     timeout(WAIT, waiter).await.unwrap().unwrap().unwrap().release().await.unwrap();
+}
+
+/// Some session listens in a transaction that stays open for days, so the server keeps all messages since, until it has no room
+/// left. Then every transaction that sends one fails.
+#[tokio::test]
+async fn a_full_queue_of_messages_stops_no_call() {
+    let server = start().await;
+    made(&server, Strategy::PrimaryKey, LEASE).await.close().await;
+    // To fill the real queue takes 8 GB.
+    let full = "SET allow_system_table_mods = on; CREATE SEQUENCE public.refused; \
+        ALTER FUNCTION pg_catalog.pg_notify(text, text) RENAME TO pg_notify_before; \
+        CREATE FUNCTION pg_catalog.pg_notify(text, text) RETURNS void LANGUAGE plpgsql AS \
+        $$ BEGIN PERFORM nextval('public.refused'); RAISE EXCEPTION USING ERRCODE = '54000', \
+        MESSAGE = 'too many notifications in the NOTIFY queue'; END $$";
+    server.sql(full).await.unwrap();
+    for options in ["prepare=on", "prepare=off", "prepare=on&strategy=optimistic"] {
+        let open = async || {
+            backend_sql::postgres::connect(&format!("{}?{options}", url(&server))).await.unwrap()
+        };
+        let (ours, theirs) = (open().await, open().await);
+        // A release to a waiter, and one to a waiter that must ask.
+        for floor in [FencingToken::ZERO, FencingToken::new(1).unwrap()] {
+            let held = granted(&ours, &request("job", LEASE)).await;
+            let mut wanted = request("job", LEASE);
+            wanted.floor = floor;
+            let mut waiter = crate::support::enqueue(&theirs, &wanted).await;
+            ours.release(&held, ReleaseOptions::default()).await.unwrap();
+            assert!(matches!(timeout(WAIT, waiter.next()).await.unwrap(), Signal::Recheck));
+            let grant = granted(&theirs, &wanted).await;
+            drop(waiter);
+            theirs.release(&grant, ReleaseOptions::default()).await.unwrap();
+        }
+        // A force, a withdrawal, and the clean-up of an attempt, each with somebody behind.
+        let held = granted(&ours, &request("job", LEASE)).await;
+        let (_, first) = enqueue(&theirs, "job").await;
+        let (wanted, _second) = enqueue(&theirs, "job").await;
+        ours.force_release(&held.name).await.unwrap();
+        first.leave().await.unwrap();
+        theirs.abandon(&wanted).await.unwrap();
+    }
+    let refused = "SELECT is_called FROM public.refused";
+    assert_eq!(server.sql(refused).await.unwrap(), "t", "the fault did not happen");
 }
 
 /// A message wakes all sessions that listen. If clients checked by messages whether messages still arrive, they would wake each

@@ -14,6 +14,7 @@ mod queue;
 mod rows;
 mod scale;
 mod settings;
+mod storage;
 mod store;
 mod tls;
 mod versions;

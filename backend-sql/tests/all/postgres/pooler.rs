@@ -6,7 +6,7 @@ use backend_sql::{
 };
 use conformance_tests::kit::{Pgbouncer, Server as _};
 use lock_core::{LockClient, ReleaseOptions};
-use sqlx::{Executor as _, postgres::PgPoolOptions};
+use sqlx::{Executor as _, Row as _, postgres::PgPoolOptions};
 
 use crate::support::postgres::{
     BOTH, LEASE, assert_renewed, count, granted, made, request, start, url,
@@ -38,6 +38,38 @@ async fn clients_find_out_that_there_is_a_pooler() {
         let pool = pool.connect(&address).await.unwrap();
         let left = sqlx::raw_sql("SELECT name FROM pg_prepared_statements");
         assert!(left.fetch_all(&pool).await.unwrap().is_empty());
+    }
+}
+
+/// Another application shares the pooler's sessions. Its transactions find them as it expects, with any options of our client.
+#[tokio::test]
+async fn other_applications_behind_the_pooler_find_their_sessions_unchanged() {
+    let server = start().await;
+    made(&server, Strategy::PrimaryKey, LEASE).await;
+    for options in ["", "prepare=on", "prepare=on&listen=off", "prepare=off", "listen=off"] {
+        // Both use the pooler's only session.
+        let pooler = Pgbouncer::start(&server, 1).await.unwrap();
+        let address = format!("postgres://postgres@{}/postgres", pooler.address());
+        let pool = PgPoolOptions::new().max_connections(1).test_before_acquire(false);
+        let theirs = pool.connect(&address).await.unwrap();
+        let found = async || {
+            let settings = "SELECT pg_backend_pid()::text, string_agg(name || '=' || setting, ' ' ORDER BY name) \
+                || (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory') \
+                || (SELECT count(*) FROM pg_listening_channels()) FROM pg_settings WHERE source <> 'override'";
+            let found = sqlx::raw_sql(settings).fetch_one(&theirs).await.unwrap();
+            (found.get::<String, _>(0), found.get::<String, _>(1))
+        };
+        let before = found().await;
+        let store = connect(&format!("{address}?application_name=ours&{options}")).await.unwrap();
+        for name in ["one", "two"] {
+            let grant = granted(&store, &request(name, LEASE)).await;
+            let waiting = request(name, LEASE);
+            let waiter = crate::support::enqueue(&store, &waiting).await;
+            assert_renewed(&store, &grant).await;
+            store.release(&grant, ReleaseOptions::default()).await.unwrap();
+            waiter.leave().await.unwrap();
+        }
+        assert_eq!(found().await, before, "{options}");
     }
 }
 

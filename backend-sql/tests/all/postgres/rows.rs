@@ -10,8 +10,8 @@ use lock_core::{Attempt, FencingToken, Grant, Init, ReleaseOptions};
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
 
 use crate::support::postgres::{
-    BLOCKED, BOTH, SECOND, busy, cause_a_sweep, granted, made_apart as made, open_apart as open,
-    says, start, url, used_once,
+    BLOCKED, BOTH, SECOND, busy, granted, made_apart as made, open_apart as open, says, start,
+    sweep, url, used_once,
 };
 use crate::support::{request, request_for};
 
@@ -101,10 +101,10 @@ async fn a_sweep_forgets_free_rows_and_no_token() {
     // Each sweep believes a watermark that is a minute old.
     let old = "UPDATE primary_key_marker SET raised = raised - interval '2 minutes'";
     for _ in 0..2 {
-        cause_a_sweep(&store).await;
+        sweep(&server, &store, "primary_key").await;
         server.sql(old).await.unwrap();
     }
-    cause_a_sweep(&store).await;
+    sweep(&server, &store, "primary_key").await;
     let names = "SELECT string_agg(name, ' ' ORDER BY name) FROM primary_key_locks";
     let names = server.sql(names).await.unwrap();
     assert!(!names.contains("swept") && names.contains("held late"), "{names}");
@@ -122,12 +122,12 @@ async fn a_clock_that_is_set_back_does_not_end_sweeping() {
     let year = "UPDATE primary_key_marker SET raised = clock_timestamp() + interval '1 year'";
     server.sql(year).await.unwrap();
     for _ in 0..2 {
-        cause_a_sweep(&store).await;
+        sweep(&server, &store, "primary_key").await;
         // A sweep believes a watermark that is a minute old.
         let old = "UPDATE primary_key_marker SET raised = raised - interval '2 minutes'";
         server.sql(old).await.unwrap();
     }
-    cause_a_sweep(&store).await;
+    sweep(&server, &store, "primary_key").await;
     assert_eq!(store.inspect(&swept.name).await.unwrap(), None);
     assert!(granted(&store, &request("swept")).await.token > swept.token);
 }

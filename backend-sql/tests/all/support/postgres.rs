@@ -69,6 +69,15 @@ pub(crate) async fn is_so<Fut: Future<Output = bool>>(what: &str, ask: impl Fn()
 pub(crate) const WAITING: &str = "SELECT coalesce(max(cardinality(waiters)), 0) + (SELECT count(*) FROM leasehold_queue AS p JOIN leasehold_locks AS l \
      ON l.name = p.name WHERE p.entered > coalesce(l.moved, 0) AND l.far IS NOT NULL) FROM leasehold_locks";
 
+/// Causes a sweep, and waits until it has raised the watermark. The tables begin with this prefix.
+pub(crate) async fn sweep(server: &Postgres, store: &Arc<dyn Backend>, prefix: &str) {
+    cause_a_sweep(store).await;
+    let raised = format!(
+        "SELECT raised BETWEEN clock_timestamp() - interval '1 minute' AND clock_timestamp() FROM {prefix}_marker"
+    );
+    says(server, &raised, "t").await;
+}
+
 /// How many sessions wait for a row.
 pub(crate) const BLOCKED: &str =
     "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";

@@ -3,6 +3,7 @@
 mod marker;
 mod queue;
 mod rows;
+mod storage;
 mod tail;
 
 use std::sync::Arc;
@@ -39,6 +40,9 @@ use self::queue::{
 use self::rows::{
     a_locked_row, a_renewal_that_waits_for_the_row, an_attempt_that_waits_for_a_new_row,
     an_attempt_that_waits_for_the_row,
+};
+use self::storage::{
+    a_sweep_beside_a_locked_row, a_write_after_the_fence_became_unlogged, an_attempt_after,
 };
 use self::tail::{
     a_forged_message, a_late_confirmation, a_queue_that_moves_on,
@@ -162,6 +166,16 @@ variants! {
         Replace("renew-skips", "FOR UPDATE OF l") => a_batch_with_a_locked_row(stage, a_locked_row(stage));
     "S1: readers join no writer" LeaveOut("join-readers") => readers::beside_a_writer(first_use(stage));
     "S1: no more readers join than may" LeaveOut("join-most") => readers::beside_the_most(stage, stage.server.sql(FULL));
+    "S1: nothing is granted while the locks are logged"
+        LeaveOut("locks-unlogged") => an_attempt_after(stage, "locks SET LOGGED");
+    "S1: nothing is granted while the marker is logged"
+        LeaveOut("marker-unlogged") => an_attempt_after(stage, "marker SET LOGGED");
+    "S1: nothing is granted while the settings are unlogged"
+        LeaveOut("settings-logged") => an_attempt_after(stage, "settings SET UNLOGGED");
+    "L2: a sweep does not wait for a row that another transaction has"
+        Replace("sweep-skips", "FOR UPDATE OF l") => a_sweep_beside_a_locked_row(stage);
+    "S2: the fence admits nothing to a table that a crash empties"
+        Replace("fence-logged", "token") => a_write_after_the_fence_became_unlogged(stage);
     "S2: the fence refuses a lower token"
         Replace("fence", "token = $2") => stale_write!(PostgresFence, PgConnection, stage.plain());
 }
@@ -189,7 +203,9 @@ async fn a_token_over_a_sweep(stage: &mut OnePostgres) -> Verdict {
     for _ in 0..1_001 {
         used_once(&*store, &request("busy", LONG)).await?;
     }
-    above(&first, &granted(&*store, &request("a", LONG)).await?)
+    // Waits for the sweep.
+    store.close().await;
+    above(&first, &granted(&*stage.open().await, &request("a", LONG)).await?)
 }
 
 /// Makes the watermark lead the clock, and reads it.
