@@ -12,7 +12,7 @@ use std::{
 use async_trait::async_trait;
 use lock_core::{
     Attempt, Backend, Blocked, Busy, Cursor, Enqueued, Env as _, Error, ErrorKind, FencingToken,
-    Grant, Guarantees, Init, Instant, LockName, LockState, Mode, Page, ReleaseOptions,
+    Grant, Guarantees, Init, Instant, LockName, LockState, LossReason, Mode, Page, ReleaseOptions,
     ReleaseOutcome, Released, Renewal, Request, StoreSettings, SystemEnv, check_lease, check_token,
 };
 
@@ -281,6 +281,10 @@ impl<D: Dialect> Backend for SqlBackend<D> {
         });
         let leases = match self.explained("renew", batch).await {
             Ok(leases) => leases,
+            Err(error) if error.kind() == ErrorKind::Lost => {
+                tracing::warn!(%error);
+                return grants.iter().map(|_| Renewal::Lost(LossReason::Gone)).collect();
+            }
             Err(error) => return grants.iter().map(|_| Renewal::Unknown(error.clone())).collect(),
         };
         renewal::answers(&*self.dialect, grants, leases, sent).await

@@ -59,16 +59,6 @@ impl Database {
         }
     }
 
-    /// The next statement gets a new connection, since the thread of this one has ended.
-    pub(crate) async fn replace(&self) {
-        if let Self::Own(own) = self {
-            let mut state = own.connection.lock().await;
-            if matches!(*state, State::Open(_)) {
-                *state = State::NotYet;
-            }
-        }
-    }
-
     /// Closes a connection of our own, after the statements that were sent before.
     pub(crate) async fn close(&self) {
         if let Self::Own(own) = self {
@@ -133,14 +123,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn statements_share_a_connection_until_it_is_replaced() {
+    async fn statements_share_a_connection() {
         let folder = tempfile::tempdir().unwrap();
         let database = database(&folder);
         let create = sqlx::query("CREATE TEMPORARY TABLE ours (value)");
         create.execute(&mut *database.lend().await.unwrap()).await.unwrap();
         assert_eq!(temporary_tables(&database).await, 1);
-        database.replace().await;
-        assert_eq!(temporary_tables(&database).await, 0);
     }
 
     #[tokio::test]
@@ -159,7 +147,6 @@ mod tests {
         let database = database(&folder);
         temporary_tables(&database).await;
         database.close().await;
-        database.replace().await;
         assert!(matches!(database.lend().await, Err(sqlx::Error::PoolClosed)));
     }
 }
