@@ -35,6 +35,8 @@ enum State {
     NotYet,
     Open(SqliteConnection),
     Closed,
+    /// The file is no longer at its path.
+    Left,
 }
 
 /// The connection for one statement.
@@ -61,8 +63,18 @@ impl Database {
 
     /// Closes a connection of our own, after the statements that were sent before.
     pub(crate) async fn close(&self) {
+        self.end(State::Closed).await;
+    }
+
+    /// The same, for a file that is no longer at its path. Statements that come later fail as those of a broken connection do: a
+    /// repeat may use the file at the path.
+    pub(crate) async fn leave(&self) {
+        self.end(State::Left).await;
+    }
+
+    async fn end(&self, by: State) {
         if let Self::Own(own) = self {
-            let state = std::mem::replace(&mut *own.connection.lock().await, State::Closed);
+            let state = std::mem::replace(&mut *own.connection.lock().await, by);
             if let State::Open(connection) = state
                 && let Err(error) = connection.close().await
             {
@@ -82,7 +94,10 @@ impl Own {
             State::Open(connection) => Some(connection),
             _ => None,
         })
-        .map_err(|_| sqlx::Error::PoolClosed)
+        .map_err(|state| match *state {
+            State::Left => sqlx::Error::WorkerCrashed,
+            _ => sqlx::Error::PoolClosed,
+        })
     }
 }
 

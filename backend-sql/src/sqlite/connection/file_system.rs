@@ -153,4 +153,40 @@ mod tests {
         assert!(emptied(&folder.path().join("locks.db")).unwrap().contains("/dev/shm"));
         assert_eq!(emptied(Path::new("/var/lib/locks.db")), None);
     }
+
+    /// The environment variable that gives a process beside a mount of FUSE its path.
+    const PART: &str = "LEASEHOLD_FUSE_PART";
+
+    #[test]
+    #[ignore = "a process that the next test starts"]
+    fn a_part_beside_fuse() {
+        let Some(path) = std::env::var_os(PART) else { return };
+        println!("the answer is {:?}", shared(Path::new(&path)));
+    }
+
+    /// A real mount, without the program that would serve it: the kernel answers statfs(2) to other users by itself. Making one
+    /// takes root, and `/dev/fuse`; without these this says on the real standard error that it checks nothing.
+    #[test]
+    fn a_file_on_fuse_is_named_by_the_kind_of_its_mount() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = "exec 3<>/dev/fuse && mount -i -t \"$1\" -o fd=3,rootmode=40000,user_id=4242,group_id=4242 none \"$2\" \
+                      || exit 99; shift 2; exec \"$@\"";
+        let mut command = std::process::Command::new("unshare");
+        command.args(["--mount", "sh", "-c", script, "sh", "fuse.sshfs"]).arg(folder.path());
+        command.arg(std::env::current_exe().unwrap()).env(PART, folder.path().join("locks.db"));
+        let part = "sqlite::connection::file_system::tests::a_part_beside_fuse";
+        let output = command.args(["--exact", part, "--ignored", "--nocapture"]).output().unwrap();
+        if !output.status.success() {
+            let why = String::from_utf8_lossy(&output.stderr);
+            let line = format!("SKIPPED: no FUSE can be mounted here: {why}\n");
+            std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes()).unwrap();
+            return;
+        }
+        let answer = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            answer.contains("the file is on fuse.sshfs, a file system in user space"),
+            "{answer}"
+        );
+        assert_eq!(shared(&folder.path().join("locks.db")), None, "the folder below the mount");
+    }
 }

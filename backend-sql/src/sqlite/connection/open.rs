@@ -107,8 +107,8 @@ impl File {
                 "this file, or its -wal or -shm, was deleted, moved or replaced while this client had it open; its locks are \
                  lost, and it opens the file anew"
             );
-            left.database.close().await;
             *self.opened.lock() = None;
+            left.database.leave().await;
             return Ok(());
         }
         // Where the last connection closes, SQLite deletes a file shortly before it has closed it.

@@ -223,6 +223,32 @@ async fn a_holder_learns_that_a_file_beside_the_database_was_deleted() {
     }
 }
 
+/// One of them cannot use the files at the path before the other has left the ones that are gone.
+#[tokio::test]
+async fn two_clients_of_one_process_find_each_other_again_after_a_file_was_deleted() {
+    for at in [0, 1, 2] {
+        let (_folder, path) = file();
+        let ours = open(&path, Strategy::PrimaryKey).await;
+        let theirs = open(&path, Strategy::PrimaryKey).await;
+        let grant = granted(&ours, &request("job")).await;
+        busy(&theirs, &request("job")).await;
+        fs::remove_file(&files(&path)[at]).unwrap();
+        let _ = renew(&ours, &grant).await;
+        let _ = theirs.inspect(&grant.name).await;
+        let renewed = renew(&ours, &grant).await;
+        let seen = theirs.inspect(&grant.name).await.unwrap().and_then(|state| state.holder);
+        match renewed {
+            Renewal::Lost(_) => assert!(seen.is_none(), "{at}: {seen:?}"),
+            Renewal::Renewed { .. } => assert_eq!(seen.unwrap().owner, grant.owner, "{at}"),
+            unknown => panic!("{at}: {unknown:?}"),
+        }
+        granted(&ours, &request("other")).await;
+        busy(&theirs, &request("other")).await;
+        granted(&theirs, &request("third")).await;
+        busy(&ours, &request("third")).await;
+    }
+}
+
 /// A deployment switches a link to another folder.
 #[tokio::test]
 async fn a_link_that_leads_to_another_file_ends_the_locks() {
