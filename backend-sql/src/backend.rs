@@ -12,8 +12,9 @@ use std::{
 use async_trait::async_trait;
 use lock_core::{
     Attempt, Backend, Blocked, Busy, Cursor, Enqueued, Env as _, Error, ErrorKind, FencingToken,
-    Grant, Guarantees, Init, Instant, LockName, LockState, Mode, OncePer, Page, ReleaseOptions,
-    ReleaseOutcome, Released, Renewal, Request, StoreSettings, SystemEnv, check_lease, check_token,
+    Grant, Guarantees, Init, Instant, LockName, LockState, LossReason, Mode, OncePer, Page,
+    ReleaseOptions, ReleaseOutcome, Released, Renewal, Request, StoreSettings, SystemEnv,
+    check_lease, check_token,
 };
 
 use tokio::time::timeout;
@@ -281,6 +282,10 @@ impl<D: Dialect> Backend for SqlBackend<D> {
         });
         let leases = match self.explained("renew", batch).await {
             Ok(leases) => leases,
+            Err(error) if error.kind() == ErrorKind::Lost => {
+                tracing::warn!(%error);
+                return grants.iter().map(|_| Renewal::Lost(LossReason::Gone)).collect();
+            }
             Err(error) => return grants.iter().map(|_| Renewal::Unknown(error.clone())).collect(),
         };
         renewal::answers(&*self.dialect, grants, leases, sent).await

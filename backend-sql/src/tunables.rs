@@ -169,6 +169,8 @@ pub(crate) mod sqlite {
     pub(crate) const OWN_WAIT: Duration = Duration::ZERO;
     /// So often a statement is tried again at once where another writes, which takes some 50 µs, before it pauses.
     pub(crate) const TRIES_AT_ONCE: usize = 10;
+    /// A file of a pool that looks deleted is looked at again after this long: SQLite may just be closing it.
+    pub(crate) const LAST_CLOSE: Duration = Duration::from_millis(20);
     /// A pipe that nobody reads is removed when it is this old: one that was just made may be about to be read.
     pub(crate) const OLD_BELL: Duration = Duration::from_secs(60);
 }

@@ -1,7 +1,7 @@
 //! Candidates for one leadership: one leads; the others see who it is, and one of them takes over when it ends.
 //!
 //! ```text
-//! for i in 1 2 3; do cargo run -q -p leasehold --features sqlite --example leader sqlite:/tmp/locks.db & done; wait
+//! for i in 1 2 3; do cargo run -q -p leasehold --features sqlite --example leader sqlite:locks.db & done; wait
 //! ```
 //!
 //! Kill the leader: another leads when the lease is over. Ctrl-C makes it resign: another leads at once.

@@ -205,6 +205,71 @@ async fn a_timestamp_of_another_zone_is_refused() {
     assert!(error.to_string().contains("of the server's time zone +02:00"), "{error}");
 }
 
+/// A zone for the server, which it has from its tables: `summer` are the months in which summer time begins and ends.
+fn zone(id: u32, name: &str, summer: Option<[u32; 2]>) -> String {
+    let mut sql = format!(
+        "INSERT INTO mysql.time_zone VALUES ({id}, 'N'); INSERT INTO mysql.time_zone_name VALUES ('{name}', {id}); \
+         INSERT INTO mysql.time_zone_transition_type VALUES ({id}, 0, 0, 0, 'GMT'), ({id}, 1, 3600, 1, 'BST');"
+    );
+    for year in 2020..2037 {
+        for (kind, month) in summer.into_iter().flat_map(|[begins, ends]| [(1, begins), (0, ends)])
+        {
+            let at =
+                format!("TIMESTAMPDIFF(SECOND, '1970-01-01', '{year}-{month:02}-28 01:00:00')");
+            sql += &format!("INSERT INTO mysql.time_zone_transition VALUES ({id}, {at}, {kind});");
+        }
+    }
+    sql
+}
+
+/// A client of ShedLock that locks in winter until a moment in summer, or is written to in summer, is an hour off. In half of the
+/// year nothing can be seen of it.
+#[tokio::test]
+async fn a_timestamp_of_a_zone_that_has_summer_time_is_refused_whatever_its_name() {
+    let server = Server::start(Kind::Mysql).await;
+    server.make_table().await;
+    let summers = [Some([3, 10]), Some([10, 3]), None];
+    let names = ["GMT", "UTC", "Africa/Abidjan"];
+    for (id, (name, summer)) in (900..).zip(names.into_iter().zip(summers)) {
+        server.sql(&zone(id, name, summer)).await;
+        server.sql(&format!("SET GLOBAL time_zone = '{name}'")).await;
+        // In January and in July of 2030, in this zone.
+        let both = "UNIX_TIMESTAMP('2030-01-01') + UNIX_TIMESTAMP('2030-07-01')";
+        let is_utc = format!("SET time_zone = '{name}'; SELECT {both} = 1893456000 + 1909094400");
+        let is_utc = server.sql(&is_utc).await;
+        assert_eq!(is_utc.trim() == "1", summer.is_none(), "{name} is not as the test needs it");
+        let opened = match backend_foreign::connect(&server.url("shedlock")).await {
+            Ok(store) => store.init(&Init::default()).await.map(drop),
+            Err(error) => Err(error),
+        };
+        let Some(_) = summer else { return opened.unwrap() };
+        let error = match opened {
+            Err(error) => error,
+            Ok(()) => backend_foreign::connect(&server.url("shedlock")).await.unwrap_err(),
+        };
+        assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+        let told = error.to_string();
+        assert!(
+            told.contains(&format!("time zone {name}, which is not UTC all the year")),
+            "{told}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_timestamp_is_refused_where_the_server_gives_each_session_a_zone() {
+    let server = Server::start(Kind::Mysql).await;
+    server.make_table().await;
+    let made = store(&server).await;
+    granted(&*made, &request("a", LONG)).await.unwrap();
+    server.sql("SET GLOBAL init_connect = 'SET time_zone = \"+02:00\"'").await;
+    let error = backend_foreign::connect(&server.url("shedlock")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+    assert!(error.to_string().contains("init_connect"), "{error}");
+    server.sql("ALTER TABLE shedlock MODIFY lock_until DATETIME(3) NOT NULL, MODIFY locked_at DATETIME(3) NOT NULL").await;
+    backend_foreign::connect(&server.url("shedlock")).await.unwrap();
+}
+
 #[tokio::test]
 async fn each_table_is_a_store_of_its_own_and_schema_creates_it() {
     for kind in KINDS {

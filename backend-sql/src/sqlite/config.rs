@@ -44,7 +44,8 @@ impl SqliteBuilder {
     }
 
     /// Uses the database of your pool. A statement takes one of its connections for some microseconds. Set the database to WAL
-    /// mode, or readers of the database delay the locks.
+    /// mode, or readers of the database delay the locks. If the file, its `-wal` or its `-shm` is deleted, moved or replaced, all
+    /// locks of this store are lost and each call is refused, until you open the pool and the store anew.
     #[must_use]
     pub fn with_pool(pool: SqlitePool) -> Self {
         let path = pool.connect_options().get_filename().to_owned();
@@ -53,7 +54,8 @@ impl SqliteBuilder {
 
     /// Opens the store. If there is no file yet, the first use that writes makes it. `build` refuses a file that users other than
     /// its owner and its group may read, since each of them could end all locks. With your own pool it only warns, by
-    /// `tracing`.
+    /// `tracing`. It also refuses a file that is mounted by itself or has hard links, with or without your own pool: clients may
+    /// use it without the files beside it.
     ///
     /// # Errors
     /// `InvalidInput` for a setting that is not allowed; `Config` or `Unavailable`, naming the path,

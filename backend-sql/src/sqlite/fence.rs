@@ -26,6 +26,9 @@ use crate::{error::general, tables::Tables};
 ///
 /// Begin the transaction by `BEGIN IMMEDIATE`: one that has read before it writes may be refused by
 /// SQLite as busy.
+///
+/// The fence is as safe as the database that it is in: mount the folder of the file and not the file alone, give it no hard
+/// links, and do not delete it, its `-wal` or its `-shm` while it is in use.
 #[derive(Debug)]
 pub struct SqliteFence {
     create: String,

@@ -4,7 +4,7 @@ use std::{path::Path, time::Duration};
 
 use lock_core::{Assumption, ConnectionSecurity, Guarantees, Promise};
 
-use super::connection::open::network_file_system;
+use super::connection::file_system;
 use crate::{
     settings::RECORD_VERSION,
     tunables::{ENTRY_LIFE, FAR_HEARTBEAT, FAR_POLL, LONGEST_POLL, sqlite::SHORTEST_LEASE},
@@ -19,15 +19,13 @@ pub(super) fn guarantees(longest_lease: Duration, path: &Path, push: bool) -> Gu
             Assumption::new("one-machine", "all clients run on one machine"),
             Assumption::new(
                 "local-file",
-                "the file is on a local file system, and is not replaced or restored under its users",
+                "the file is on a local file system, and neither it nor its -wal and -shm are deleted, moved, replaced or restored \
+                 while locks are held",
             ),
         ],
     };
-    if let Some(kind) = network_file_system(path) {
-        let why = format!(
-            "the file is on {kind}, where SQLite's locks do not exclude other machines; use a local \
-             disk, or a store with a server"
-        );
+    if let Some(why) = file_system::shared(path) {
+        let why = format!("{why}; use a local disk, or a store with a server");
         promised.exclusion = Promise::Withheld { why };
     } else {
         promised.connection = ConnectionSecurity::Local;

@@ -4,12 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use lock_core::{Error, ErrorKind, Guarantees, RwLock};
 use sqlx::{AssertSqlSafe, Connection as _};
-use tokio::sync::OnceCell;
 
 use super::{
     connection::{
-        database::Database,
         open::{File, Statement},
+        opened::Opened,
     },
     epoch,
     guarantees::guarantees,
@@ -29,7 +28,6 @@ pub(super) struct Sqlite {
     pub(super) entries: Arc<QueueEntries>,
     pub(super) bells: Arc<Bells>,
     pub(super) promised: RwLock<Arc<Guarantees>>,
-    pub(super) agreed: OnceCell<()>,
 }
 
 impl Sqlite {
@@ -43,7 +41,6 @@ impl Sqlite {
             promised: RwLock::new(Arc::new(guarantees(longest, &file.path, bells.works()))),
             entries,
             bells,
-            agreed: OnceCell::new(),
             file,
         };
         // The first use that writes makes a missing file, with this client's settings. Only `init` upgrades an older one. Every
@@ -56,7 +53,7 @@ impl Sqlite {
 
     /// Reads the store's longest lease, once. Refuses the store if it differs from this client's option.
     pub(super) async fn ready(&self) -> Result<(), Error> {
-        self.agreed.get_or_try_init(|| self.agree()).await.copied()
+        self.database().await.map(drop)
     }
 
     async fn agree(&self) -> Result<(), Error> {
@@ -115,14 +112,15 @@ impl Sqlite {
     }
 
     /// The database for a statement that only reads; `None` while there is no file to read.
-    pub(super) async fn reader(&self) -> Result<Option<&Database>, Error> {
+    pub(super) async fn reader(&self) -> Result<Option<Arc<Opened>>, Error> {
         if self.file.is_there() { self.database().await.map(Some) } else { Ok(None) }
     }
 
     /// The database, once this client agrees with the store.
-    pub(super) async fn database(&self) -> Result<&Database, Error> {
-        self.ready().await?;
-        self.file.database().await
+    pub(super) async fn database(&self) -> Result<Arc<Opened>, Error> {
+        let opened = self.file.database().await?;
+        opened.agreed.get_or_try_init(|| self.agree()).await?;
+        Ok(opened)
     }
 }
 

@@ -118,7 +118,7 @@ fn init_sets_the_longest_lease_for_everybody() {
 
 #[test]
 fn check_prints_what_the_store_guarantees() {
-    let store = Store::new();
+    let store = Store::within(env!("CARGO_TARGET_TMPDIR"));
     let text = store.ok(&["check"]);
     let words =
         "round trip|exclusion|assuming|tokens|10ms|30s|not leave this machine|clock|version 2";
@@ -133,6 +133,17 @@ fn check_prints_what_the_store_guarantees() {
     assert_eq!(json["warnings"], serde_json::json!([]));
     assert!(!text.contains("warning"), "{text}");
     assert!(json["guarantees"]["exclusion"]["holds"]["assuming"].is_array(), "{json}");
+}
+
+/// A cleaner may delete the file while locks are held.
+#[test]
+fn check_warns_of_a_file_in_a_folder_that_others_empty() {
+    let store = Store::within("/tmp");
+    let json = store.json(&["check"]);
+    assert_eq!(json["warnings"].as_array().unwrap().len(), 1, "{json}");
+    assert!(json["warnings"][0].as_str().unwrap().contains("is in /tmp: cleaners"), "{json}");
+    let text = store.ok(&["check"]);
+    assert!(text.contains("warning ") && text.contains("/var/lib/app"), "{text}");
 }
 
 /// For health checks.

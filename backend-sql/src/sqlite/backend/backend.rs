@@ -18,6 +18,7 @@ use crate::{
     error::general,
     settings::{check_longest, check_version},
     sqlite::{
+        connection::file_system,
         epoch::{now, today, wall_micros},
         rows,
         store::{Sqlite, milliseconds},
@@ -116,6 +117,11 @@ impl Dialect for Sqlite {
     }
 
     async fn renew(&self, grants: &[&Grant]) -> Result<Vec<Option<Duration>>, Error> {
+        if self.file.is_left()
+            && let Err(error) = self.file.database().await
+        {
+            return Err(Error::new(ErrorKind::Lost, "the file was replaced").with_source(error));
+        }
         let (readers, writers): (Vec<&Grant>, Vec<&Grant>) =
             grants.iter().partition(|grant| grant.mode == Mode::Shared);
         let mut longest = HashMap::new();
@@ -296,6 +302,10 @@ impl Dialect for Sqlite {
             Some(_) => self.file.value(&self.sql.highest_token).await,
             None => Ok(0),
         }
+    }
+
+    async fn warnings(&self) -> Result<Vec<String>, Error> {
+        Ok(file_system::emptied(&self.file.path).into_iter().collect())
     }
 
     async fn close(&self) {

@@ -35,6 +35,8 @@ enum State {
     NotYet,
     Open(SqliteConnection),
     Closed,
+    /// The file is no longer at its path.
+    Left,
 }
 
 /// The connection for one statement.
@@ -59,20 +61,20 @@ impl Database {
         }
     }
 
-    /// The next statement gets a new connection, since the thread of this one has ended.
-    pub(crate) async fn replace(&self) {
-        if let Self::Own(own) = self {
-            let mut state = own.connection.lock().await;
-            if matches!(*state, State::Open(_)) {
-                *state = State::NotYet;
-            }
-        }
-    }
-
     /// Closes a connection of our own, after the statements that were sent before.
     pub(crate) async fn close(&self) {
+        self.end(State::Closed).await;
+    }
+
+    /// The same, for a file that is no longer at its path. Statements that come later fail as those of a broken connection do: a
+    /// repeat may use the file at the path.
+    pub(crate) async fn leave(&self) {
+        self.end(State::Left).await;
+    }
+
+    async fn end(&self, by: State) {
         if let Self::Own(own) = self {
-            let state = std::mem::replace(&mut *own.connection.lock().await, State::Closed);
+            let state = std::mem::replace(&mut *own.connection.lock().await, by);
             if let State::Open(connection) = state
                 && let Err(error) = connection.close().await
             {
@@ -92,7 +94,10 @@ impl Own {
             State::Open(connection) => Some(connection),
             _ => None,
         })
-        .map_err(|_| sqlx::Error::PoolClosed)
+        .map_err(|state| match *state {
+            State::Left => sqlx::Error::WorkerCrashed,
+            _ => sqlx::Error::PoolClosed,
+        })
     }
 }
 
@@ -133,14 +138,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn statements_share_a_connection_until_it_is_replaced() {
+    async fn statements_share_a_connection() {
         let folder = tempfile::tempdir().unwrap();
         let database = database(&folder);
         let create = sqlx::query("CREATE TEMPORARY TABLE ours (value)");
         create.execute(&mut *database.lend().await.unwrap()).await.unwrap();
         assert_eq!(temporary_tables(&database).await, 1);
-        database.replace().await;
-        assert_eq!(temporary_tables(&database).await, 0);
     }
 
     #[tokio::test]
@@ -159,7 +162,6 @@ mod tests {
         let database = database(&folder);
         temporary_tables(&database).await;
         database.close().await;
-        database.replace().await;
         assert!(matches!(database.lend().await, Err(sqlx::Error::PoolClosed)));
     }
 }

@@ -1,6 +1,9 @@
-//! The file: opened or made, who may read it, statements on it, and their errors.
+//! The file: where it may be, who may read it, opened or made, whether it is still at its path, statements on it, and their errors.
 
-pub(super) mod database;
+mod database;
 mod error;
+pub(super) mod file_system;
 mod mode;
 pub(super) mod open;
+pub(super) mod opened;
+mod place;

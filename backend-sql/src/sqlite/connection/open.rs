@@ -5,9 +5,19 @@ use std::{
     fs,
     future::Future,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
-use lock_core::{Error, ErrorKind};
+use super::{database::Database, error::failure, mode, opened::Opened, place};
+use crate::{
+    error::Failure,
+    retry::Retry,
+    settings::{Settings, check_version, is_older},
+    sqlite::statements,
+    tables::Tables,
+    tunables::sqlite::{LAST_CLOSE, OWN_WAIT, TRIES_AT_ONCE},
+};
+use lock_core::{Error, ErrorKind, Mutex};
 use rustix::fs::{Access, access};
 use sqlx::{
     AssertSqlSafe, FromRow, SqlStr, Sqlite, SqlitePool,
@@ -15,17 +25,6 @@ use sqlx::{
     sqlite::{
         SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqliteRow, SqliteSynchronous,
     },
-};
-use tokio::sync::OnceCell;
-
-use super::{database::Database, error::failure, mode};
-use crate::{
-    error::Failure,
-    retry::Retry,
-    settings::{Settings, check_version, is_older},
-    sqlite::statements,
-    tables::Tables,
-    tunables::sqlite::{OWN_WAIT, TRIES_AT_ONCE},
 };
 
 /// A statement with its arguments.
@@ -40,7 +39,9 @@ pub(crate) struct File {
     given: Option<SqlitePool>,
     /// Whether the users of its group may use a file that we make.
     group: bool,
-    database: OnceCell<Database>,
+    opened: Mutex<Option<Arc<Opened>>>,
+    /// Of those who find it closed, one opens it.
+    opening: tokio::sync::Mutex<()>,
 }
 
 impl File {
@@ -51,14 +52,19 @@ impl File {
         tables: Tables,
         settings: Settings,
     ) -> Result<Self, Error> {
-        let path = if given.is_none() { checked(&path)? } else { path };
+        let path = match given {
+            None => checked(&path)?,
+            Some(_) => std::path::absolute(&path).unwrap_or(path),
+        };
         let retry = Retry::new(settings.timeout, format!("{path:?}"));
-        let this = Self { path, retry, tables, settings, given, group, database: OnceCell::new() };
-        this.check_mode()?;
+        let (opened, opening) = Default::default();
+        let this = Self { path, retry, tables, settings, given, group, opened, opening };
+        this.check_files()?;
         Ok(this)
     }
 
-    fn check_mode(&self) -> Result<(), Error> {
+    fn check_files(&self) -> Result<(), Error> {
+        place::refuse_apart(&self.path)?;
         match mode::check(&self.path) {
             // The application chose the mode of a file that also holds its other data.
             Err(error) if self.given.is_some() => {
@@ -74,12 +80,56 @@ impl File {
         self.given.is_some() || self.path.exists()
     }
 
-    /// The database, with the tables in it.
-    pub(crate) async fn database(&self) -> Result<&Database, Error> {
-        self.database.get_or_try_init(|| self.open()).await
+    /// The database at the path, with the tables in it. If another file has taken the place of one that is open, this opens the
+    /// one at the path: every other client uses that one.
+    pub(crate) async fn database(&self) -> Result<Arc<Opened>, Error> {
+        let known = || self.opened.lock().clone();
+        if let Some(opened) = known().filter(|opened| opened.is_in_place()) {
+            return Ok(opened);
+        }
+        let _one = self.opening.lock().await;
+        match known() {
+            Some(opened) if opened.is_in_place() => return Ok(opened),
+            Some(left) => self.leave(&left).await?,
+            None => {}
+        }
+        let opened = Arc::new(self.open().await?);
+        *self.opened.lock() = Some(Arc::clone(&opened));
+        Ok(opened)
     }
 
-    async fn open(&self) -> Result<Database, Error> {
+    /// Closes a database that is no longer at the path. A pool of the application's cannot be opened anew.
+    async fn leave(&self, left: &Opened) -> Result<(), Error> {
+        let path = &self.path;
+        if self.given.is_none() {
+            tracing::warn!(
+                ?path,
+                "this file, or its -wal or -shm, was deleted, moved or replaced while this client had it open; its locks are \
+                 lost, and it opens the file anew"
+            );
+            *self.opened.lock() = None;
+            left.database.leave().await;
+            return Ok(());
+        }
+        // Where the last connection closes, SQLite deletes a file shortly before it has closed it.
+        tokio::time::sleep(LAST_CLOSE).await;
+        if left.is_in_place() {
+            return Ok(());
+        }
+        let message = format!(
+            "{path:?}, or its -wal or -shm, was deleted, moved or replaced while the application's pool had it open; its \
+             locks are lost; the application must open its pool and this store anew"
+        );
+        Err(Error::new(ErrorKind::Config, message))
+    }
+
+    /// Whether the application's pool has files open that are no longer at the path.
+    pub(crate) fn is_left(&self) -> bool {
+        let opened = self.given.is_some().then(|| self.opened.lock().clone()).flatten();
+        opened.is_some_and(|opened| !opened.is_in_place())
+    }
+
+    async fn open(&self) -> Result<Opened, Error> {
         let database = match &self.given {
             Some(pool) => Database::Given(pool.clone()),
             None => {
@@ -88,7 +138,23 @@ impl File {
             }
         };
         // Another process, or the pool, may have made the file since the first check.
-        self.check_mode()?;
+        self.check_files()?;
+        self.prepare(&database).await?;
+        let opened = Opened::new(database, &self.path);
+        if self.given.is_none() && !opened.has_all_open() {
+            opened.database.close().await;
+            let message = format!(
+                "{:?}, or its -wal or -shm, was deleted, moved or replaced while it was opened, or another client in this \
+                 process still has the earlier one open",
+                self.path
+            );
+            return Err(Error::new(ErrorKind::Unavailable, message));
+        }
+        Ok(opened)
+    }
+
+    /// Makes the tables, if there are none.
+    async fn prepare(&self, database: &Database) -> Result<(), Error> {
         let longest = self.settings.longest_lease_of_new();
         let schema = statements::schema(&self.tables, longest.as_millis() as i64);
         // Check first, so that a user who may not create tables can use the existing ones. If a table is missing, as in a file
@@ -101,7 +167,7 @@ impl File {
         let found = sqlx::query_scalar::<_, i64>(AssertSqlSafe(known));
         let found = async { found.fetch_optional(&mut *database.lend().await?).await };
         if let Ok(Some(_)) = found.await {
-            return Ok(database);
+            return Ok(());
         }
         // Nothing is made in a file of another version. Only `init` upgrades an older one.
         let version = self.tables.fill(include_str!("../sql/version.sql"), '"');
@@ -112,7 +178,7 @@ impl File {
         // This fails if there are no settings yet.
         if let Ok(Some(Some(stored))) = self.while_busy(read).await {
             if is_older(stored) {
-                return Ok(database);
+                return Ok(());
             }
             check_version(stored)?;
         }
@@ -120,8 +186,8 @@ impl File {
             let schema = sqlx::raw_sql(AssertSqlSafe(schema.clone()));
             schema.execute(&mut *database.lend().await?).await
         })
-        .await?;
-        Ok(database)
+        .await
+        .map(drop)
     }
 
     fn own(&self) -> Database {
@@ -140,10 +206,9 @@ impl File {
     {
         let once = || async {
             let answer = run().await;
-            if matches!(answer, Err(sqlx::Error::WorkerCrashed))
-                && let Some(database) = self.database.get()
-            {
-                database.replace().await;
+            // The next statement gets a new connection, since the thread of this one has ended.
+            if matches!(answer, Err(sqlx::Error::WorkerCrashed)) {
+                *self.opened.lock() = None;
             }
             answer.map_err(|error| failure(error, &self.path))
         };
@@ -184,8 +249,9 @@ impl File {
     }
 
     pub(crate) async fn close(&self) {
-        if let Some(database) = self.database.get() {
-            database.close().await;
+        let opened = self.opened.lock().clone();
+        if let Some(opened) = opened {
+            opened.database.close().await;
         }
     }
 }
@@ -234,21 +300,4 @@ fn checked(path: &Path) -> Result<PathBuf, Error> {
             refuse(ErrorKind::Unavailable, why).map_err(|refusal| refusal.with_source(error))
         }
     }
-}
-
-/// The kind of network file system that the file is on, if it is a known one.
-pub(crate) fn network_file_system(path: &Path) -> Option<&'static str> {
-    // The magic numbers of statfs(2).
-    const KNOWN: [(u64, &str); 7] = [
-        (0x6969, "NFS"),
-        (0x517b, "SMB"),
-        (0xff53_4d42, "CIFS"),
-        (0xfe53_4d42, "SMB2"),
-        (0x0102_1997, "9p"),
-        (0x00c3_6400, "Ceph"),
-        (0x5346_414f, "AFS"),
-    ];
-    let folder = path.parent().unwrap_or(Path::new("/"));
-    let kind = rustix::fs::statfs(folder).ok()?.f_type as u64 & 0xffff_ffff;
-    KNOWN.iter().find(|(number, _)| *number == kind).map(|(_, name)| *name)
 }

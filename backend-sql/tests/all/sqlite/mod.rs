@@ -4,6 +4,7 @@ mod cancelled;
 mod checks;
 mod clocks;
 mod fence;
+mod place;
 mod queue;
 mod rows;
 mod settings;

@@ -18,6 +18,11 @@ impl Store {
         Self { directory: tempfile::tempdir().unwrap() }
     }
 
+    /// With its directory in this one.
+    pub fn within(folder: &str) -> Self {
+        Self { directory: tempfile::tempdir_in(folder).unwrap() }
+    }
+
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }
