@@ -6,7 +6,7 @@ use lock_core::{ErrorKind, LockClient};
 use crate::support::{
     LEASE, Nodes, PATIENT, SOON,
     direct::{said, talk_to},
-    name, request,
+    granted, name, request,
 };
 
 #[tokio::test]
@@ -42,6 +42,7 @@ async fn nodes_with_a_full_connection_table_are_waited_out() {
 async fn an_unreadable_key_is_named_with_its_remedy() {
     let nodes = Nodes::start(3).await;
     let store = nodes.direct().await;
+    let _held = granted(&*store, &request("a", LEASE)).await;
     for (kind, remedy) in [("queue", "DEL"), ("entries", "DEL"), ("epoch", "longest lease")] {
         let key = match kind {
             "epoch" => "leasehold-redlock:{0}:epoch".to_owned(),
