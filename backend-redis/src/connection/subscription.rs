@@ -183,7 +183,10 @@ impl Listening {
         let answer = tokio::time::timeout(SILENT_AFTER, async {
             known.connection.send(&redis::cmd("PING")).await
         });
-        if !matches!(answer.await, Ok(Ok(_))) {
+        // Any answer will do.
+        let silent =
+            answer.await.map_or(true, |answer| answer.is_err_and(|error| error.is_io_error()));
+        if silent {
             self.subscribed.store(0, Ordering::SeqCst);
             *second = None;
             self.listener.missed();
