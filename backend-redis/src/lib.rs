@@ -10,6 +10,17 @@
 //! (`min-replicas-to-write`), so that an old master may still grant. Another server that speaks RESP3 and reports redis_version
 //! 7.0 or more is accepted; none has been tested. A sentinel may be older.
 //!
+//! What a server does not say of itself is not promised: if INFO lacks `maxmemory_policy`, `connected_slaves` or
+//! `repl_backlog_active`, or shows an id that no Redis has, as some proxies do, exclusion is withheld with that reason. Scripts
+//! call INFO before they write an epoch record. So each new connection tries that, and is refused if the server lets no script
+//! call INFO (Redis Cloud and Redis Enterprise), or if the script sees another server.
+//!
+//! # Errors
+//! These are retried: a server that has reached its `maxclients` or `maxmemory`, loads its data, is busy with a script, cannot
+//! persist, has too few replicas or has become a replica, and a cluster that is down. An error that is not known here is retried
+//! for one longest lease, and is then `Config` with its text. If a key of the store has another type or content than this crate
+//! writes, the error is `Config` at once, with the key and the remedy.
+//!
 //! # TLS
 //! rustls, with the provider of cryptography that the application has installed for its process
 //! (`CryptoProvider::install_default`). Without one, the crate uses its own and does not install it: that of the feature

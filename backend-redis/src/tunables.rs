@@ -35,6 +35,9 @@ pub(crate) const CONFIRMED_WITHIN: Duration = Duration::from_secs(3);
 /// How often the handshake is repeated in the background, and a sentinel asked. Two may fail before a grant has to wait for
 /// one ([`CONFIRMED_WITHIN`]).
 pub(crate) const CONFIRM_EVERY: Duration = Duration::from_secs(1);
+/// After how long without a byte on a connection that waits for an answer the client tries a new one. Longer than a healthy
+/// server is busy with one script.
+pub(crate) const SILENT_AFTER: Duration = Duration::from_secs(1);
 /// The limit in bytes, and in parts, of the one answer before the login, which describes the server.
 pub(crate) const ANSWER_BEFORE_LOGIN: (u64, u64) = (64 << 10, 1_000);
 /// The same after the login. The longest answer is a list of all keys of a slot.

@@ -8,7 +8,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Context, Poll, ready},
 };
@@ -40,14 +40,22 @@ const AFTER: Limit = Limit { bytes: ANSWER.0, parts: ANSWER.1 };
 pub(crate) struct Bounded<S> {
     stream: S,
     meter: Meter,
-    logged_in: Arc<AtomicBool>,
+    progress: Arc<Progress>,
+}
+
+/// How far a connection has come.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    /// Set by the caller after the login. It raises the limit.
+    pub(crate) logged_in: AtomicBool,
+    /// How many bytes have come from the server.
+    pub(crate) received: AtomicU64,
 }
 
 impl<S> Bounded<S> {
-    /// The returned flag raises the limit. The caller sets it after the login.
-    pub(crate) fn new(stream: S) -> (Self, Arc<AtomicBool>) {
-        let logged_in = Arc::new(AtomicBool::new(false));
-        (Self { stream, meter: Meter::default(), logged_in: Arc::clone(&logged_in) }, logged_in)
+    pub(crate) fn new(stream: S) -> (Self, Arc<Progress>) {
+        let progress = Arc::<Progress>::default();
+        (Self { stream, meter: Meter::default(), progress: Arc::clone(&progress) }, progress)
     }
 }
 
@@ -59,7 +67,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Bounded<S> {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
-        let limit = if self.logged_in.load(Ordering::Relaxed) { AFTER } else { BEFORE };
+        let came = (buffer.filled().len() - before) as u64;
+        self.progress.received.fetch_add(came, Ordering::Relaxed);
+        let limit = if self.progress.logged_in.load(Ordering::Relaxed) { AFTER } else { BEFORE };
         let measured = self.meter.measure(&buffer.filled()[before..], limit);
         // The redis crate tells its callers only that the connection broke.
         Poll::Ready(measured.inspect_err(|error| {

@@ -29,7 +29,10 @@ use crate::{
     scripts::reply,
     settings::{Acknowledgement, Address, Settings},
 };
-use crate::{settings::check_memory_policy, tunables::CONFIRMED_WITHIN};
+use crate::{
+    settings::check_memory_policy,
+    tunables::{CONFIRMED_WITHIN, SILENT_AFTER},
+};
 
 /// The script that [`Connection::check_scripts`] sends. By its text, since a server that has just started knows no script.
 const SERVER: &str = include_str!("../scripts/server.lua");
@@ -138,6 +141,29 @@ impl Connection {
 
     pub(crate) fn is_dead(&self) -> bool {
         self.dead.load(Ordering::SeqCst)
+    }
+
+    /// Returns once this connection is silent while the server answers on a new one: the network has dropped the connection
+    /// without a word. Then the calls that wait on it would wait for their whole time limit.
+    pub(crate) async fn silent(&self, settings: &Settings, listener: &Arc<dyn PushListener>) {
+        // During a WAIT no other answer comes.
+        let within = settings.acknowledgement().map_or(Duration::ZERO, |wanted| wanted.within);
+        loop {
+            let received = self.connection.received();
+            tokio::time::sleep(SILENT_AFTER + within).await;
+            if self.connection.received() == received
+                && Self::open(settings, &self.address, Arc::clone(listener)).await.is_ok()
+                && self.connection.received() == received
+            {
+                return;
+            }
+        }
+    }
+
+    /// Gives the connection up. Each call that waits for an answer learns that its outcome is unknown.
+    pub(crate) fn give_up(&self) {
+        self.retire();
+        self.connection.end();
     }
 
     pub(crate) fn retire(&self) {

@@ -138,11 +138,16 @@ impl Drop for Task {
 
 impl Drop for Pipeline {
     fn drop(&mut self) {
-        self.task.abort();
+        self.end();
     }
 }
 
 impl Pipeline {
+    /// Ends the task, and the driver with it.
+    pub(crate) fn end(&self) {
+        self.task.abort();
+    }
+
     /// Runs a driver in a task of the current runtime, until the driver ends or this value is dropped.
     pub(crate) fn spawn(future: impl Future<Output = ()> + Send + 'static) -> Self {
         let signal = Arc::<Signal>::default();

@@ -4,7 +4,7 @@ use std::{
     future::{Future, ready},
     io,
     pin::pin,
-    sync::atomic::Ordering,
+    sync::{Arc, atomic::Ordering},
 };
 
 use futures_util::future::select_ok;
@@ -20,7 +20,11 @@ use tokio::{
 };
 
 use crate::{
-    connection::{bounded::Bounded, pipeline::Pipeline, tls},
+    connection::{
+        bounded::{Bounded, Progress},
+        pipeline::Pipeline,
+        tls,
+    },
     settings::{Address, Settings},
 };
 
@@ -29,6 +33,7 @@ use crate::{
 pub(crate) struct Socket {
     commands: MultiplexedConnection,
     driver: Pipeline,
+    progress: Arc<Progress>,
 }
 
 impl Socket {
@@ -67,11 +72,21 @@ impl Socket {
         login: &RedisConnectionInfo,
         config: AsyncConnectionConfig,
     ) -> Result<Self, RedisError> {
-        let (stream, logged_in) = Bounded::new(stream);
+        let (stream, progress) = Bounded::new(stream);
         let (commands, driver) =
             MultiplexedConnection::new_with_config(login, stream, config).await?;
-        logged_in.store(true, Ordering::Relaxed);
-        Ok(Self { commands, driver: Pipeline::spawn(driver) })
+        progress.logged_in.store(true, Ordering::Relaxed);
+        Ok(Self { commands, driver: Pipeline::spawn(driver), progress })
+    }
+
+    /// How many bytes have come from the server.
+    pub(crate) fn received(&self) -> u64 {
+        self.progress.received.load(Ordering::Relaxed)
+    }
+
+    /// Ends the connection. Each call that waits for an answer gets an error.
+    pub(crate) fn end(&self) {
+        self.driver.end();
     }
 
     /// A handle for subscriptions. It works only as long as this connection lives.

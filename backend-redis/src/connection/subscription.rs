@@ -25,6 +25,7 @@ use crate::{
     connection::{PushListener, error, socket::Socket},
     keys::Bucket,
     settings::{Address, Settings},
+    tunables::SILENT_AFTER,
 };
 
 /// The connection on which pushes arrive.
@@ -172,6 +173,24 @@ impl Listening {
         let mut subscribe = redis::cmd("SSUBSCRIBE");
         let answer = known.connection.send(subscribe.arg(channel)).await;
         Ok(answer.and_then(Value::extract_error).map(drop))
+    }
+
+    /// Checks that the connection for sharded channels is not silent. Between two pushes it has no traffic of its own, so
+    /// the network may drop it without a word.
+    pub(crate) async fn confirm(&self) {
+        let mut second = self.second.lock().await;
+        let Some(known) = &*second else { return };
+        let answer = tokio::time::timeout(SILENT_AFTER, async {
+            known.connection.send(&redis::cmd("PING")).await
+        });
+        // Any answer will do.
+        let silent =
+            answer.await.map_or(true, |answer| answer.is_err_and(|error| error.is_io_error()));
+        if silent {
+            self.subscribed.store(0, Ordering::SeqCst);
+            *second = None;
+            self.listener.missed();
+        }
     }
 
     async fn open_sharded(&self, settings: &Settings, address: &Address) -> Result<Sharded, Error> {

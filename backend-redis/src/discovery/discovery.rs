@@ -69,6 +69,13 @@ impl Discovery {
         }
     }
 
+    /// A connection to a server was dropped by the network without a word, and so may those to sentinels have been.
+    pub(crate) fn distrust(&self) {
+        if let Self::Sentinel(watch) = self {
+            watch.distrust();
+        }
+    }
+
     /// Whether another server has replaced one that still takes itself for a master.
     pub(crate) async fn has_left(&self, address: &Address) -> bool {
         match self {

@@ -131,6 +131,11 @@ impl Watch {
     /// Drops all connections, and makes no new ones.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
+        self.distrust();
+    }
+
+    /// Drops all connections. The next question to a sentinel makes a new one.
+    pub(crate) fn distrust(&self) {
         for at in 0..self.connections.len() {
             *self.slot(at) = None;
         }

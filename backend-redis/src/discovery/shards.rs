@@ -54,8 +54,8 @@ impl Shards {
     /// Reads the answer of the node at `asked`. For each range it has the first slot, the last slot, and the nodes, the
     /// master first.
     pub(crate) fn read(answer: Value, asked: &Address) -> Result<Self, Error> {
-        let not_understood = || Error::new(ErrorKind::Config, "CLUSTER SLOTS was not understood");
-        Self::understood(answer, asked).ok_or_else(not_understood)
+        let message = "CLUSTER SLOTS was not understood; must name the host, the port and the id of each node";
+        Self::understood(answer, asked).ok_or_else(|| Error::new(ErrorKind::Config, message))
     }
 
     fn understood(answer: Value, asked: &Address) -> Option<Self> {
@@ -69,13 +69,14 @@ impl Shards {
             let mut addresses = Vec::new();
             for node in nodes {
                 let Value::Array(node) = node else { return None };
-                let [host, Value::Int(port), ..] = node.as_slice() else { return None };
+                // Without ids, a node of another cluster would not be noticed.
+                let [host, Value::Int(port), id, ..] = node.as_slice() else { return None };
                 let host = match host {
                     Value::Nil => "",
                     host => text(host)?,
                 };
                 addresses.push(asked.beside(host, u16::try_from(*port).ok()?));
-                shards.ids.extend(node.get(2).and_then(text).map(str::to_owned));
+                shards.ids.insert(text(id)?.to_owned());
             }
             let (first, last) = (u16::try_from(*first).ok()?, u16::try_from(*last).ok()?);
             shards.addresses.extend(addresses.iter().flatten().cloned());
@@ -123,6 +124,9 @@ mod tests {
         let addresses = [at("a", 1), at("b", 2), at("seed", 3), at("seed", 5), at("c", 7)];
         assert_eq!(map.addresses, HashSet::from(addresses));
         assert!(Shards::read(Value::Nil, &asked).is_err());
+        let nameless = Value::Array(vec![text("a"), Value::Int(1)]);
+        let answer = Value::Array(vec![range(0, 16383, vec![nameless])]);
+        assert!(Shards::read(answer, &asked).unwrap_err().to_string().contains("id of each node"));
     }
 
     #[test]

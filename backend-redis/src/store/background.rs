@@ -8,11 +8,13 @@ use crate::{
     connection::{Connection, PushListener, pool::Pool},
     discovery::Discovery,
     guarantees::GuaranteeTracker,
+    settings::Settings,
     tunables::CONFIRM_EVERY,
 };
 
 /// Starts the tasks that run until the connection ends or is unused.
 pub(super) fn spawn_background_tasks(
+    settings: &Settings,
     connection: &Arc<Connection>,
     pool: &Arc<Pool>,
     guarantees: &Arc<GuaranteeTracker>,
@@ -27,6 +29,8 @@ pub(super) fn spawn_background_tasks(
     let refresher = HandshakeRefresher {
         connection: Arc::downgrade(connection),
         pool: Arc::downgrade(pool),
+        settings: Box::new(settings.clone()),
+        discovery: discovery.clone(),
         guarantees: Arc::clone(guarantees),
         listener: Arc::clone(listener),
     };
@@ -37,6 +41,8 @@ pub(super) fn spawn_background_tasks(
 struct HandshakeRefresher {
     connection: Weak<Connection>,
     pool: Weak<Pool>,
+    settings: Box<Settings>,
+    discovery: Discovery,
     guarantees: Arc<GuaranteeTracker>,
     listener: Arc<dyn PushListener>,
 }
@@ -49,7 +55,25 @@ impl HandshakeRefresher {
         loop {
             tokio::time::sleep(CONFIRM_EVERY).await;
             let Some(connection) = alive(&self.connection) else { return };
-            match connection.confirm().await {
+            let confirmed = async {
+                tokio::select! {
+                    biased;
+                    confirmed = connection.confirm() => Some(confirmed),
+                    () = connection.silent(&self.settings, &self.listener) => None,
+                }
+            };
+            let (confirmed, ()) = tokio::join!(confirmed, connection.listening.confirm());
+            let Some(confirmed) = confirmed else {
+                tracing::warn!(
+                    server = %connection.address,
+                    "the connection is silent, and the server answers on a new one: it is given up"
+                );
+                connection.give_up();
+                self.discovery.distrust();
+                self.listener.missed();
+                return;
+            };
+            match confirmed {
                 Ok(handshake) => {
                     failure_line.reset();
                     let Some(pool) = self.pool.upgrade() else { return };

@@ -163,6 +163,7 @@ impl Store {
         self.compare_settings(&connection, bucket).await?;
         self.guarantees.update(&connection, &self.pool);
         spawn_background_tasks(
+            &self.settings,
             &connection,
             &self.pool,
             &self.guarantees,

@@ -4,3 +4,4 @@ mod discovery;
 mod fuzz;
 mod hanging_sentinels;
 mod other_clusters;
+mod silent_connections;
