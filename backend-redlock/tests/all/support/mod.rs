@@ -6,6 +6,8 @@ use std::{future::Future, sync::Arc, time::Duration};
 use conformance_tests::kit::{Proxy, Redis, RedisOptions, Server as _};
 use lock_core::{Backend, LockName};
 
+#[path = "../../../../backend-redis/tests/all/support/permissions.rs"]
+pub(crate) mod permissions;
 #[path = "../../../../backend-redis/tests/all/support/requests.rs"]
 mod requests;
 #[path = "../../../../backend-redis/tests/all/support/shared_cases.rs"]
