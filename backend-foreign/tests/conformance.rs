@@ -1,4 +1,8 @@
-//! The conformance suite on the layouts of other libraries, on real servers.
+//! The conformance suite on the layouts of other libraries, on real servers. In Redis every case runs with the permissions
+//! that the documentation names.
+
+#[path = "../../backend-redis/tests/all/support/permissions.rs"]
+mod permissions;
 
 use std::{process::ExitCode, sync::Arc};
 
@@ -22,8 +26,10 @@ impl Harness for OnLayout {
     }
 
     async fn start(&self) -> Result<Store, SetUpError> {
-        let server = Redis::start(RedisOptions::new()).await?;
-        let url = format!("redis://{}?layout={}", server.address(), self.layout);
+        let page = include_str!("../../docs/backends/foreign.md");
+        let acl = permissions::documented_acl(page, "## Permissions", "");
+        let server = Redis::start(RedisOptions::new().line(acl)).await?;
+        let url = format!("redis://app:hunter2@{}?layout={}", server.address(), self.layout);
         let first_use = Init::new().with_first_use(true);
         backend_foreign::connect(&url).await?.init(&first_use).await?;
         Ok(Store::new(url, server))

@@ -30,10 +30,10 @@
 //! A user needs no more than this, with `PREFIX` the key prefix (`leasehold` by default):
 //!
 //! ```text
-//! user NAME on >PASSWORD resetchannels &PREFIX:{0}:push:* resetkeys ~PREFIX:{0}:* -@all +hello
-//!   +auth +select +ping +info +time +eval +evalsha +scan +subscribe
-//!   +unsubscribe +publish +get +mget +set +del +exists +pttl +pexpire +hget +hmget +hset +hdel +llen +lpop
-//!   +lpos +lrem +rpush
+//! user NAME on >PASSWORD resetchannels &PREFIX:{0}:push:* resetkeys ~PREFIX:{0}:* -@all
+//!   +hello +auth +select +info +time +eval +evalsha +scan +subscribe +unsubscribe +publish
+//!   +get +mget +set +setrange +del +exists +pttl +pexpire +hget +hmget +hset +hdel
+//!   +lindex +llen +lpop +lpos +lpush +lrem +rpush
 //! ```
 //!
 //! If there are replicas, `+config|get` lets the client read how long an isolated master accepts writes; without it set
@@ -43,10 +43,11 @@
 //! In a cluster:
 //!
 //! ```text
-//! user NAME on >PASSWORD resetchannels &PREFIX:{*}:spush:* resetkeys ~PREFIX:{*}:* -@all +hello
-//!   +auth +ping +info +time +eval +evalsha +cluster|slots +cluster|countkeysinslot
-//!   +cluster|getkeysinslot +config|get +asking +ssubscribe +spublish +get +mget +set +del +exists +pttl
-//!   +pexpire +hget +hmget +hset +hdel +llen +lpop +lpos +lrem +rpush
+//! user NAME on >PASSWORD resetchannels &PREFIX:{*}:spush:* resetkeys ~PREFIX:{*}:* -@all
+//!   +hello +auth +info +time +eval +evalsha +cluster|slots +cluster|countkeysinslot
+//!   +cluster|getkeysinslot +config|get +asking +ssubscribe +spublish
+//!   +get +mget +set +setrange +del +exists +pttl +pexpire +hget +hmget +hset +hdel
+//!   +lindex +llen +lpop +lpos +lpush +lrem +rpush
 //! ```
 //!
 //! A [`Fence`] also needs access to the user's own keys. `init` needs nothing more.

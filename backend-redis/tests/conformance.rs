@@ -1,4 +1,8 @@
-//! The suite over one Redis, plain and with TLS; over one that sentinels watch, and over a cluster.
+//! The suite over one Redis, plain and with TLS; over one that sentinels watch, and over a cluster. Every case runs with the
+//! permissions that the documentation names.
+
+#[path = "all/support/permissions.rs"]
+mod permissions;
 
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
@@ -8,6 +12,14 @@ use conformance_tests::{
     kit::{ClientCertificates, Redis, RedisCluster, RedisOptions, Sentinels, Server as _},
 };
 use lock_core::{Backend, Error, Init};
+
+const DOCUMENTATION: &str = include_str!("../src/lib.rs");
+
+/// A server that knows the documented user. The default user is for the servers themselves and for tests.
+fn with_user(heading: &str, more: &str) -> RedisOptions {
+    let acl = permissions::documented_acl(DOCUMENTATION, heading, "leasehold");
+    RedisOptions::new().line(format!("{acl} {more}"))
+}
 
 struct OnRedis {
     name: &'static str,
@@ -21,19 +33,19 @@ impl Harness for OnRedis {
     }
 
     async fn start(&self) -> Result<Store, SetUpError> {
-        let mut options = RedisOptions::new();
+        let mut options = with_user("# Permissions", "");
         if self.tls {
             options = options.tls(ClientCertificates::Required);
         }
         let server = Redis::start(options).await?;
         let url = match (server.tls_address(), server.certificates()) {
             (Some(address), Some(files)) => format!(
-                "rediss://{address}?ca={}&cert={}&key={}",
+                "rediss://app:hunter2@{address}?ca={}&cert={}&key={}",
                 files.ca.display(),
                 files.client_cert.display(),
                 files.client_key.display()
             ),
-            _ => format!("redis://{}", server.address()),
+            _ => format!("redis://app:hunter2@{}", server.address()),
         };
         let first_use = Init::new().with_first_use(true);
         backend_redis::connect(&url).await?.init(&first_use).await?;
@@ -61,12 +73,14 @@ impl Harness for OnSentinels {
     }
 
     async fn start(&self) -> Result<Store, SetUpError> {
-        let options =
-            RedisOptions::new().line("min-replicas-to-write 1").line("min-replicas-max-lag 10");
+        // What the documentation names for replicas, and for `wait_replicas`.
+        let options = with_user("# Permissions", "+config|get +wait")
+            .line("min-replicas-to-write 1")
+            .line("min-replicas-max-lag 10");
         let group = Sentinels::start_patient(2, options, Duration::from_secs(60)).await?;
         let hosts: Vec<_> = group.endpoints().iter().map(ToString::to_string).collect();
         let (hosts, options) = (hosts.join(","), self.options);
-        let url = format!("redis+sentinel://{hosts}/{}{options}", Sentinels::MASTER);
+        let url = format!("redis+sentinel://app:hunter2@{hosts}/{}{options}", Sentinels::MASTER);
         let first_use = Init::new().with_first_use(true);
         backend_redis::connect(&url).await?.init(&first_use).await?;
         Ok(Store::new(url, group))
@@ -88,10 +102,10 @@ impl Harness for OnCluster {
 
     async fn start(&self) -> Result<Store, SetUpError> {
         // No failover because the machine is busy.
-        let options = RedisOptions::new().line("cluster-node-timeout 60000");
+        let options = with_user("In a cluster:", "").line("cluster-node-timeout 60000");
         let cluster = RedisCluster::start(3, 1, options).await?;
         let hosts: Vec<_> = cluster.endpoints().iter().map(ToString::to_string).collect();
-        let url = format!("redis+cluster://{}", hosts.join(","));
+        let url = format!("redis+cluster://app:hunter2@{}", hosts.join(","));
         let first_use = Init::new().with_first_use(true);
         backend_redis::connect(&url).await?.init(&first_use).await?;
         Ok(Store::new(url, cluster))

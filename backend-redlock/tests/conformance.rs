@@ -1,4 +1,7 @@
-//! The suite over five Redis servers and over three.
+//! The suite over five Redis servers and over three. Every case runs with the permissions that the documentation names.
+
+#[path = "../../backend-redis/tests/all/support/permissions.rs"]
+mod permissions;
 
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
@@ -22,8 +25,14 @@ impl Harness for OnNodes {
     }
 
     async fn start(&self) -> Result<Store, SetUpError> {
-        let servers = Redis::start_many(self.nodes, RedisOptions::new()).await?;
-        let hosts: Vec<_> = servers.iter().map(|server| server.address().to_string()).collect();
+        let redis = include_str!("../../backend-redis/src/lib.rs");
+        let acl = permissions::documented_acl(redis, "# Permissions", "leasehold-redlock");
+        let own = include_str!("../src/lib.rs").split('`').find(|part| part.starts_with("+zadd"));
+        let own = own.ok_or("no permissions of its own")?;
+        let options = RedisOptions::new().line(format!("{acl} {own}"));
+        let servers = Redis::start_many(self.nodes, options).await?;
+        let login = |server: &Redis| format!("app:hunter2@{}", server.address());
+        let hosts: Vec<_> = servers.iter().map(login).collect();
         // Wide limits, so that nodes on a busy machine do not look as if they were down.
         let url = format!(
             "redlock://{}?timeout=10s&node_timeout=5s&clock_bound=200ms{}",

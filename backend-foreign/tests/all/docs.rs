@@ -11,6 +11,10 @@ use lock_core::{
     SystemEnv,
 };
 
+#[path = "../../../backend-redis/tests/all/support/permissions.rs"]
+pub(crate) mod permissions;
+
+use self::permissions::{OF_THE_CRATE, commands_of, documented_acl, of_scripts};
 use crate::operations;
 
 const PAGE: &str = include_str!("../../../docs/backends/foreign.md");
@@ -25,8 +29,13 @@ fn block(beginning: &str) -> String {
 
 #[tokio::test]
 async fn the_documented_permissions_are_enough() {
-    let acl = block("user NAME").replace('\n', " ");
-    let acl = acl.replace("NAME", "app").replace("PASSWORD", "hunter2");
+    let acl = documented_acl(PAGE, "## Permissions", "");
+    // Its own scripts, and what the client and the common scripts of backend-redis need for one server.
+    let mut needed = of_scripts(concat!(env!("CARGO_MANIFEST_DIR"), "/src/redis"));
+    needed.extend(OF_THE_CRATE.map(str::to_owned));
+    let common = "info time eval evalsha scan hmget hset hdel hget";
+    needed.extend(common.split(' ').map(str::to_owned));
+    assert_eq!(commands_of(&acl), needed);
     let server = Redis::start(RedisOptions::new().line(acl)).await.unwrap();
     for layout in ["redisson", "redis-py", "python-redis-lock"] {
         let url = format!("redis://app:hunter2@{}?layout={layout}", server.address());

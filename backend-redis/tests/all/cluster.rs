@@ -11,9 +11,11 @@ use lock_core::{Env as _, ErrorKind, LockClient, Renewal, SystemEnv};
 use crate::support::{
     calls,
     clusters::{BUCKET, cluster, deafen_replica, fail_over, owner, queued, taken_over, url},
-    connect, documented_acl, first_use, granted,
+    connect, first_use, granted,
     holders::hold,
-    name, quarantined, request,
+    name,
+    permissions::documented_acl,
+    quarantined, request,
     shared_cases::{assert_permitted_no_more, use_every_operation},
 };
 

@@ -17,6 +17,7 @@ mod handshake;
 mod heartbeats;
 mod missing_guards;
 mod out_of_memory;
+mod permissions;
 mod readers;
 mod redis;
 mod refusals;

@@ -1,4 +1,4 @@
-//! What only Redis has: ways to connect, permissions, certificates, settings, subscriptions.
+//! What only Redis has: ways to connect, certificates, settings, subscriptions.
 
 use std::time::Duration;
 
@@ -6,25 +6,10 @@ use backend_redis::RedisBuilder;
 use conformance_tests::kit::{ClientCertificates, Redis, RedisOptions, Server as _};
 use lock_core::{Enqueued, ErrorKind, Init, ReleaseOptions, Signal};
 
-use crate::support::{
-    connect, documented_acl, enqueued, first_use, granted, request, server, server_with,
-    shared_cases::{assert_permitted_no_more, use_every_operation},
-    url,
-};
+use crate::support::{connect, enqueued, first_use, granted, request, server, server_with, url};
 
 const LEASE: Duration = Duration::from_secs(20);
 const SOON: Duration = Duration::from_secs(30);
-
-#[tokio::test]
-async fn the_documented_permissions_are_enough_and_no_more() {
-    let acl = documented_acl(include_str!("../../src/lib.rs"), "# Permissions", "leasehold");
-    let server = Redis::start(RedisOptions::new().line(acl)).await.unwrap();
-    let store = connect(&format!("redis://app:hunter2@{}", server.address())).await;
-    use_every_operation(&*store, None).await;
-    // The idle subscription is dropped with this command.
-    assert_eq!(server.cli(&["ACL", "DRYRUN", "app", "UNSUBSCRIBE"]).await.unwrap(), "OK");
-    assert_permitted_no_more(&server).await;
-}
 
 #[tokio::test]
 async fn a_wrong_password_is_reported_and_not_shown() {

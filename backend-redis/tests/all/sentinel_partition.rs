@@ -14,6 +14,7 @@ use crate::support::{
     direct::{said, talk_to},
     granted,
     holders::hold,
+    permissions::documented_acl,
     request,
     sentinels::{group, url, url_through},
 };
@@ -129,10 +130,8 @@ async fn a_client_leaves_an_old_master_that_still_answers() {
 
 #[tokio::test]
 async fn logins_of_sentinels_and_master_are_used_and_a_refusal_is_reported() {
-    let app = "user app on >hunter2 resetchannels &leasehold:{0}:push:* ~leasehold:{0}:* -@all +hello \
-               +auth +select +ping +info +time +eval +evalsha +scan +subscribe +unsubscribe +publish \
-               +get +mget +set +del +exists +pttl +pexpire +hget +hmget +hset +hdel +llen +lpop +lpos +lrem \
-               +rpush +config|get";
+    let app = documented_acl(include_str!("../../src/lib.rs"), "# Permissions", "leasehold");
+    let app = format!("{app} +config|get");
     let group = Sentinels::start(1, RedisOptions::new().line(app)).await.unwrap();
     for sentinel in group.endpoints() {
         let mut sentinel = talk_to(sentinel).await;

@@ -14,10 +14,11 @@
 -- A lock is "owner number state attempt label", with Redis's own expiry. State 0: held. State 1: released and kept for a
 -- last while. A tombstone holds the number of the last attempt that must take nothing.
 --
--- A lock that readers share is "READERS number 0 count label", with a line "owner number attempt" for each of them. The
--- first line has the highest of their numbers, how many they are, and the label of the reader that came last. The expiry
--- is that of the latest lease. No pattern runs over all lines, since there may be a thousand. The `until` of a reader's
--- entry has a 0 in front. Older scripts read the same time, and see another owner's lock.
+-- A lock that readers share is "READERS number 0 count label", with a line "owner number attempt end" for each of them. The
+-- first line has the highest of their numbers, how many they are, and the label of the reader that came last. The end of a
+-- reader's lease is as in readers.lua of backend-redis; lines from before there were ends have none. The expiry is that of
+-- the latest lease. No pattern runs over all lines, since there may be a thousand. The `until` of a reader's entry has a 0 in
+-- front. Older scripts read the same time, and see another owner's lock.
 local owner, lease, floor, bound = ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[8]), tonumber(ARGV[10])
 local attempt, estimated, reader = tonumber(ARGV[11]), tonumber(ARGV[14]), is_reader(ARGV[8])
 -- As in free.lua.
@@ -84,8 +85,28 @@ if holder and (#holder ~= 32 or tonumber(number) > 9007199254740991) then holder
 -- How many readers share it, and the position of the asker's line if it is one of them.
 local count = holder == READERS and tonumber(last) or 0
 local from, own, to = holder == READERS and string.find(record, '\n' .. owner .. ' ', 1, true), nil, nil
-if from then own, last, to = string.match(record, '^(%d+) (%d+)()', from + 34) end
-local function line(of, by) return '\n' .. owner .. ' ' .. of .. ' ' .. by end
+local own_end = lease_end(now, lease)
+if from then
+  local before
+  own, last, before, to = string.match(record, '^(%d+) (%d+) ?(%d*)()', from + 34)
+  -- guard: repeat_end
+  if before > own_end then own_end = before end
+end
+local function line(of, by) return '\n' .. owner .. ' ' .. of .. ' ' .. by .. ' ' .. own_end end
+-- Those of these lines whose leases are not over, and how many they are.
+local function living_of(lines)
+  local first, kept, at = lease_end(now, 0), {}, 1
+  while at do
+    local next_ = string.find(lines, '\n', at + 1, true)
+    local until_ = string.sub(lines, (next_ or #lines + 1) - 13, (next_ or 0) - 1)
+    -- guard: dead_reader
+    if until_ >= first or string.find(until_, ' ', 1, true) then
+      kept[#kept + 1] = string.sub(lines, at, (next_ or 0) - 1)
+    end
+    at = next_
+  end
+  return table.concat(kept), #kept
+end
 local function busy()
   local left = record and redis.call('PTTL', KEYS[2]) or 0
   if left == -1 then
@@ -132,9 +153,13 @@ local function writer_first()
 end
 -- guard: writers_wait
 local shut = record
+local first_line = count > 0 and string.find(record, '\n', 1, true)
+local lines = first_line and string.sub(record, first_line) or ''
 if reader then
+  -- guard: room_of_the_dead
+  if count >= MOST_READERS then lines, count = living_of(lines) end
   -- guard: readers_wait
-  shut = record and not (count > 0 and count < MOST_READERS)
+  shut = record and not (first_line and count < MOST_READERS)
   -- guard: writer_first
   shut = shut or writer_first()
 end
@@ -167,9 +192,8 @@ redis.call('HSET', KEYS[1], ARGV[13], text(number), 'top', text(top))
 if reader then
   -- guard: join_lease
   if record then lease = math.max(lease, redis.call('PTTL', KEYS[2])) end
-  local lines = string.find(record or '', '\n', 1, true)
   record = table.concat({READERS, text(number), '0', text(count + 1), ARGV[7]}, ' ')
-    .. (lines and string.sub(record, lines) or '') .. line(text(number), text(attempt))
+    .. lines .. line(text(number), text(attempt))
 else
   record = table.concat({owner, text(number), '0', text(attempt), ARGV[7]}, ' ')
 end

@@ -70,7 +70,7 @@ if record then
   if ARGV[1] ~= '' and owner == READERS then
     -- One of the readers that share it: see acquire.lua.
     from = string.find(record, '\n' .. ARGV[1] .. ' ', 1, true)
-    if from then last, to = string.match(record, '^%d+ (%d+)()', from + 34) end
+    if from then last, to = string.match(record, '^%d+ (%d+) ?%d*()', from + 34) end
     -- guard: reader_frees
     mine = from ~= nil
   end

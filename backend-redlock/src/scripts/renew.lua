@@ -4,6 +4,7 @@
 -- Answer: {'renewed', clock, answers, the longest lease in µs or 0}; answers: 1 renewed, 2 somebody else's, 0 gone. Or
 -- that of unknown.lua of backend-redis.
 -- include unknown.lua
+-- include readers.lua
 local time, answers = redis.call('TIME'), {}
 local now = time[1] * 1000000 + time[2]
 local stamp = string.format('%.0f', now)
@@ -28,8 +29,15 @@ for at = 2, #KEYS do
     answer = 2
   -- guard: renew_kept
   elseif record and string.match(record, '^%x+ %d+ (%d)') == '0' then
+    -- The expiry is set first, since that needs no memory.
     -- guard: renew_lengthens
-    if redis.call('PTTL', KEYS[at]) < lease then redis.call('PEXPIRE', KEYS[at], lease) end
+    redis.call('PEXPIRE', KEYS[at], math.max(lease, redis.call('PTTL', KEYS[at])))
+    local from = readers_line(record) and string.find(record, '\n' .. owner .. ' ', 1, true)
+    local position, ends = string.match(record, '^%d+ %d+ ()(%d+)', from and from + 34 or #record + 1)
+    -- guard: renew_end
+    if ends and lease_end(now, lease) > ends then
+      redis.call('SETRANGE', KEYS[at], position - 1, lease_end(now, lease))
+    end
     answer = 1
   end
   answers[at - 1] = answer

@@ -11,7 +11,8 @@ use conformance_tests::kit::{ClientCertificates, Mode, Proxy, Redis, RedisOption
 use lock_core::{Attempt, Env as _, ErrorKind, ReleaseOptions, ReleaseOutcome, Renewal, SystemEnv};
 
 use crate::support::{
-    LEASE, Nodes, PATIENT, busy, connect, documented_acl, eventually, first_use, granted, name,
+    LEASE, Nodes, PATIENT, busy, connect, eventually, first_use, granted, name,
+    permissions::{commands_of, documented_acl, of_scripts},
     request,
     shared_cases::{assert_permitted_no_more, taken_away, unreadable, use_every_operation},
 };
@@ -45,8 +46,12 @@ async fn exclusion_is_not_promised_over_a_node_that_may_evict() {
 async fn the_documented_permissions_are_enough_and_no_more() {
     let redis = include_str!("../../../backend-redis/src/lib.rs");
     let acl = documented_acl(redis, "# Permissions", "leasehold-redlock");
-    let own = include_str!("../../src/lib.rs").split('`').find(|part| part.starts_with("+zadd"));
-    let acl = format!("{acl} {}", own.unwrap());
+    let own = |text: &'static str| text.split('`').find(|part| part.starts_with("+zadd")).unwrap();
+    let more = own(include_str!("../../src/lib.rs"));
+    assert_eq!(own(include_str!("../../../docs/backends/redlock.md")), more);
+    let needed = of_scripts(concat!(env!("CARGO_MANIFEST_DIR"), "/src"));
+    assert_eq!(commands_of(more), &needed - &commands_of(&acl));
+    let acl = format!("{acl} {more}");
     let nodes = Nodes::bare(vec![RedisOptions::new().line(acl); 3]).await;
     let hosts: Vec<_> =
         nodes.servers.iter().map(|each| format!("app:hunter2@{}", each.address())).collect();

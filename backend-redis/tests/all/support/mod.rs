@@ -5,6 +5,7 @@ pub(crate) mod changes;
 pub(crate) mod clusters;
 pub(crate) mod direct;
 pub(crate) mod holders;
+pub(crate) mod permissions;
 pub(crate) mod requests;
 pub(crate) mod sentinels;
 pub(crate) mod shared_cases;

@@ -81,13 +81,3 @@ pub(crate) async fn calls(server: &Redis, command: &str) -> u64 {
     let value = stats.lines().find_map(|line| line.strip_prefix(&field));
     value.map_or(0, |value| value.split(',').next().unwrap().parse().unwrap())
 }
-
-/// The ACL user that the crate's documentation gives after the text `heading`, as it stands there.
-pub(crate) fn documented_acl(documentation: &str, heading: &str, prefix: &str) -> String {
-    let (_, part) = documentation.split_once(heading).unwrap();
-    let lines = part.lines().skip_while(|line| !line.starts_with("//! user NAME"));
-    let lines = lines.take_while(|line| !line.starts_with("//! ```"));
-    let words: Vec<_> = lines.map(|line| line.trim_start_matches("//!").trim()).collect();
-    let acl = words.join(" ").replace("NAME", "app").replace("PASSWORD", "hunter2");
-    acl.replace("PREFIX", prefix)
-}

@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use conformance_tests::kit::Redis;
 use futures_util::future::join_all;
 use lock_core::{
-    Attempt, Backend, ClientOptions, FencingToken, Holder, LockClient, OwnerLabel, ReleaseOptions,
-    ReleaseOutcome, Signal,
+    Attempt, Backend, ClientOptions, FencingToken, Holder, LockClient, Mode, OwnerLabel,
+    ReleaseOptions, ReleaseOutcome, Signal,
 };
 
 use super::requests::*;
@@ -33,9 +33,34 @@ pub(crate) async fn use_every_operation(store: &dyn Backend, cursor: Option<Stri
     }
     assert_eq!(store.force_release(&asked.name).await.unwrap(), ReleaseOutcome::Released);
     store.abandon(&asked).await.unwrap();
+    if store.guarantees().shared.holds() {
+        use_readers(store).await;
+    }
     // Many calls at once share batches, also in each bucket of a cluster.
     let requests: Vec<_> = (0..300).map(|at| request(&format!("job {at}"), LEASE)).collect();
     releases(store, &grants(attempts(store, &requests).await)).await;
+}
+
+/// A writer that releases beside waiting readers, a writer behind them, and a reader that comes back.
+async fn use_readers(store: &dyn Backend) {
+    let reader = || request("readers", LEASE).with_mode(Mode::Shared);
+    let writer = granted(store, &request("readers", LEASE)).await;
+    let [one, two] = [reader(), reader()];
+    let (mut first, _) = enqueued(store, &one).await;
+    let (mut second, _) = enqueued(store, &two).await;
+    store.release(&writer, ReleaseOptions::default()).await.unwrap();
+    for waiter in [&mut first, &mut second] {
+        tokio::time::timeout(SOON, waiter.next()).await.unwrap();
+    }
+    let mut inside = granted(store, &one).await;
+    granted(store, &two).await;
+    let (behind, _) = enqueued(store, &request("readers", LEASE)).await;
+    inside.lease += Duration::from_secs(1);
+    renewed(store, &[&inside]).await;
+    store.raise(&inside, FencingToken::new(inside.token.get() + 10).unwrap()).await.unwrap();
+    store.release(&inside, ReleaseOptions::default()).await.unwrap();
+    behind.leave().await.unwrap();
+    store.abandon(&two).await.unwrap();
 }
 
 /// The server has refused the user `app` nothing, and would refuse it any other key.

@@ -33,6 +33,12 @@ variants! {
         => a_reader_that_leaves(stage);
     "L1: a reader renews"
         Replace("renew_owner", "elseif record and string.sub(record, 1, 32) ~= owner then") => a_renewal_by_a_reader(stage);
+    "L1: a reader whose lease is over makes room at the limit" LeaveOut("room_of_the_dead") => room_of_a_dead_reader(stage);
+    "S4: only readers whose leases are over make room"
+        Replace("dead_reader", "if string.find(until_, ' ', 1, true) then") => room_of_a_dead_reader(stage);
+    "S3: a renewal by a reader prolongs its own lease" Replace("renew_end", "if false then")
+        => a_reader_whose_lease_is_prolonged(stage, true);
+    "S3: a repeat by a reader shortens no lease" LeaveOut("repeat_end") => a_reader_whose_lease_is_prolonged(stage, false);
     "S6: a clean-up leaves a later attempt of a reader" LeaveOut("later_attempt") => a_late_clean_up(stage);
 }
 
@@ -178,4 +184,41 @@ async fn a_late_clean_up(node: &mut Node) -> Verdict {
     // The clean-up of the attempt itself.
     assert!(node.free("a", ["", "5", "", ""]).await);
     only(node, &[]).await
+}
+
+/// The lock is full: `a` with a short lease, `b` with a long one, and others from before there were ends.
+async fn full_lock(node: &mut Node) -> Result<(), String> {
+    node.keep(&shared_with(Mode::MOST_READERS - 3)).await;
+    assert!(node.free("a", [""; 4]).await);
+    let short = Attempt { lease: 8_000, shared: true, ..node.attempt("a").await };
+    node.ask(Way::Short, &short).await?;
+    node.shared("b").await.map(drop)?;
+    node.shared("c").await.map(drop)
+}
+
+async fn room_of_a_dead_reader(node: &mut Node) -> Verdict {
+    full_lock(node).await?;
+    refused(node.shared("d").await)?;
+    node.clock.step(9.0).map_err(|error| error.to_string())?;
+    node.shared("d").await?;
+    let (found, most) = (inside(node).await, Mode::MOST_READERS);
+    let expected = ["b", "c", "d"].iter().all(|letter| found.contains(&owner(letter)));
+    match expected && found.len() == most && !found.contains(&owner("a")) {
+        true => refused(node.shared("e").await),
+        false => Err(format!("{} readers are inside", found.len())),
+    }
+}
+
+async fn a_reader_whose_lease_is_prolonged(node: &mut Node, renews: bool) -> Verdict {
+    full_lock(node).await?;
+    match renews {
+        true => assert_eq!(node.renew("a", 20_000, u64::MAX >> 11).await, 1),
+        false => {
+            node.shared("a").await?;
+            let short = Attempt { lease: 8_000, shared: true, ..node.attempt("a").await };
+            node.ask(Way::Short, &short).await?;
+        }
+    }
+    node.clock.step(9.0).map_err(|error| error.to_string())?;
+    refused(node.shared("d").await)
 }

@@ -64,7 +64,7 @@ local function record(name)
   if one_in(4) then
     local count = random(3)
     local lines = {table.concat({READERS, token, '0', count, label()}, ' ')}
-    for at = 12, 11 + count do lines[#lines + 1] = table.concat({OWNERS[at], token, text(number())}, ' ') end
+    for at = 12, 11 + count do lines[#lines + 1] = table.concat({OWNERS[at], token, text(number()), text(NOW_MS + pick(-5, 0, 1000, 20000))}, ' ') end
     both('SET', 'lock:' .. name, table.concat(lines, '\n'), 'PXAT', text(NOW_MS + pick(1000, 2000, 20000)))
     return
   end

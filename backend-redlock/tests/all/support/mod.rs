@@ -8,6 +8,8 @@ use lock_core::{Backend, LockName};
 
 #[path = "../../../../backend-redis/tests/all/support/direct.rs"]
 pub(crate) mod direct;
+#[path = "../../../../backend-redis/tests/all/support/permissions.rs"]
+pub(crate) mod permissions;
 #[path = "../../../../backend-redis/tests/all/support/requests.rs"]
 mod requests;
 #[path = "../../../../backend-redis/tests/all/support/shared_cases.rs"]
