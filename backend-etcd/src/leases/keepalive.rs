@@ -131,14 +131,14 @@ impl Task {
                     let Some(error) = error else { return };
                     tracing::trace!(target: "leasehold", %error, "the keepalive stream ended");
                     // If this member hangs, another may serve.
-                    self.rpc.members.give_up(position);
+                    self.rpc.members.give_up_silent(position);
                     for (_, reply) in self.unanswered.0.drain().flat_map(|(_, sent)| sent) {
                         let _ = reply.send(Err(error.clone()));
                     }
                 }
                 Ok(None) => drop(reply.send(Ok(None))),
                 Err(error) => {
-                    self.rpc.members.give_up(position);
+                    self.rpc.members.give_up_silent(position);
                     let _ = reply.send(Err(error));
                     tokio::time::sleep(STREAM_PAUSE).await;
                 }

@@ -64,7 +64,7 @@ impl Rpc {
             Ok(answer) => answer.map_err(failure),
             Err(_) => {
                 // This member hangs or is unreachable. Another may serve.
-                self.members.give_up(position);
+                self.members.give_up_silent(position);
                 Err(Failure::Error(late(self.limit)))
             }
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lock_core::{Error, ErrorKind};
 
-use super::members::NoMember;
+use super::members::{NoMember, is_due_to};
 
 /// Repeating does not help: an operator must make room.
 const NO_SPACE: &str = "etcd's space quota is exceeded, and it takes no writes; compact and \
@@ -109,13 +109,6 @@ fn words(error: etcd_client::Error) -> Box<dyn std::error::Error + Send + Sync> 
         text = format!("{text}: {first}");
     }
     text.into()
-}
-
-/// Whether the error or one of its sources has this type.
-pub(super) fn is_due_to<E: std::error::Error + 'static>(
-    error: &(dyn std::error::Error + 'static),
-) -> bool {
-    std::iter::successors(Some(error), |error| error.source()).any(|error| error.is::<E>())
 }
 
 impl From<Error> for Failure {

@@ -40,7 +40,6 @@ use tower::{
 use super::{
     body::YieldingBody,
     connection::{Connection, ConnectionState},
-    error::is_due_to,
 };
 
 /// gRPC's number for a member that cannot serve now, such as one without a leader.
@@ -97,11 +96,22 @@ struct Member {
     channel: OnceCell<MemberChannel>,
 }
 
+impl Member {
+    fn new(endpoint: Endpoint) -> Self {
+        Self { endpoint, channel: OnceCell::new() }
+    }
+}
+
 /// A channel with its only connection.
 #[derive(Clone)]
 struct MemberChannel {
     channel: transport::Channel,
     state: Arc<ConnectionState>,
+}
+
+/// Whether the error or one of its sources has this type.
+pub(super) fn is_due_to<E: Error + 'static>(error: &(dyn Error + 'static)) -> bool {
+    std::iter::successors(Some(error), |error| (**error).source()).any(|error| error.is::<E>())
 }
 
 impl Members {
@@ -128,11 +138,21 @@ impl Members {
         self.0.position.load(Ordering::Acquire)
     }
 
-    /// Switches to the next member, if the one at this position is still used.
-    pub(crate) fn give_up(&self, position: usize) {
+    /// Switches to the next member, if the one at this position is still used. Returns whether it was.
+    fn give_up(&self, position: usize) -> bool {
         let next = position.wrapping_add(1);
-        let _ =
-            self.0.position.compare_exchange(position, next, Ordering::AcqRel, Ordering::Acquire);
+        let used = &self.0.position;
+        used.compare_exchange(position, next, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// The same if the member did not answer in time. A firewall may have dropped the connection, and those to the other members,
+    /// without a word. So each member's next use connects again.
+    pub(crate) fn give_up_silent(&self, position: usize) {
+        if self.give_up(position) {
+            for member in &mut self.list().members {
+                *member = Arc::new(Member::new(member.endpoint.clone()));
+            }
+        }
     }
 
     fn list(&self) -> MutexGuard<'_, List> {
@@ -140,7 +160,7 @@ impl Members {
         while let Some(Ok(update)) = list.updates.as_mut().map(Receiver::try_recv) {
             match update {
                 Change::Insert(_, endpoint) => {
-                    list.members.push(Arc::new(Member { endpoint, channel: OnceCell::new() }));
+                    list.members.push(Arc::new(Member::new(endpoint)));
                 }
                 Change::Remove(uri) => list.members.retain(|member| *member.endpoint.uri() != uri),
             }
@@ -188,8 +208,7 @@ impl Members {
     fn forget(&self, failed: &Arc<Member>) {
         for member in &mut self.list().members {
             if Arc::ptr_eq(member, failed) {
-                let endpoint = failed.endpoint.clone();
-                *member = Arc::new(Member { endpoint, channel: OnceCell::new() });
+                *member = Arc::new(Member::new(failed.endpoint.clone()));
             }
         }
     }

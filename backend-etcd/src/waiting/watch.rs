@@ -175,7 +175,7 @@ async fn watch(
                 if waiters.is_empty() {
                     progress_requested = false;
                 } else if progress_requested {
-                    rpc.members.give_up(position);
+                    rpc.members.give_up_silent(position);
                     return Err(late(SILENT_WATCH));
                 } else {
                     requests.request_progress().await.map_err(failure)?;

@@ -3,7 +3,8 @@
 use conformance_tests::kit::{Mode, Server as _};
 
 use crate::support::{
-    WAIT, connect, entries, granted, hands_over, held_and_waited_for, proxied, request, single,
+    WAIT, connect, entries, granted, hands_over, held_and_waited_for, proxied, request,
+    request_for, single,
 };
 
 /// The attempt arrives and its answer is lost: the outcome is unknown, and the clean-up leaves nothing.
@@ -41,6 +42,21 @@ async fn a_short_network_fault_loses_neither_lock_nor_entry() {
     proxy.set(Mode::Pass).await.unwrap();
     assert_eq!(entries(&etcd).await, before);
     drop(hands_over(guard, waiting).await);
+}
+
+/// A firewall drops what it knows, and new connections work. It costs one time limit until the next grant, and not the time until
+/// a ping has no answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_that_go_silent_cost_one_time_limit() {
+    let (_etcd, proxy, [_, behind]) = proxied("3s").await;
+    proxy.set(Mode::Silent).await.unwrap();
+    let lost = request();
+    let error = behind.try_acquire(&lost).await.unwrap_err();
+    assert!(error.is_retryable(), "{error}");
+    assert!(proxy.counters().to_server.swallowed > 0, "the fault did not happen");
+    let next = request_for("next");
+    let granted = behind.try_acquire(&next).await.expect("a new connection").granted();
+    assert!(granted.is_some());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,7 +6,8 @@ use conformance_tests::{
     history::{ALL_RULES, Recorder, Rule, assert_clean, check},
     kit::{Redis, RedisOptions, Server as _},
 };
-use lock_core::{Attempt, Grant, LockClient};
+use lock_core::{Attempt, Grant, LockClient, ReleaseOptions, ReleaseOutcome};
+use tokio::runtime::{Builder, Runtime};
 
 use crate::support::{
     connect, granted,
@@ -56,18 +57,32 @@ async fn after_a_failover_that_lost_a_held_lock_there_is_no_second_holder() {
     assert_clean(&recorder.history(), ALL_RULES);
 }
 
+/// The runtime of the test, and that of a client that does nothing while its runtime stands still: so it asks no server who it is
+/// between two calls.
+struct Apart {
+    test: Runtime,
+    client: Runtime,
+}
+
+impl Apart {
+    fn new() -> Self {
+        let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
+        Self { test: runtime(), client: runtime() }
+    }
+}
+
 /// A server loses a grant while a replica is the master, and is master again with the same run id before its client has
 /// noticed.
-#[tokio::test]
-async fn a_server_that_was_master_twice_grants_nothing_at_once() {
-    let (lost, answer) = master_twice_unnoticed(Replica::Known).await;
+#[test]
+fn a_server_that_was_master_twice_grants_nothing_at_once() {
+    let (lost, answer) = master_twice_unnoticed(Replica::Known);
     assert!(matches!(answer, Attempt::Quarantined(_)), "{lost:?}, and then {answer:?}");
 }
 
 /// The client did its handshake while the replica was disconnected.
-#[tokio::test]
-async fn a_server_that_was_master_twice_grants_nothing_though_its_replica_was_away() {
-    let (lost, answer) = master_twice_unnoticed(Replica::Away).await;
+#[test]
+fn a_server_that_was_master_twice_grants_nothing_though_its_replica_was_away() {
+    let (lost, answer) = master_twice_unnoticed(Replica::Away);
     assert!(matches!(answer, Attempt::Quarantined(_)), "{lost:?}, and then {answer:?}");
 }
 
@@ -78,53 +93,50 @@ enum Replica {
     Away,
 }
 
-async fn master_twice_unnoticed(replica: Replica) -> (Grant, Attempt) {
-    for _ in 0..20 {
-        if let Some(answers) = master_twice(replica).await {
-            return answers;
-        }
-    }
-    panic!("the client noticed each time");
-}
-
-/// The grant before and the answer after. `None` if the client did a handshake while the server was a replica, and so has
-/// made a new connection.
-async fn master_twice(known: Replica) -> Option<(Grant, Attempt)> {
+/// The grant before and the answer after.
+fn master_twice_unnoticed(known: Replica) -> (Grant, Attempt) {
+    let Apart { test, client } = Apart::new();
     let options = RedisOptions::new().line("repl-diskless-sync-delay 0");
-    let master = Redis::start(options.clone()).await.unwrap();
     let port = |server: &Redis| server.address().port().to_string();
-    let replica = replica_of(&master, options).await;
-    let store = connect(&crate::support::url(&master)).await;
-    crate::support::first_use(&*store).await;
-    warm(&*store).await;
-    let before = (identity(&master).await, clients(&master).await);
-
-    // The replica misses the grant, since it cannot reconnect.
-    for (setting, value) in [("masteruser", "nobody"), ("masterauth", "wrong")] {
-        assert_eq!(replica.cli(&["CONFIG", "SET", setting, value]).await.unwrap(), "OK");
-    }
-    assert_eq!(master.cli(&["CLIENT", "KILL", "TYPE", "replica"]).await.unwrap(), "1");
+    let (master, replica) = test.block_on(async {
+        let master = Redis::start(options.clone()).await.unwrap();
+        let replica = replica_of(&master, options).await;
+        (master, replica)
+    });
+    let store = client.block_on(async {
+        let store = connect(&crate::support::url(&master)).await;
+        crate::support::first_use(&*store).await;
+        warm(&*store).await;
+        store
+    });
+    let before = test.block_on(async {
+        let before = (identity(&master).await, clients(&master).await);
+        // The replica misses the grant, since it cannot reconnect.
+        for (setting, value) in [("masteruser", "nobody"), ("masterauth", "wrong")] {
+            assert_eq!(replica.cli(&["CONFIG", "SET", setting, value]).await.unwrap(), "OK");
+        }
+        assert_eq!(master.cli(&["CLIENT", "KILL", "TYPE", "replica"]).await.unwrap(), "1");
+        before
+    });
     if known == Replica::Away {
-        asks_twice(&master).await;
+        client.block_on(asks_twice(&master));
     }
-    let lost = granted(&*store, &request("a", Duration::from_secs(20))).await;
-    assert_eq!(replica.cli(&["REPLICAOF", "NO", "ONE"]).await.unwrap(), "OK");
-    let back = ["REPLICAOF", "127.0.0.1", &port(&replica)];
-    assert_eq!(master.cli(&back).await.unwrap(), "OK");
-    in_step(&replica, &master).await;
-    assert_eq!(master.cli(&["REPLICAOF", "NO", "ONE"]).await.unwrap(), "OK");
-
-    let answer = store.try_acquire(&request("a", Duration::from_secs(20))).await;
-    let after = (identity(&master).await, clients(&master).await);
+    let lost = client.block_on(granted(&*store, &request("a", Duration::from_secs(20))));
+    test.block_on(async {
+        assert_eq!(replica.cli(&["REPLICAOF", "NO", "ONE"]).await.unwrap(), "OK");
+        let back = ["REPLICAOF", "127.0.0.1", &port(&replica)];
+        assert_eq!(master.cli(&back).await.unwrap(), "OK");
+        in_step(&replica, &master).await;
+        assert_eq!(master.cli(&["REPLICAOF", "NO", "ONE"]).await.unwrap(), "OK");
+    });
+    let answer = client.block_on(store.try_acquire(&request("a", Duration::from_secs(20))));
+    let after = test.block_on(async { (identity(&master).await, clients(&master).await) });
     assert_eq!(before.0.0, after.0.0, "another run id");
     assert_ne!(before.0.1, after.0.1, "the same replication id");
-    if !before.1.is_subset(&after.1) {
-        return None;
-    }
-    let answer = answer.unwrap();
-    let kept = store.inspect(&name("a")).await.unwrap().map(|state| state.token);
+    assert!(before.1.is_subset(&after.1), "the client noticed, and made a new connection");
+    let kept = client.block_on(store.inspect(&name("a"))).unwrap().map(|state| state.token);
     assert_ne!(kept, Some(lost.token), "the grant was not lost");
-    Some((lost, answer))
+    (lost, answer.unwrap())
 }
 
 /// Waits for two new handshakes of the client. Each sends three INFO.
@@ -150,48 +162,43 @@ async fn asks_twice(server: &Redis) {
 }
 
 /// A master that becomes a replica keeps its clients and refuses their writes.
-#[tokio::test]
-async fn a_master_that_turned_read_only_is_left_and_grants_nothing_when_it_is_back() {
-    for _ in 0..20 {
-        if turned_read_only().await {
-            return;
-        }
-    }
-    panic!("the client asked who it is each time");
-}
-
-/// `false` if the client noticed before it wrote.
-async fn turned_read_only() -> bool {
-    let master = crate::support::server().await;
-    let other = Redis::start(RedisOptions::new()).await.unwrap();
-    let store = connect(&crate::support::url(&master)).await;
-    let held = granted(&*store, &request("a", SOON / 3)).await;
-    let follow = ["REPLICAOF", "127.0.0.1", &other.address().port().to_string()];
-    // The other server refuses its replication, so that it keeps its data.
-    assert_eq!(other.cli(&["CONFIG", "SET", "requirepass", "secret"]).await.unwrap(), "OK");
-    assert_eq!(master.cli(&follow).await.unwrap(), "OK");
-
-    let error = store.release(&held, lock_core::ReleaseOptions::default()).await.unwrap_err();
-    assert!(error.is_retryable() && !error.is_ambiguous(), "{error}");
-    let refused = master.cli(&["INFO", "errorstats"]).await.unwrap();
-    if !refused.contains("errorstat_READONLY") {
-        return false;
-    }
-    // The client dropped the connection, and makes no new one to a replica.
-    let error = store.try_acquire(&request("b", SOON / 3)).await.unwrap_err();
-    assert!(error.to_string().contains("is a slave; must be a master"), "{error}");
-    assert_eq!(master.cli(&["REPLICAOF", "NO", "ONE"]).await.unwrap(), "OK");
-    let told = quarantined(&*store).await;
-    assert!(told.why.contains("changed its role"), "{told:?}");
-    let released = store.release(&held, lock_core::ReleaseOptions::default()).await.unwrap();
-    assert_eq!(released.outcome, lock_core::ReleaseOutcome::Released);
-    true
+#[test]
+fn a_master_that_turned_read_only_is_left_and_grants_nothing_when_it_is_back() {
+    let Apart { test, client } = Apart::new();
+    let (master, other) = test.block_on(async {
+        (crate::support::server().await, Redis::start(RedisOptions::new()).await.unwrap())
+    });
+    let (store, held) = client.block_on(async {
+        let store = connect(&crate::support::url(&master)).await;
+        let held = granted(&*store, &request("a", SOON / 3)).await;
+        (store, held)
+    });
+    test.block_on(async {
+        let follow = ["REPLICAOF", "127.0.0.1", &other.address().port().to_string()];
+        // The other server refuses its replication, so that it keeps its data.
+        assert_eq!(other.cli(&["CONFIG", "SET", "requirepass", "secret"]).await.unwrap(), "OK");
+        assert_eq!(master.cli(&follow).await.unwrap(), "OK");
+    });
+    client.block_on(async {
+        let error = store.release(&held, ReleaseOptions::default()).await.unwrap_err();
+        assert!(error.is_retryable() && !error.is_ambiguous(), "{error}");
+        let refused = master.cli(&["INFO", "errorstats"]).await.unwrap();
+        assert!(refused.contains("errorstat_READONLY"), "the client noticed before it wrote");
+        // The client dropped the connection, and makes no new one to a replica.
+        let error = store.try_acquire(&request("b", SOON / 3)).await.unwrap_err();
+        assert!(error.to_string().contains("is a slave; must be a master"), "{error}");
+        assert_eq!(master.cli(&["REPLICAOF", "NO", "ONE"]).await.unwrap(), "OK");
+        let told = quarantined(&*store).await;
+        assert!(told.why.contains("changed its role"), "{told:?}");
+        let released = store.release(&held, ReleaseOptions::default()).await.unwrap();
+        assert_eq!(released.outcome, ReleaseOutcome::Released);
+    });
 }
 
 /// Loads the scripts.
 async fn warm(store: &dyn lock_core::Backend) {
     let grant = granted(store, &request("warm", SOON / 2)).await;
-    store.release(&grant, lock_core::ReleaseOptions::default()).await.unwrap();
+    store.release(&grant, ReleaseOptions::default()).await.unwrap();
 }
 
 async fn identity(server: &Redis) -> (String, String) {

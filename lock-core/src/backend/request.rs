@@ -315,7 +315,7 @@ pub enum LossReason {
     /// The client was closed.
     #[error("the client was closed")]
     Closed,
-    /// The runtime that renewed the lease has ended.
+    /// The runtime that renewed the lease has ended, and no other runtime used the client.
     #[error("the runtime that renewed the lease has ended")]
     RuntimeEnded,
 }

@@ -25,15 +25,17 @@ enum Verdict {
     End(End),
 }
 
-fn verdict(mode: Mode, direction: Direction) -> Verdict {
+/// `is_new`: the connection began while the mode was [`Mode::Silent`].
+fn verdict(mode: Mode, is_new: bool, direction: Direction) -> Verdict {
     match (mode, direction) {
+        (Mode::Silent, _) if is_new => Verdict::Deliver(Duration::ZERO),
         (Mode::Pass, _)
         | (Mode::HalfCut, Direction::ToServer)
         | (Mode::RequestsLost, Direction::ToClient) => Verdict::Deliver(Duration::ZERO),
         (Mode::Delay { to_server, .. }, Direction::ToServer) => Verdict::Deliver(to_server),
         (Mode::Delay { to_client, .. }, Direction::ToClient) => Verdict::Deliver(to_client),
         (Mode::Hold, _) => Verdict::Keep,
-        (Mode::BlackHole, _)
+        (Mode::BlackHole | Mode::Silent, _)
         | (Mode::HalfCut, Direction::ToClient)
         | (Mode::RequestsLost, Direction::ToServer) => Verdict::Lose,
         (Mode::Cut, _) => Verdict::End(End::Cut),
@@ -56,13 +58,14 @@ pub(super) async fn pump(
     let mut queued = 0;
     let mut closed = false;
     let mut has_hole = false;
+    let is_new = state.mode() == Mode::Silent;
     let rules = match direction {
         Direction::ToServer => state.alterations.clone(),
         Direction::ToClient => state.of_answers(),
     };
     let mut altering = Altering::new(&rules);
     loop {
-        let verdict = verdict(state.mode(), direction);
+        let verdict = verdict(state.mode(), is_new, direction);
         let mut due = None;
         match verdict {
             Verdict::End(end) => return Err(end),
@@ -89,7 +92,7 @@ pub(super) async fn pump(
             () = sleep_until(due), if due.is_some() && !is_due => {}
             writable = to.writable(), if is_due => {
                 writable.map_err(|_| End::Closed)?;
-                if let Some(ended) = deliver(to, direction, state, &mut queue, &mut queued) {
+                if let Some(ended) = deliver(to, direction, is_new, state, &mut queue, &mut queued) {
                     return ended;
                 }
             }
@@ -134,6 +137,7 @@ pub(super) async fn pump(
 fn deliver(
     to: &TcpStream,
     direction: Direction,
+    is_new: bool,
     state: &State,
     queue: &mut VecDeque<(Instant, Vec<u8>)>,
     queued: &mut usize,
@@ -141,7 +145,7 @@ fn deliver(
     let written = {
         let mode = state.mode.read().unwrap_or_else(std::sync::PoisonError::into_inner);
         let (arrived, chunk) = queue.front_mut()?;
-        let Verdict::Deliver(delay) = verdict(*mode, direction) else { return None };
+        let Verdict::Deliver(delay) = verdict(*mode, is_new, direction) else { return None };
         if *arrived + delay > Instant::now() {
             return None;
         }
