@@ -283,7 +283,7 @@ impl<D: Dialect> Backend for SqlBackend<D> {
         let leases = match self.explained("renew", batch).await {
             Ok(leases) => leases,
             Err(error) if error.kind() == ErrorKind::Lost => {
-                tracing::warn!(%error);
+                tracing::warn!(target: "leasehold", %error);
                 return grants.iter().map(|_| Renewal::Lost(LossReason::Gone)).collect();
             }
             Err(error) => return grants.iter().map(|_| Renewal::Unknown(error.clone())).collect(),

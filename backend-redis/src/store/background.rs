@@ -65,6 +65,7 @@ impl HandshakeRefresher {
             let (confirmed, ()) = tokio::join!(confirmed, connection.listening.confirm());
             let Some(confirmed) = confirmed else {
                 tracing::warn!(
+                    target: "leasehold",
                     server = %connection.address,
                     "the connection is silent, and the server answers on a new one: it is given up"
                 );

@@ -1,11 +1,12 @@
 //! The builder of a store, and its URL.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use lock_core::{Backend, ConnectionSecurity, Error, is_loopback};
 use sqlx::{
-    ConnectOptions as _, MySql, MySqlPool,
+    AssertSqlSafe, ConnectOptions as _, MySql, MySqlPool, SqlSafeStr as _, SqlStr,
     mysql::{MySqlConnectOptions, MySqlSslMode},
+    pool::PoolOptions,
 };
 
 use super::{connection::server::Server, statements, store::Mysql};
@@ -69,12 +70,28 @@ impl MysqlBuilder {
         if let Reached::Options(_) = self.reached {
             way.check(self.settings.plaintext, "ssl-mode=verify_identity (or required)")?;
         }
-        let (pool, given) = self.reached.pool(self.settings.timeout);
+        let limit = wait_limit(self.settings.timeout);
+        let own = move |options: PoolOptions<MySql>| {
+            options.after_connect(move |session, _| {
+                let limit = limit.clone();
+                Box::pin(async move { sqlx::raw_sql(limit).execute(session).await.map(drop) })
+            })
+        };
+        let (pool, given) = self.reached.pool(self.settings.timeout, own);
         let retry = Retry::new(self.settings.timeout, "the server".into());
         let gate = Gate::new(pool.options().get_max_connections(), self.settings.timeout);
         let server = Server { connections: Connections::new(pool, given), retry, gate };
         Ok((server, tables, self.settings))
     }
+}
+
+/// The statement by which the server stops waiting for a row or a table when this client has given the call up. Otherwise it
+/// waits for 50 s more (a day, for a table), and uses up a session.
+fn wait_limit(timeout: Duration) -> SqlStr {
+    let seconds = timeout.as_secs().max(1);
+    let variables = ["innodb_lock_wait_timeout", "lock_wait_timeout"];
+    let set = variables.map(|variable| format!("SESSION {variable} = {seconds}"));
+    AssertSqlSafe(format!("SET {}", set.join(", "))).into_sql_str()
 }
 
 /// The way to the server.
@@ -131,8 +148,6 @@ pub(crate) fn parse(url: &str) -> Result<(MysqlBuilder, Vec<Named>), Error> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use lock_core::ErrorKind;
 
     use super::*;

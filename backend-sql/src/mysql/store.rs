@@ -1,6 +1,12 @@
 //! A store on a server: what this client knows of it, and its settings.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
 
 use lock_core::{Error, ErrorKind, Guarantees, RwLock};
 use sqlx::{Row as _, mysql::MySqlRow};
@@ -18,7 +24,7 @@ use super::{
 };
 use crate::{
     error::general,
-    servers::times::span,
+    servers::{sweeping::Sweeping, times::span},
     settings::{Settings, agree, check_version, is_older},
     tables::Tables,
     waiting::QueueEntries,
@@ -34,6 +40,9 @@ pub(super) struct Mysql {
     pub(super) removals: Removals,
     pub(super) promised: RwLock<Arc<Guarantees>>,
     pub(super) agreed: OnceCell<()>,
+    /// The highest watermark that this client has read.
+    pub(super) watermark: AtomicI64,
+    pub(super) sweeping: Sweeping,
 }
 
 impl Mysql {
@@ -47,7 +56,19 @@ impl Mysql {
         let (server, sql) = (Arc::new(server), Arc::new(Statements::new(&tables)));
         let (entries, removals, agreed) =
             (QueueEntries::default(), Removals::default(), OnceCell::new());
-        let this = Self { server, sql, tables, settings, entries, removals, promised, agreed };
+        let (watermark, sweeping) = (AtomicI64::new(0), Sweeping::default());
+        let this = Self {
+            server,
+            sql,
+            tables,
+            settings,
+            entries,
+            removals,
+            promised,
+            agreed,
+            watermark,
+            sweeping,
+        };
         this.promise(longest).await?;
         // An older store is for `init` to upgrade; every other step makes sure that it is ready.
         if this.is_there("{settings}").await? && !is_older(this.version().await?) {
@@ -76,7 +97,18 @@ impl Mysql {
         self.is_there("{queue}").await?;
         let longest = self.longest_lease().await?;
         agree(self.settings.longest_lease, longest)?;
+        let watermark = self.number(&self.sql.watermark, &[]).await?;
+        self.note_watermark(watermark.unwrap_or_default());
         self.promise(longest).await
+    }
+
+    pub(super) fn note_watermark(&self, watermark: i64) {
+        self.watermark.fetch_max(watermark, Ordering::Relaxed);
+    }
+
+    /// The highest watermark that this client has read, as an argument.
+    pub(super) fn known_watermark(&self) -> i64 {
+        self.watermark.load(Ordering::Relaxed)
     }
 
     /// The version of the records. Before it is read, since the tables may have been made since we connected, a view is

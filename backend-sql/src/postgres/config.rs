@@ -121,7 +121,7 @@ impl PostgresBuilder {
         if let Reached::Options(_) = self.reached {
             way.check(self.settings.plaintext, "sslmode=verify-full (or require)")?;
         }
-        let (pool, given) = self.reached.pool(self.settings.timeout);
+        let (pool, given) = self.reached.pool(self.settings.timeout, |options| options);
         let sessions = Sessions::new(pool, given, self.prepares, self.settings.timeout);
         Ok((sessions, tables, self.settings))
     }

@@ -63,7 +63,6 @@ mod fence;
 mod guarantees;
 pub(crate) mod statements;
 mod store;
-mod sweeping;
 mod waiting;
 
 pub use self::{

@@ -14,7 +14,6 @@ use super::{
     },
     guarantees::{Terms, guarantees},
     statements::{check_version, is_older},
-    sweeping::Sweeping,
     waiting::{
         entries::QueueEntries,
         listen::{Delivery, Listening},
@@ -23,7 +22,7 @@ use super::{
 use crate::{
     bounded_set::BoundedSet,
     error::general,
-    servers::times::span,
+    servers::{sweeping::Sweeping, times::span},
     settings::{Settings, agree},
 };
 
@@ -165,7 +164,7 @@ impl Postgres {
             // If the operator mends the tables after a loss of data, they may have old locks.
             let distrust = self.server.run_once(&self.server.sql.distrust_all, &[]).await;
             if let Err(error) = distrust {
-                tracing::debug!(%error, "the marker of a store that is refused was not changed");
+                tracing::trace!(target: "leasehold", %error, "the marker of a store that is refused was not changed");
             }
             return Err(refusal);
         }

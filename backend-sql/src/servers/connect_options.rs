@@ -50,8 +50,12 @@ impl<DB: Database> Reached<DB> {
         }
     }
 
-    /// The pool, and whether it is the user's. The user's pool stays open.
-    pub(crate) fn pool(self, timeout: Duration) -> (Pool<DB>, bool) {
+    /// The pool, and whether it is the user's. The user's pool stays open. `own` completes the options of a pool of our own.
+    pub(crate) fn pool(
+        self,
+        timeout: Duration,
+        own: impl FnOnce(PoolOptions<DB>) -> PoolOptions<DB>,
+    ) -> (Pool<DB>, bool) {
         match self {
             Self::Pool(pool) => (pool, true),
             Self::Options(options) => {
@@ -64,9 +68,8 @@ impl<DB: Database> Reached<DB> {
                     .min_connections(1)
                     // A test would cost each statement a second round trip. Instead, a statement that meets a broken
                     // connection is repeated on another one, if that is safe.
-                    .test_before_acquire(false)
-                    .connect_lazy_with(options.disable_statement_logging());
-                (pool, false)
+                    .test_before_acquire(false);
+                (own(pool).connect_lazy_with(options.disable_statement_logging()), false)
             }
         }
     }

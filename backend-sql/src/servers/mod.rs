@@ -2,5 +2,6 @@
 
 pub(crate) mod connect_options;
 pub(crate) mod connections;
+pub(crate) mod sweeping;
 pub(crate) mod times;
 pub(crate) mod tls;

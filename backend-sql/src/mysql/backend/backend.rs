@@ -12,12 +12,14 @@ use sqlx::{AssertSqlSafe, Row as _, SqlSafeStr as _, mysql::MySqlRow};
 use crate::{
     dialect::{Dialect, Handed, Left, Listed, Row},
     error::general,
-    gate::Gate,
+    gate::{self, Gate},
     mysql::{
+        connection::server::Server,
         rows::{batch, insert_id, row, text},
         statements::{
             self,
             Argument::{Bytes, Number, Text},
+            Statements,
         },
         store::Mysql,
     },
@@ -75,8 +77,9 @@ impl Dialect for Mysql {
     }
 
     async fn create_row(&self, name: &LockName) -> Result<(), Error> {
-        let name = Bytes(name.as_str().as_bytes());
-        self.ready().await?.execute_repeatable(&self.sql.create_row, &[name]).await.map(drop)
+        let server = self.ready().await?;
+        let row = [Bytes(name.as_str().as_bytes()), Number(self.known_watermark())];
+        server.execute_repeatable(&self.sql.create_row, &row).await.map(drop)
     }
 
     async fn take(&self, request: &Request, version: i64) -> Result<Option<FencingToken>, Error> {
@@ -88,7 +91,11 @@ impl Dialect for Mysql {
         request: &Request,
         version: Option<i64>,
     ) -> Result<Option<FencingToken>, Error> {
-        self.grant(&self.sql.take, request, version).await
+        match version {
+            // This client has released it at that version.
+            Some(_) => self.grant_known(&self.sql.take, request, version).await,
+            None => self.grant(&self.sql.take, request, version).await,
+        }
     }
 
     async fn read_row(
@@ -188,7 +195,9 @@ impl Dialect for Mysql {
         let whose = [Bytes(request.name.as_str().as_bytes()), Bytes(owner.as_bytes())];
         // Otherwise it could remove the mark that the owner was abandoned.
         self.removals.done(request.owner).await;
-        server.execute_repeatable(&self.sql.abandon, &whose).await?;
+        let [name, abandoned] = whose;
+        let row = [name, abandoned, Number(self.known_watermark())];
+        server.execute_repeatable(&self.sql.abandon, &row).await?;
         server.execute_repeatable(&self.sql.abandon_entry, &whose).await?;
         let left = Grant::new(request, FencingToken::ZERO);
         if request.mode == Mode::Shared && !self.part(&left).await? {
@@ -218,30 +227,13 @@ impl Dialect for Mysql {
     }
 
     async fn sweep(&self, rows: bool) -> Result<(), Error> {
-        let server = self.ready().await?;
         // Read anew now and then: an operator may have changed them.
         self.promise(self.guarantees().longest_lease).await?;
-        for _ in 0..if rows { SWEEPS } else { 0 } {
-            let free = server.rows(&self.sql.free_names, &[Number(SWEPT as i64)]).await?;
-            let read = |row: &MySqlRow| Ok((row.try_get(0)?, row.try_get(1)?));
-            let free: Result<Vec<(String, i64)>, sqlx::Error> = free.iter().map(read).collect();
-            let free = free.map_err(general)?;
-            let Some(highest) = free.iter().map(|(_, token)| *token).max() else { break };
-            let highest = Number(highest);
-            server.execute_repeatable(&self.sql.sweep_watermark, &[highest]).await?;
-            let names: Vec<_> = free.iter().map(|(name, _)| format!("[\"{name}\"]")).collect();
-            let names = format!("[{}]", names.join(","));
-            server.execute_repeatable(&self.sql.sweep, &[Text(&names), highest]).await?;
-            if free.len() < SWEPT {
-                break;
-            }
-        }
-        let dead = server.rows(&self.sql.dead_entries, &[Number(SWEPT as i64)]).await?;
-        if !dead.is_empty() {
-            let dead: Result<Vec<i64>, _> = dead.iter().map(|row| row.try_get(0)).collect();
-            let dead = format!("{:?}", dead.map_err(general)?);
-            server.execute_repeatable(&self.sql.forget_entries, &[Text(&dead)]).await?;
-        }
+        let (server, sql) = (Arc::clone(&self.server), Arc::clone(&self.sql));
+        self.sweeping.begin(async move {
+            let _pass = gate::attempt(Some(&server.gate)).await?;
+            sweep(&server, &sql, rows).await
+        });
         Ok(())
     }
 
@@ -263,9 +255,13 @@ impl Dialect for Mysql {
         if let Some(longest) = init.longest_lease {
             check_longest(longest, SHORTEST_LEASE)?;
         }
-        let known = self.is_there("{settings}").await?;
         let (locks, queue) = (self.is_there("{locks}").await?, self.is_there("{queue}").await?);
-        let stored = if known { self.version().await? } else { RECORD_VERSION };
+        // An `init` that was interrupted may have made the table of settings, and not its row.
+        let stored = match self.is_there("{settings}").await? {
+            true => self.number(&self.sql.version, &[]).await?,
+            false => None,
+        };
+        let (known, stored) = (stored.is_some(), stored.unwrap_or(RECORD_VERSION));
         let older = is_older(stored);
         if !older {
             check_version(stored)?;
@@ -302,6 +298,27 @@ impl Dialect for Mysql {
     }
 
     async fn close(&self) {
+        self.sweeping.end(self.settings.timeout).await;
         self.server.close().await;
     }
+}
+
+/// Deletes rows that are needed no more. It never waits for a row that somebody else has locked.
+async fn sweep(server: &Server, sql: &Statements, rows: bool) -> Result<(), Error> {
+    for _ in 0..if rows { SWEEPS } else { 0 } {
+        let free = server.rows(&sql.free_names, &[Number(SWEPT as i64)]).await?;
+        let read = |row: &MySqlRow| Ok((row.try_get(0)?, row.try_get(1)?));
+        let free: Result<Vec<(String, i64)>, sqlx::Error> = free.iter().map(read).collect();
+        let free = free.map_err(general)?;
+        let Some(highest) = free.iter().map(|(_, token)| *token).max() else { break };
+        let highest = Number(highest);
+        server.execute_repeatable(&sql.sweep_watermark, &[highest]).await?;
+        let names: Vec<_> = free.iter().map(|(name, _)| format!("[\"{name}\"]")).collect();
+        let names = format!("[{}]", names.join(","));
+        server.delete_found(&sql.free_rows, &[Text(&names), highest], &sql.sweep).await?;
+        if free.len() < SWEPT {
+            break;
+        }
+    }
+    server.delete_found(&sql.dead_entries, &[Number(SWEPT as i64)], &sql.forget_entries).await
 }

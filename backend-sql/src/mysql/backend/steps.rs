@@ -30,15 +30,36 @@ impl Mysql {
         Ok(insert_id(&answer))
     }
 
-    /// Runs a statement that takes a lock. Returns the token.
+    /// Runs a statement that takes a lock, whose row may be new. Returns the token.
     pub(super) async fn grant(
         &self,
         statement: &Statement,
         request: &Request,
         version: Option<i64>,
     ) -> Result<Option<FencingToken>, Error> {
+        loop {
+            let Some(token) = self.grant_known(statement, request, version).await? else {
+                return Ok(None);
+            };
+            let number = Number(token.get().cast_signed());
+            let Some(watermark) = self.number(&self.sql.forgotten, &[number]).await? else {
+                return Ok(Some(token));
+            };
+            // Nobody has relied on this grant. The next token is above the watermark.
+            self.note_watermark(watermark);
+            self.change(&self.sql.release, &Grant::new(request, token), None).await?;
+        }
+    }
+
+    /// The same for a row that this client has held since it was made.
+    pub(super) async fn grant_known(
+        &self,
+        statement: &Statement,
+        request: &Request,
+        version: Option<i64>,
+    ) -> Result<Option<FencingToken>, Error> {
         let owner = request.owner.to_string();
-        let mut arguments = asked(request, &owner);
+        let mut arguments = self.asked(request, &owner);
         arguments.extend(version.map(Number));
         let answer = self.ready().await?.execute_repeatable(statement, &arguments).await?;
         let Some(token) = insert_id(&answer).map(token_of).transpose()? else { return Ok(None) };
@@ -55,20 +76,21 @@ impl Mysql {
         next: &Request,
     ) -> Result<Option<FencingToken>, Error> {
         let (owner, before) = (next.owner.to_string(), grant.owner.to_string());
-        let mut arguments = asked(next, &owner);
+        let mut arguments = self.asked(next, &owner);
         arguments.push(Bytes(before.as_bytes()));
         let answer = self.ready().await?.execute(&self.sql.hand_on, &arguments).await?;
         insert_id(&answer).map(token_of).transpose()
     }
-}
 
-/// The first arguments of every statement that grants. `owner` is the owner as text.
-fn asked<'a>(request: &'a Request, owner: &'a str) -> Vec<Argument<'a>> {
-    vec![
-        Bytes(request.name.as_str().as_bytes()),
-        Bytes(owner.as_bytes()),
-        Bytes(request.label.as_str().as_bytes()),
-        Number(micros(request.lease)),
-        Number(request.floor.get().cast_signed() + 1),
-    ]
+    /// The first arguments of every statement that grants. `owner` is the owner as text.
+    fn asked<'a>(&self, request: &'a Request, owner: &'a str) -> Vec<Argument<'a>> {
+        let above = self.known_watermark().max(request.floor.get().cast_signed());
+        vec![
+            Bytes(request.name.as_str().as_bytes()),
+            Bytes(owner.as_bytes()),
+            Bytes(request.label.as_str().as_bytes()),
+            Number(micros(request.lease)),
+            Number(above.saturating_add(1)),
+        ]
+    }
 }

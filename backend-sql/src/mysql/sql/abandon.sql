@@ -1,3 +1,4 @@
+-- ?3: the watermark that this client knows, for a new row.
 -- No attempt of ?2 at ?1 may succeed any more, and what it has is taken away. An attempt that was read
 -- before this statement has the row's lock, and this one waits behind it; a later one finds the
 -- tombstone in the row itself. The version changes in any case, so that no attempt that has read
@@ -5,8 +6,7 @@
 -- there was no new one for an hour: no statement of theirs is under way; and there are no more than a
 -- thousand.
 INSERT INTO {locks} (name, owner, label, token, version, expires_2, kept, buried, buried_at)
-SELECT ?1, NULL, NULL, s.watermark, 1, 0, 0, ?2, {now} FROM {settings} AS s WHERE s.id = 1
-LOCK IN SHARE MODE
+VALUES (?1, NULL, NULL, ?3, {now}, 0, 0, ?2, {now})
 ON DUPLICATE KEY UPDATE
     version = {locks}.version + 1,
     buried = IF(

@@ -1,3 +1,5 @@
 q.heard > 0
 -- guard: entry-alive
 AND q.heard > {now} - {life}
+-- guard: entry-future
+AND q.heard < {now} + {life}

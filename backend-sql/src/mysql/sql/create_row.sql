@@ -1,4 +1,3 @@
--- Makes a free row of ?1, for the optimistic strategy.
+-- Makes a free row of ?1, for the optimistic strategy. ?2: the watermark that this client knows.
 INSERT IGNORE INTO {locks} (name, owner, label, token, version, expires_2, kept)
-SELECT ?1, NULL, NULL, s.watermark, 0, 0, 0 FROM {settings} AS s WHERE s.id = 1
-LOCK IN SHARE MODE
+VALUES (?1, NULL, NULL, ?2, 0, 0, 0)

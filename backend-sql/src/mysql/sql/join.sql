@@ -3,10 +3,8 @@
 -- {joins} is as true before as after the columns above `expires_2` have been set. The readers' lease ends with the last one of
 -- theirs, and they have one token.
 INSERT INTO {locks} (name, owner, readers, label, token, version, expires_2, kept)
-SELECT ?1, {shared}, CONCAT(?2, ','), ?3, LAST_INSERT_ID(GREATEST({now}, s.watermark + 1, ?5)), 1, {now} + ?4, 0
-FROM {settings} AS s
-WHERE s.id = 1 AND NOT {behind}
-LOCK IN SHARE MODE
+SELECT ?1, {shared}, CONCAT(?2, ','), ?3, LAST_INSERT_ID(GREATEST({now}, ?5)), {now}, {now} + ?4, 0
+FROM DUAL WHERE NOT {behind}
 ON DUPLICATE KEY UPDATE
     token = IF(
         {joins},

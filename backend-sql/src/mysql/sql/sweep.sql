@@ -1,4 +1,2 @@
--- Last step: forgets the names of ?1, a JSON array of [name in hexadecimal digits], that are still free
--- and whose tokens the watermark ?2 covers.
+-- Last step: forgets the names ?1, a JSON array of [name in hexadecimal digits].
 DELETE {locks} FROM {batch} STRAIGHT_JOIN {locks} ON {locks}.name = UNHEX(g.name)
-WHERE {locks}.expires_2 <= {now} AND {locks}.token <= ?2 AND {no_tombstones}

@@ -1,5 +1,5 @@
--- Second step: whatever forgets a token raises the watermark to it first. Attempts that make rows read
--- the watermark for sharing: this statement waits for those that have read the old one.
+-- Second step of a sweep: whatever forgets a token raises the watermark to it first. Only other sweeps and `init` wait for
+-- this row.
 UPDATE {settings} SET
     -- guard: sweep-raises
     watermark = GREATEST(watermark, ?1)

@@ -17,11 +17,12 @@ use super::{queue::wanted, waiter::QueueWaiter};
 use crate::{
     dialect::{Dialect, Handed, Left, Listed, Row, token_of},
     error::general,
-    gate::Gate,
+    gate::{self, Gate},
     postgres::{
         connection::{
             arg::Arg::{self, MaybeNumber, MaybeText, Number, Span, Spans, Text, Texts},
             health::Health,
+            server::Server,
             sessions::first,
         },
         guarantees::{Terms, guarantees},
@@ -29,7 +30,7 @@ use crate::{
         store::Postgres,
     },
     servers::times::span,
-    tunables::postgres::FAR_POLL,
+    tunables::postgres::{FAR_POLL, SWEEPS, SWEPT},
 };
 
 impl Postgres {
@@ -324,7 +325,8 @@ impl Dialect for Postgres {
 
     async fn sweep(&self, rows: bool) -> Result<(), Error> {
         if rows {
-            self.sweeping.begin(&self.server);
+            let server = Arc::clone(&self.server);
+            self.sweeping.begin(async move { sweep(&server).await });
         }
         Ok(())
     }
@@ -353,4 +355,18 @@ impl Dialect for Postgres {
         }
         self.server.close().await;
     }
+}
+
+/// In this order, so that rows are deleted by the watermark before this raise.
+async fn sweep(server: &Server) -> Result<(), Error> {
+    let sql = &server.sql;
+    let _pass = gate::attempt(Some(&server.gate)).await?;
+    for _ in 0..SWEEPS {
+        let swept: Option<i64> = first(&server.run_once(&sql.sweep, &[Number(SWEPT)]).await?)?;
+        if swept < Some(SWEPT) {
+            break;
+        }
+    }
+    server.run_once(&sql.sweep_watermark, &[]).await?;
+    server.run_once(&sql.sweep_entries, &[Number(SWEPT)]).await.map(drop)
 }

@@ -103,6 +103,7 @@ impl File {
         let path = &self.path;
         if self.given.is_none() {
             tracing::warn!(
+                target: "leasehold",
                 ?path,
                 "this file, or its -wal or -shm, was deleted, moved or replaced while this client had it open; its locks are \
                  lost, and it opens the file anew"

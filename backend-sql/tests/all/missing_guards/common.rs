@@ -19,6 +19,8 @@ pub(super) async fn below_the_watermark<S: Clients>(
     lead: impl Future<Output = Result<String, KitError>>,
 ) -> Verdict {
     let store = first_use(setup).await;
+    // The client has read the watermark before.
+    granted(&*store, &request("old", LONG)).await?;
     let watermark: u64 = lead.await.map_err(words)?.parse().map_err(words)?;
     let grant = granted(&*store, &request("new", LONG)).await?;
     match grant.token.get() > watermark {

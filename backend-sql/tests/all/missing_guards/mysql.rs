@@ -88,7 +88,7 @@ const COMMON: Common = Common {
 variants! {
     VARIANTS |stage: OneMariadb|
     "S2: a name that is not there gets a token above the watermark"
-        LeaveOut("watermark") => below_the_watermark(stage, stage.server.sql(LEAD));
+        Replace("watermark", "AND watermark < ? * 0") => below_the_watermark(stage, stage.server.sql(LEAD));
     "S1: exclusion is promised by what the server flushes" LeaveOut("durability") => a_server_that_flushes_seldom(stage);
     "S2: a sweep raises the watermark first"
         Replace("sweep-raises", "watermark = watermark + ? * 0") => a_token_over_a_sweep(stage);
@@ -102,6 +102,12 @@ variants! {
     "L3: nobody barges past a live entry" Replace("barging", "= CONCAT(?, '-')") => barging(stage);
     "L3: an entry without a heartbeat is passed over"
         LeaveOut("entry-alive") => entries::a_dead_entry(stage, stage.server.sql(SILENCE));
+    "L3: an entry from before the clock was set back is passed over"
+        LeaveOut("entry-future") => entries::a_dead_entry(stage, stage.server.sql(FUTURE));
+    "L3: a heartbeat does not wait for an entry that another transaction has"
+        Replace("heartbeat-skips", "FOR UPDATE") => a_heartbeat_beside_a_locked_entry(stage);
+    "L4: a sweep does not wait for a row that another transaction has"
+        Replace("sweep-skips", "FOR UPDATE") => a_sweep_beside_a_locked_row(stage);
     "L3: a waiter that leaves removes no other entry"
         Replace("leave-owner", "AND ? <> ''") => entries::an_entry_of_another(stage);
     "S6: an abandoned owner gets no entry"
@@ -203,6 +209,9 @@ const FULL: &str =
 /// Makes the last heartbeat of every entry old.
 const SILENCE: &str = "UPDATE leasehold_queue SET heard = 1";
 
+/// Makes every entry one of a clock that was ahead.
+const FUTURE: &str = "UPDATE leasehold_queue SET heard = heard + 3600000000";
+
 /// Makes the watermark lead the clock, and reads it.
 const LEAD: &str = "UPDATE leasehold_settings \
     SET watermark = ROUND(UNIX_TIMESTAMP(NOW(6)) * 1000000) + 25000000; \
@@ -212,18 +221,79 @@ async fn a_token_over_a_sweep(stage: &mut OneMariadb) -> Verdict {
     let store = first_use(stage).await;
     let first = ahead(&*store).await?;
     // A client sweeps once in a thousand releases.
+    cause_a_sweep(&*store).await?;
+    until_swept(stage, "a").await?;
+    above(&first, &granted(&*store, &request("a", LONG)).await?)
+}
+
+/// A client sweeps once in a thousand releases.
+async fn cause_a_sweep(store: &dyn Backend) -> Verdict {
     let busy = ["busy 1", "busy 2", "busy 3", "busy 4"].map(async |name| -> Verdict {
         for _ in 0..251 {
-            used_once(&*store, &request(name, LONG)).await?;
+            used_once(store, &request(name, LONG)).await?;
         }
         Ok(())
     });
-    try_join_all(busy).await?;
-    let rows = "SELECT count(*) FROM leasehold_locks WHERE name = 'a'";
-    if stage.server.sql(rows).await.map_err(words)? != "0" {
-        return Err("nothing was swept".to_owned());
+    try_join_all(busy).await.map(drop)
+}
+
+/// Waits until the row of a name is gone, or a statement waits for a row that another transaction has.
+async fn until_swept(stage: &OneMariadb, name: &str) -> Verdict {
+    let gone = format!("SELECT COUNT(*) FROM leasehold_locks WHERE name = '{name}'");
+    until_one_of(stage, &gone, "0").await
+}
+
+/// Waits until a query has this answer; an error if a statement waits for a row that another transaction has.
+async fn until_one_of(stage: &OneMariadb, query: &str, answer: &str) -> Verdict {
+    const WAITS: &str =
+        "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'";
+    loop {
+        if stage.server.sql(query).await.map_err(words)? == answer {
+            return Ok(());
+        }
+        if stage.server.sql(WAITS).await.map_err(words)? != "0" {
+            return Err("it waits for a row that another transaction has".to_owned());
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    above(&first, &granted(&*store, &request("a", LONG)).await?)
+}
+
+async fn a_sweep_beside_a_locked_row(stage: &OneMariadb) -> Verdict {
+    let store = first_use(stage).await;
+    used_once(&*store, &request("a", LONG)).await?;
+    used_once(&*store, &request("b", LONG)).await?;
+    let _locked = a_locked_row(stage).await?;
+    cause_a_sweep(&*store).await?;
+    until_swept(stage, "b").await
+}
+
+/// One statement sends the heartbeats of both entries.
+async fn a_heartbeat_beside_a_locked_entry(stage: &OneMariadb) -> Verdict {
+    let store = first_use(stage).await;
+    let _held = [
+        granted(&*store, &request("a", LONG)).await?,
+        granted(&*store, &request("b", LONG)).await?,
+    ];
+    let (first, second) = (request("a", LONG), request("b", LONG));
+    let _waiters = (enqueue(&*store, &first).await?, enqueue(&*store, &second).await?);
+    let entered = stage.server.sql("SELECT heard FROM leasehold_queue WHERE name = 'b'").await;
+    let entered = entered.map_err(words)?;
+    let url = format!("mysql://root@{}/test?ssl-mode=disabled", stage.server.address());
+    let mut session = MySqlConnection::connect(&url).await.map_err(words)?;
+    let lock = "BEGIN; SELECT * FROM leasehold_queue WHERE name = 'a' FOR UPDATE";
+    sqlx::raw_sql(lock).execute(&mut session).await.map_err(words)?;
+    // The polls of the second send it, when it is due.
+    let polls = async {
+        loop {
+            not_granted(&*store, &second).await?;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let heard = format!("SELECT heard > {entered} FROM leasehold_queue WHERE name = 'b'");
+    tokio::select! {
+        failed = polls => failed,
+        heard = until_one_of(stage, &heard, "1") => heard,
+    }
 }
 
 /// The first of two entries, and no other, may take a free lock.

@@ -187,6 +187,7 @@ impl ClientState {
             let _in_flight = in_flight;
             if AssertUnwindSafe(call).catch_unwind().await.is_err() {
                 tracing::warn!(
+                    target: "leasehold",
                     "a call whose caller has gone panicked; what it left in the store ends with its lease"
                 );
             }
