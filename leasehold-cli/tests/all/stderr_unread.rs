@@ -40,7 +40,7 @@ impl Unread {
 
     /// The next line on stdout.
     fn line(&self) -> String {
-        self.stdout.recv_timeout(LIMIT).expect("a line on stdout")
+        self.stdout.recv_timeout(LIMIT).unwrap()
     }
 
     fn signal(&self, signal: Signal) {

@@ -61,5 +61,5 @@ fn leasehold_below(above: Pid) -> Pid {
         next += 1;
     }
     let mut found = all.into_iter().filter(is_leasehold);
-    found.next().expect("a leasehold")
+    found.next().unwrap()
 }
