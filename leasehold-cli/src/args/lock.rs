@@ -86,8 +86,8 @@ pub struct Run {
     pub grace: Wait,
 
     /// If the lock cannot be renewed: how long before its end COMMAND gets SIGTERM; at most a third of
-    /// the time for which the lock is valid; 0s to let COMMAND use all of it [default: a quarter of
-    /// --lease]
+    /// the time for which the lock is valid; 0s: SIGTERM and SIGKILL together, a twentieth of the
+    /// lease (at most 1s) before the end [default: a quarter of --lease]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub loss_grace: Option<Duration>,
 

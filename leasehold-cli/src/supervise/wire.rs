@@ -161,7 +161,7 @@ impl Wire {
     }
 
     /// Sends a message, and does not wait. A message is lost if the other side is gone, which
-    /// `receive` notices, or if it has not read thousands of messages, which no answer comes to.
+    /// `receive` notices, or if it has not read hundreds of messages, which no answer comes to.
     pub(super) fn send(&self, message: impl Message) {
         // The kernel takes a frame as a whole or not at all: it is far smaller than a buffer.
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
@@ -271,7 +271,7 @@ mod tests {
     async fn sending_does_not_wait_for_a_reader() {
         let (ours, theirs) = StdStream::pair().unwrap();
         let wire = Wire::new(ours).unwrap();
-        // The kernel keeps a few thousand messages.
+        // The kernel keeps a few hundred messages.
         for _ in 0..100_000 {
             wire.send(Order::Forward(28));
         }

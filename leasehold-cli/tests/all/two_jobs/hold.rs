@@ -95,4 +95,6 @@ async fn stderr_is_full_and_the_store_is_cut_off() {
     first.line();
     pair.cut_off().await;
     has_exited_before(&pair, &mut first, "stderr full");
+    // Its watcher has killed it while it waited.
+    assert_eq!(first.ended().signal(), Some(Signal::KILL.as_raw()));
 }
