@@ -16,8 +16,8 @@ pub(crate) const DEFAULT_LONGEST_LEASE: Duration = Duration::from_secs(30);
 /// The most held names in one listing, which is kept in memory: about 200 bytes for each name.
 pub(crate) const MOST_LISTED: usize = 1_000_000;
 
-/// The most readers of one lock. The store keeps an id of each, and reads them all to change one. Crashed readers count
-/// until all other readers have left.
+/// The most readers of one lock. The store keeps an id of each, and reads them all to change one. When a crashed
+/// reader stops counting is in `docs/readers-and-writers.md`.
 pub(crate) const MOST_READERS: usize = 1_000;
 
 // Validity.

@@ -1,7 +1,7 @@
 //! The record of one lock: its token, its holders and its queue.
 
 use std::{
-    collections::{HashSet, VecDeque},
+    collections::{HashMap, VecDeque},
     time::Duration,
 };
 
@@ -46,22 +46,42 @@ pub(super) struct Held {
 /// The owners that hold a lock.
 pub(super) enum Owners {
     Writer(OwnerId),
-    /// Never empty. Readers have one token, and one lease, which is the longest of theirs.
-    Readers(HashSet<OwnerId>),
+    /// Never empty. Readers have one token. Each has the end of its own lease.
+    Readers(HashMap<OwnerId, Instant>),
+}
+
+impl Held {
+    /// Prolongs the lease of `owner`, which holds the lock, and never shortens it.
+    pub(super) fn prolong(&mut self, owner: OwnerId, expires: Instant) {
+        self.expires = self.expires.max(expires);
+        if let Owners::Readers(readers) = &mut self.owners
+            && let Some(end) = readers.get_mut(&owner)
+        {
+            *end = expires.max(*end);
+        }
+    }
+
+    /// Removes the readers whose leases are over. The lock ends with the latest lease of the others.
+    fn forget_the_dead(&mut self, now: Instant) {
+        if let Owners::Readers(readers) = &mut self.owners {
+            readers.retain(|_, end| now < *end);
+            self.expires = readers.values().copied().max().unwrap_or(now);
+        }
+    }
 }
 
 impl Owners {
-    fn of(request: &Request) -> Self {
+    fn of(request: &Request, expires: Instant) -> Self {
         match request.mode {
             Mode::Exclusive => Self::Writer(request.owner),
-            Mode::Shared => Self::Readers(HashSet::from([request.owner])),
+            Mode::Shared => Self::Readers(HashMap::from([(request.owner, expires)])),
         }
     }
 
     pub(super) fn has(&self, owner: OwnerId) -> bool {
         match self {
             Self::Writer(holder) => *holder == owner,
-            Self::Readers(readers) => readers.contains(&owner),
+            Self::Readers(readers) => readers.contains_key(&owner),
         }
     }
 
@@ -77,7 +97,10 @@ impl Owners {
     }
 
     /// The readers, if `request` may join them.
-    pub(super) fn joinable_by(&mut self, request: &Request) -> Option<&mut HashSet<OwnerId>> {
+    pub(super) fn joinable_by(
+        &mut self,
+        request: &Request,
+    ) -> Option<&mut HashMap<OwnerId, Instant>> {
         match self {
             Self::Readers(readers)
                 if request.mode == Mode::Shared && readers.len() < Mode::MOST_READERS =>
@@ -115,12 +138,16 @@ impl Entry {
         now: Now<'_>,
     ) -> Option<(&mut Held, &mut FencingToken)> {
         let held = self.holder.as_mut()?;
+        held.forget_the_dead(now.clock);
         (held.owners.has(owner) && now.clock < held.expires).then_some((held, &mut self.token))
     }
 
     /// Drops an expired holder and expired queue entries, and hands a free lock to the first live entry. If that is a reader, all
     /// readers before the first writer get the lock.
     pub(super) fn advance(&mut self, now: Now<'_>, watermark: FencingToken) {
+        if let Some(held) = &mut self.holder {
+            held.forget_the_dead(now.clock);
+        }
         if self.holder.as_ref().is_some_and(|held| held.expires <= now.clock) {
             self.holder = None;
         }
@@ -160,13 +187,13 @@ impl Entry {
             held.owners.joinable_by(request)
         });
         if let Some(readers) = readers {
-            readers.insert(request.owner);
+            readers.insert(request.owner, expires);
             if self.token <= request.floor {
                 self.token = FencingToken::mint(0, self.token, request.floor)?;
             }
         } else {
             self.token = now.mint(self.token.max(watermark), request.floor)?;
-            let (owners, label) = (Owners::of(request), request.label.clone());
+            let (owners, label) = (Owners::of(request, expires), request.label.clone());
             self.holder = Some(Held { owners, label, expires, kept: false });
         }
         Some(Grant::new(request, self.token).with_mode(request.mode))

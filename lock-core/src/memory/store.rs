@@ -59,7 +59,7 @@ impl Store {
             if held.owners.has(request.owner) && !held.kept {
                 // A repeat extends the lease and keeps the token. It never shortens the lease, because it may be a late request
                 // from before a renewal with a longer lease.
-                held.expires = held.expires.max(now.clock + request.lease);
+                held.prolong(request.owner, now.clock + request.lease);
                 let grant = Grant::new(request, entry.token).with_mode(held.owners.mode());
                 return Some(Answer::Granted(grant));
             }
@@ -103,7 +103,7 @@ impl Store {
     pub(super) fn renew(&mut self, grant: &Grant, now: Now<'_>) -> Option<Duration> {
         let lease = grant.lease.min(self.promised.longest_lease);
         let (held, _) = self.held(&grant.name, grant.owner, now).filter(|(held, _)| !held.kept)?;
-        held.expires = held.expires.max(now.clock + lease);
+        held.prolong(grant.owner, now.clock + lease);
         Some(lease)
     }
 

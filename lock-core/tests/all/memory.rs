@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use lock_core::{
     Attempt, Backend, Enqueued, Env as _, FencingToken, Grant, Init, Instant, LockName, Memory,
-    OwnerId, OwnerLabel, ReleaseOptions, Renewal, Request,
+    Mode, OwnerId, OwnerLabel, ReleaseOptions, Renewal, Request,
 };
 
 use crate::support::SuspendableEnv;
@@ -134,4 +134,22 @@ async fn a_renewal_sets_no_more_than_a_longest_lease_that_was_lowered() {
     );
     clock.suspend(2 * SECOND);
     assert_eq!(holder(&memory).await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_whose_lease_is_over_makes_room_and_renews_nothing() {
+    let (memory, clock) = store();
+    let reader = |owner, lease| request(owner, lease).with_mode(Mode::Shared);
+    let dead = grant(&memory, &reader(1, SECOND)).await;
+    for owner in 2..=Mode::MOST_READERS as u128 {
+        grant(&memory, &reader(owner, 10 * SECOND)).await;
+    }
+    let late = reader(5_000, 10 * SECOND);
+    let Attempt::Busy(_) = memory.try_acquire(&late).await.unwrap() else {
+        panic!("one reader above the most")
+    };
+    clock.suspend(SECOND);
+    let renewed = memory.renew(&[&dead], clock.now()).await;
+    assert!(matches!(renewed[..], [Renewal::Lost(_)]));
+    grant(&memory, &late).await;
 }

@@ -1,6 +1,6 @@
 //! The permissions that a documentation names, and those that scripts and clients need. Tests of Redlock and of foreign
 //! layouts use this file, too.
-#![allow(dead_code)] // not every test uses all of it
+#![allow(dead_code, clippy::unwrap_used)] // not every test uses all of it
 
 use std::{collections::BTreeSet, fs, path::Path};
 
