@@ -77,8 +77,8 @@ end
 
 -- Why an epoch began although the record is there.
 local function new_epoch(same_run)
-  return same_run and 'its first replica came, its last one left, or the server changed its role (redis-cli --rdb counts as a replica)'
-    or 'the server restarted or changed its role'
+  if not same_run then return 'the server restarted or changed its role' end
+  return 'its first replica came, its last one left (redis-cli --rdb counts as one), or the server changed its role'
 end
 
 -- The watermark, if grants are allowed; otherwise nil and the answer to give. The short ways make the same checks: `open`
