@@ -98,8 +98,8 @@ impl Setting {
             + Duration::from_secs(10)
     }
 
-    /// What the killed process held with this lease must be free by now, long before the longest lease is over. Allows a third of that
-    /// for a busy machine.
+    /// What the killed process held with this lease must be free by now, long before the longest
+    /// lease is over. Allows a third of that for a busy machine.
     pub(crate) fn assert_free_in_time(&self, killed: Instant, lease: Duration) {
         let (took, promised) = (killed.elapsed(), &self.promised);
         let slack = promised.lease_step + promised.expiry_slack + promised.longest_poll;

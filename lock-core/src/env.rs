@@ -35,7 +35,8 @@ pub trait Env: Debug + Send + Sync + 'static {
     /// [`NoRuntime`] if there is none. The task is then dropped.
     fn spawn(&self, task: BoxFuture) -> Result<(), NoRuntime>;
 
-    /// The runtime of the caller. A task that ends with another runtime can go on here. Default: none.
+    /// The runtime of the caller. A task that ends with another runtime can go on here. Default:
+    /// none.
     fn runtime(&self) -> Option<Handle> {
         None
     }

@@ -24,7 +24,8 @@ type Requests = mpsc::UnboundedSender<(i64, Reply)>;
 #[derive(Clone, Debug)]
 pub(crate) struct Keepalives {
     rpc: Rpc,
-    /// To the task, which runs on the runtime of the caller that started it. `None` before the first keepalive.
+    /// To the task, which runs on the runtime of the caller that started it. `None` before the
+    /// first keepalive.
     requests: Arc<Mutex<Option<Requests>>>,
 }
 
@@ -49,7 +50,8 @@ impl Keepalives {
         }
     }
 
-    /// Sends a request to the task. If the task has ended with its runtime, starts it again on the caller's.
+    /// Sends a request to the task. If the task has ended with its runtime, starts it again on the
+    /// caller's.
     fn send(&self, request: (i64, Reply)) {
         let mut requests = self.requests.lock();
         let unsent = match &*requests {

@@ -138,15 +138,16 @@ impl Members {
         self.0.position.load(Ordering::Acquire)
     }
 
-    /// Switches to the next member, if the one at this position is still used. Returns whether it was.
+    /// Switches to the next member, if the one at this position is still used. Returns whether it
+    /// was.
     fn give_up(&self, position: usize) -> bool {
         let next = position.wrapping_add(1);
         let used = &self.0.position;
         used.compare_exchange(position, next, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// The same if the member did not answer in time. A firewall may have dropped the connection, and those to the other members,
-    /// without a word. So each member's next use connects again.
+    /// The same if the member did not answer in time. A firewall may have dropped the connection,
+    /// and those to the other members. So each member's next use connects again.
     pub(crate) fn give_up_silent(&self, position: usize) {
         if self.give_up(position) {
             for member in &mut self.list().members {

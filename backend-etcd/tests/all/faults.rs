@@ -44,8 +44,8 @@ async fn a_short_network_fault_loses_neither_lock_nor_entry() {
     drop(hands_over(guard, waiting).await);
 }
 
-/// A firewall drops what it knows, and new connections work. It costs one time limit until the next grant, and not the time until
-/// a ping has no answer.
+/// A firewall drops what it knows, and new connections work. It costs one time limit until the next
+/// grant, and not the time until a ping has no answer.
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_that_go_silent_cost_one_time_limit() {
     let (_etcd, proxy, [_, behind]) = proxied("3s").await;

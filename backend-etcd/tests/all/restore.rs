@@ -182,8 +182,9 @@ async fn a_grant_of_a_restored_cluster_is_released() {
 async fn a_grant_of_a_restored_cluster_whose_release_fails_has_an_unknown_outcome() {
     let mut cluster = Cluster::start(1).await;
     let streams = Streams::reconnecting(cluster.etcd.endpoints()[0]).await.unwrap();
-    // A call that broke would make the client connect anew, and so detect the restore before its attempt. So nothing fills a pool in
-    // the background, and the proxy knows that the old server is gone.
+    // A call that broke would make the client connect anew, and so detect the restore before its
+    // attempt. So nothing fills a pool in the background, and the proxy knows that the old server
+    // is gone.
     let url = format!("etcd://{}?timeout=10s&spare_leases=0", streams.address());
     let backend = backend_etcd::connect(&url).await.unwrap();
     cluster.save().await;

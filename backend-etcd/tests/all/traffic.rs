@@ -32,7 +32,8 @@ async fn total(member: &Member) -> f64 {
     requests(member).await.iter().map(|(_, count)| count).sum()
 }
 
-/// The requests of which handoffs consist. Others, such as keepalives, depend on the speed of the machine.
+/// The requests of which handoffs consist. Others, such as keepalives, depend on the speed of the
+/// machine.
 async fn of_handoffs(member: &Member) -> f64 {
     let all = requests(member).await;
     let counted = all.iter().filter(|(method, _)| ["Txn", "LeaseRevoke"].contains(&&**method));
@@ -47,8 +48,8 @@ async fn entries(member: &Member) -> f64 {
 
 /// Requests and log entries per handoff, in a queue of this many entries, each of another client.
 ///
-/// Raises of the offset are subtracted. There is one each second, so their number depends on the speed of the machine. The pools of
-/// leases are not refilled.
+/// Raises of the offset are subtracted. There is one each second, so their number depends on the
+/// speed of the machine. The pools of leases are not refilled.
 async fn cost_of_a_handoff(count: usize) -> (f64, f64) {
     let etcd = single().await;
     let member = &etcd.members()[0];
@@ -83,8 +84,9 @@ async fn cost_of_a_handoff(count: usize) -> (f64, f64) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_handoff_costs_the_same_however_many_wait() {
-    // A revoke and a read. After a raise of the offset, each entry that waited finds it changed and is written. On a busy machine,
-    // each may also read once more when it learns that its watch has begun.
+    // A revoke and a read. After a raise of the offset, each entry that waited finds it changed and
+    // is written. On a busy machine, each may also read once more when it learns that its watch has
+    // begun.
     for count in [HANDOFFS, HANDOFFS * 4] {
         let (requests, entries) = cost_of_a_handoff(count).await;
         let seen =

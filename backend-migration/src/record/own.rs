@@ -100,8 +100,8 @@ impl OwnRecord {
         Ok(record)
     }
 
-    /// Lets the record go on at the caller's runtime, if the runtime on which it is kept ends. Starts the task that keeps it,
-    /// unless it runs.
+    /// Lets the record go on at the caller's runtime, if the runtime on which it is kept ends.
+    /// Starts the task that keeps it, unless it runs.
     pub(crate) fn keep_on_this_runtime(self: &Arc<Self>) -> Result<(), NoRuntime> {
         let here = self.env.runtime().map(|runtime| runtime.id());
         let mut keeper = self.keeper.lock();

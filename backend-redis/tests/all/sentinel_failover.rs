@@ -57,8 +57,8 @@ async fn after_a_failover_that_lost_a_held_lock_there_is_no_second_holder() {
     assert_clean(&recorder.history(), ALL_RULES);
 }
 
-/// The runtime of the test, and that of a client that does nothing while its runtime stands still: so it asks no server who it is
-/// between two calls.
+/// The runtime of the test, and that of a client that does nothing while its runtime stands still:
+/// so it asks no server who it is between two calls.
 struct Apart {
     test: Runtime,
     client: Runtime,

@@ -72,7 +72,8 @@ async fn a_paused_minority_is_waited_for_once() {
     let grant = granted(&*store, &request("first", LEASE)).await;
     store.release(&grant, ReleaseOptions::default()).await.unwrap();
     tokio::time::sleep(node_timeout + Duration::from_secs(1)).await;
-    // One of the three other nodes refuses. If the call waited for the paused nodes, it would take 6 s.
+    // One of the three other nodes refuses. If the call waited for the paused nodes, it would take
+    // 6 s.
     let key = "leasehold-redlock:{0}:lock:split";
     let record = format!("{:032x} 7 0 1 foreign", 1);
     nodes.servers[4].cli(&["SET", key, &record, "PX", "20000"]).await.unwrap();

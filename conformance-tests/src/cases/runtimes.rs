@@ -1,5 +1,5 @@
-//! One client on two runtimes, of which the first ends: a client in a static, which each test of a program uses on a runtime of
-//! its own.
+//! One client on two runtimes, of which the first ends: a client in a static, which each test of a
+//! program uses on a runtime of its own.
 
 use std::{
     collections::HashSet,
@@ -32,7 +32,8 @@ cases! {
 /// Long enough that a renewal in time needs no quick machine.
 const LEASE: Duration = Duration::from_secs(10);
 
-/// Runs a case on a thread of its own, because a runtime can neither run nor end inside another one.
+/// Runs a case on a thread of its own, because a runtime can neither run nor end inside another
+/// one.
 async fn on_two_runtimes(
     setting: Setting,
     case: impl FnOnce(&Setting, Runtime, Runtime) + Send + 'static,
@@ -48,7 +49,8 @@ async fn on_two_runtimes(
     }
 }
 
-/// When the client sent the renewal of a lock that the store has confirmed, or why the lock is lost.
+/// When the client sent the renewal of a lock that the store has confirmed, or why the lock is
+/// lost.
 type Renewed = (LockName, Result<Instant, LossReason>);
 
 async fn locks_are_renewed_after_the_first_runtime_has_ended(setting: Setting) {

@@ -69,7 +69,8 @@ pub enum Flaw {
     ReleasesNothing,
     /// Names are the same in upper and lower case.
     FoldsCase,
-    /// After the end of the runtime that made the first attempt, nothing is renewed and no waiter gets a signal.
+    /// After the end of the runtime that made the first attempt, nothing is renewed and no waiter
+    /// gets a signal.
     EndsWithItsRuntime,
     /// A listing omits names.
     ListsHalf,

@@ -100,8 +100,9 @@ impl Guard {
         }
     }
 
-    /// Lets the renewals of this lock go on at the caller's runtime, if the runtime that makes them ends. An acquire does this, too.
-    /// So call it only for a guard that was moved to another runtime.
+    /// Lets the renewals of this lock go on at the caller's runtime, if the runtime that makes them
+    /// ends. An acquire does this, too. So call it only for a guard that was moved to another
+    /// runtime.
     pub fn renew_on_this_runtime(&self) {
         if let Some(runtime) = self.handle.env.runtime() {
             *self.held.runtime.lock() = Some(runtime);

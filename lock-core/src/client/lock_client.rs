@@ -18,9 +18,10 @@ use crate::{
 
 /// A client of one store. Clones share everything.
 ///
-/// Create one client per store when the program starts, and clone it. Its background work ends with the last of its clones
-/// and guards. Several runtimes may use it. If a runtime ends, the background work goes on at another runtime that uses the
-/// client, and a lock that was acquired there is kept.
+/// Create one client per store when the program starts, and clone it. Its background work ends with
+/// the last of its clones and guards. Several runtimes may use it. If a runtime ends, the
+/// background work goes on at another runtime that uses the client, and a lock that was acquired
+/// there is kept.
 #[derive(Clone)]
 pub struct LockClient {
     pub(super) handle: Arc<Handle>,

@@ -118,8 +118,8 @@ fn the_renewals_go_on_at_another_runtime_with_a_lock() {
     });
 }
 
-/// The locks of a renewer are lost with the only runtime. A lock that is acquired meanwhile has a new renewer, in the runtime of
-/// the task that acquired it, and is not lost.
+/// The locks of a renewer are lost with the only runtime. A lock that is acquired meanwhile has a
+/// new renewer, in the runtime of the task that acquired it, and is not lost.
 #[test]
 fn a_guard_that_is_acquired_while_the_renewer_ends_is_kept_by_the_next() {
     let (tell, told) = mpsc::channel();

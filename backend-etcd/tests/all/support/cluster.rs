@@ -10,7 +10,8 @@ use lock_core::{Attempt, Backend, Init, Quarantined, Request};
 
 use super::{busy, granted, release, request_for};
 
-/// The longest lease, and so the length of a quarantine. A cluster is restored within it, also on a busy machine.
+/// The longest lease, and so the length of a quarantine. A cluster is restored within it, also on a
+/// busy machine.
 pub(crate) const LONGEST: Duration = Duration::from_secs(12);
 /// Far more than anything here takes on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -48,7 +49,8 @@ impl Cluster {
         cluster
     }
 
-    /// A client that requests nothing in the background, with one lease of this request's length in its pool.
+    /// A client that requests nothing in the background, with one lease of this request's length in
+    /// its pool.
     pub(crate) async fn with_a_pooled_lease(
         &self,
         address: SocketAddr,

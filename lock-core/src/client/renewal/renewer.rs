@@ -15,15 +15,16 @@ use crate::{
     env::BoxFuture,
 };
 
-/// Makes the task for the caller's runtime. If that runtime ends, the task goes on at another one on which a lock was acquired. If
-/// there is none, all held locks are lost, and their guards report it.
+/// Makes the task for the caller's runtime. If that runtime ends, the task goes on at another one
+/// on which a lock was acquired. If there is none, all held locks are lost, and their guards report
+/// it.
 pub(crate) fn make_renewer(state: Arc<ClientState>) -> BoxFuture {
     let runtimes = state.env.runtime().iter().map(|runtime| runtime.id()).collect();
     Box::pin(run(Arc::clone(&state), Ending { state: Some(state), runtimes }))
 }
 
-/// Moves the task to another runtime if it is dropped, by a panic or with its runtime. If there is none, ends all held locks: nobody
-/// renews them any more.
+/// Moves the task to another runtime if it is dropped, by a panic or with its runtime. If there is
+/// none, ends all held locks: nobody renews them any more.
 struct Ending {
     /// `None` if the task has ended because it had no work.
     state: Option<Arc<ClientState>>,

@@ -102,8 +102,8 @@ impl Election {
 
     /// Watches who leads, for display and for routing requests to the leader.
     ///
-    /// The watch ends, and its receivers see a closed channel, when all receivers are dropped, the client is closed, its last
-    /// clone and guard are gone, or the runtime that started it ends.
+    /// The watch ends, and its receivers see a closed channel, when all receivers are dropped, the
+    /// client is closed, its last clone and guard are gone, or the runtime that started it ends.
     ///
     /// *Guarantees*: what it shows was true in the store at most `stale` ago. If the store does not answer in time, it shows
     /// [`Leadership::Unknown`]. It may miss a short term. Do not use it to decide who leads: only the leader's own guard knows.

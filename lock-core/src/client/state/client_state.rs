@@ -178,9 +178,9 @@ impl ClientState {
         start.is_some()
     }
 
-    /// Moves a call whose caller has gone to the renewer, which finishes it; `close` waits for it. If there is no runtime, the
-    /// call is dropped, and what it left in the store ends with its lease. So it does if the call panics, as a timer does whose
-    /// runtime has ended.
+    /// Moves a call whose caller has gone to the renewer, which finishes it; `close` waits for it.
+    /// If there is no runtime, the call is dropped, and what it left in the store ends with its
+    /// lease. So it does if the call panics, as a timer does whose runtime has ended.
     pub(crate) fn detach(self: &Arc<Self>, call: BoxFuture) {
         let in_flight = Self::count(Arc::clone(self));
         let counted = Box::pin(async move {
@@ -198,7 +198,8 @@ impl ClientState {
     }
 
     fn start_renewer(self: &Arc<Self>) {
-        // If there is no runtime, the task is dropped at once, and its drop moves it or marks all held locks as lost.
+        // If there is no runtime, the task is dropped at once, and its drop moves it or marks all
+        // held locks as lost.
         let _ = self.env.spawn((self.make_renewer)(Arc::clone(self)));
     }
 }

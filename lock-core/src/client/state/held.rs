@@ -60,7 +60,8 @@ pub(crate) struct Held {
     /// How long after its last answer the store may keep the lock. This is longer than the lease if the lock was granted for
     /// an older waiter, or pushed.
     pub(crate) store_keeps: Duration,
-    /// The runtime of the task that got the lock, or of a later holder. If the renewer's runtime ends, the renewals go on here.
+    /// The runtime of the task that got the lock, or of a later holder. If the renewer's runtime
+    /// ends, the renewals go on here.
     pub(crate) runtime: Mutex<Option<Handle>>,
     /// How many guards share the lock.
     guards: AtomicU32,

@@ -125,8 +125,8 @@ impl LocalQueues {
         Some(FirstAttempt { queues: self, queue: Some((queue, self.next_id())) })
     }
 
-    /// Joins the queue of `name`. Until the store answers the worker, `blocked` is what blocks the lock. `check` decides, under
-    /// the mutex of all queues, whether waiting is still allowed.
+    /// Joins the queue of `name`. Until the store answers the worker, `blocked` is what blocks the
+    /// lock. `check` decides, under the mutex of all queues, whether waiting is still allowed.
     pub(crate) fn join(
         &self,
         name: &LockName,

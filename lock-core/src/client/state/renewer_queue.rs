@@ -166,9 +166,10 @@ impl RenewerQueue {
         !state.running
     }
 
-    /// The runtime on which the work of a task goes on that was dropped or has panicked: that of a held lock, but none of
-    /// `ended`. If there is none, marks the task as ended, and returns all its work. It is one step, so that later work starts a
-    /// new task.
+    /// The runtime on which the work of a task goes on that was dropped or has panicked: that of a
+    /// held lock, but none of
+    /// held lock, but none of `ended`. If there is none, marks the task as ended, and returns all
+    /// its work. It is one step, so that later work starts a new task.
     pub(crate) fn end_or_move(
         &self,
         ended: &[Id],

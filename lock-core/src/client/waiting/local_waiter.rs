@@ -47,8 +47,8 @@ impl<'a> LocalWaiter<'a> {
         Ok(waiter)
     }
 
-    /// Joins the queue again, at the old position, after the end of its worker; `false` if the worker ran on this task's own
-    /// runtime, which then has ended.
+    /// Joins the queue again, at the old position, after the end of its worker; `false` if the
+    /// worker ran on this task's own runtime, which then has ended.
     ///
     /// # Errors
     /// As [`join`](Self::join).

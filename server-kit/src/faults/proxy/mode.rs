@@ -16,7 +16,8 @@ pub enum Mode {
     /// Accepts connections; all bytes of both sides are lost. A connection that lost something is
     /// reset when the mode changes back, since its stream has a hole.
     BlackHole,
-    /// As [`Mode::BlackHole`], but connections that begin in this mode work: a firewall has dropped its table.
+    /// As [`Mode::BlackHole`], but connections that begin in this mode work: a firewall has dropped
+    /// its table.
     Silent,
     /// The client's bytes arrive; the server's are lost, as in [`Mode::BlackHole`].
     HalfCut,
