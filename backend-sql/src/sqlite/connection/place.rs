@@ -8,7 +8,6 @@ use std::{
 };
 
 use lock_core::{Error, ErrorKind};
-use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
 
 use super::file_system::is_mount_point;
 
@@ -48,18 +47,25 @@ fn apart(file: &Path) -> Option<&'static str> {
     } else if found.nlink() > 1 {
         Some("has hard links")
     } else {
-        is_mounted(file).then_some("is mounted by itself")
+        // Where the kernel does not tell, the list of mounts does.
+        let is_mounted = is_mount_root(file).unwrap_or_else(|| is_mount_point(file));
+        is_mounted.then_some("is mounted by itself")
     }
 }
 
-/// Asks the list of mounts where the kernel does not tell (before Linux 5.8), or statx is forbidden.
-fn is_mounted(file: &Path) -> bool {
-    let told = statx(CWD, file, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::empty()).ok();
-    let told = told.filter(|it| it.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT));
-    match told {
-        Some(told) => told.stx_attributes.contains(StatxAttributes::MOUNT_ROOT),
-        None => is_mount_point(file),
-    }
+/// Whether a mount begins with this file. `None` before Linux 5.8, or if statx(2) is forbidden.
+#[cfg(target_os = "linux")]
+fn is_mount_root(file: &Path) -> Option<bool> {
+    use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
+
+    let told = statx(CWD, file, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::empty()).ok()?;
+    let is_known = told.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT);
+    is_known.then(|| told.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_mount_root(_: &Path) -> Option<bool> {
+    None
 }
 
 /// A file, whatever its name is. While a process has it open, no other file gets the same numbers.
