@@ -118,11 +118,20 @@ impl Place {
     }
 
     /// Whether this process still has a file open that is at the path no more. A pool may have closed all its connections;
-    /// SQLite then deletes the files beside the database, and makes new ones for the next connection.
+    /// SQLite then deletes the files beside the database, and makes new ones for the next connection. Another file may have got
+    /// their numbers by then, so for them the names count that the kernel gives to deleted files.
     pub(crate) fn is_left(&self) -> bool {
-        let now = Self::now(&self.path).map_or([None; 3], |now| now.ids);
-        let gone = self.ids.iter().zip(now).filter(|(then, now)| **then != *now);
-        gone.filter_map(|(then, _)| *then).any(Id::is_open)
+        let Ok(open) = fs::read_dir("/proc/self/fd") else { return true };
+        let deleted = self.files.each_ref().map(|file| {
+            let mut name = file.as_os_str().to_owned();
+            name.push(" (deleted)");
+            PathBuf::from(name)
+        });
+        let moved = self.ids[0].filter(|id| Id::of(fs::metadata(&self.path)) != Some(*id));
+        open.flatten().map(|one| one.path()).any(|one| {
+            fs::read_link(&one).is_ok_and(|name| deleted.contains(&name))
+                || moved.is_some_and(|id| Id::of(fs::metadata(&one)) == Some(id))
+        })
     }
 }
 
