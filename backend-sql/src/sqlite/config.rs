@@ -44,8 +44,8 @@ impl SqliteBuilder {
     }
 
     /// Uses the database of your pool. A statement takes one of its connections for some microseconds. Set the database to WAL
-    /// mode, or readers of the database delay the locks. If the file, its `-wal` or its `-shm` is deleted, moved or replaced, all
-    /// locks of this store are lost and each call is refused, until you open the pool and the store anew.
+    /// mode, or readers of the database delay the locks. If the file is deleted, moved or replaced, or its `-wal` or `-shm` is
+    /// deleted, all locks of this store are lost, and each call is refused until you open the pool and the store anew.
     #[must_use]
     pub fn with_pool(pool: SqlitePool) -> Self {
         let path = pool.connect_options().get_filename().to_owned();

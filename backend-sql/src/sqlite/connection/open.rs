@@ -5,7 +5,10 @@ use std::{
     fs,
     future::Future,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use super::{database::Database, error::failure, mode, opened::Opened, place};
@@ -40,6 +43,7 @@ pub(crate) struct File {
     /// Whether the users of its group may use a file that we make.
     group: bool,
     opened: Mutex<Option<Arc<Opened>>>,
+    closed: AtomicBool,
     /// Of those who find it closed, one opens it.
     opening: tokio::sync::Mutex<()>,
 }
@@ -57,8 +61,8 @@ impl File {
             Some(_) => std::path::absolute(&path).unwrap_or(path),
         };
         let retry = Retry::new(settings.timeout, format!("{path:?}"));
-        let (opened, opening) = Default::default();
-        let this = Self { path, retry, tables, settings, given, group, opened, opening };
+        let (opened, closed, opening) = Default::default();
+        let this = Self { path, retry, tables, settings, given, group, opened, closed, opening };
         this.check_files()?;
         Ok(this)
     }
@@ -84,12 +88,15 @@ impl File {
     /// one at the path: every other client uses that one.
     pub(crate) async fn database(&self) -> Result<Arc<Opened>, Error> {
         let known = || self.opened.lock().clone();
-        if let Some(opened) = known().filter(|opened| opened.is_in_place()) {
+        // After `close`, the next statement says so.
+        let is_of_use =
+            |opened: &Opened| self.closed.load(Ordering::Relaxed) || opened.is_in_place();
+        if let Some(opened) = known().filter(|opened| is_of_use(opened)) {
             return Ok(opened);
         }
         let _one = self.opening.lock().await;
         match known() {
-            Some(opened) if opened.is_in_place() => return Ok(opened),
+            Some(opened) if is_of_use(&opened) => return Ok(opened),
             Some(left) => self.leave(&left).await?,
             None => {}
         }
@@ -250,6 +257,7 @@ impl File {
     }
 
     pub(crate) async fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
         let opened = self.opened.lock().clone();
         if let Some(opened) = opened {
             opened.database.close().await;

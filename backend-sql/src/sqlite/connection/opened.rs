@@ -36,14 +36,15 @@ impl Opened {
         self.place.lock().as_ref().is_some_and(Place::is_open)
     }
 
-    /// Whether every file that is open is still at its path. If not, other clients use other files.
+    /// Whether every file that is open is still at its path. If not, other clients use other files. A connection of our own has
+    /// all three open all the time; a pool may have none.
     pub(super) fn is_in_place(&self) -> bool {
         let mut place = self.place.lock();
         let Some(known) = &*place else { return true };
         if known.is_same() {
             return true;
         }
-        if known.is_left() {
+        if matches!(self.database, Database::Own(_)) || known.is_left() {
             return false;
         }
         if let Some(now) = Place::now(&self.path) {

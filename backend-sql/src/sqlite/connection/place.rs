@@ -8,7 +8,6 @@ use std::{
 };
 
 use lock_core::{Error, ErrorKind};
-use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
 
 use super::file_system::is_mount_point;
 
@@ -48,18 +47,25 @@ fn apart(file: &Path) -> Option<&'static str> {
     } else if found.nlink() > 1 {
         Some("has hard links")
     } else {
-        is_mounted(file).then_some("is mounted by itself")
+        // Where the kernel does not tell, the list of mounts does.
+        let is_mounted = is_mount_root(file).unwrap_or_else(|| is_mount_point(file));
+        is_mounted.then_some("is mounted by itself")
     }
 }
 
-/// Asks the list of mounts where the kernel does not tell (before Linux 5.8), or statx is forbidden.
-fn is_mounted(file: &Path) -> bool {
-    let told = statx(CWD, file, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::empty()).ok();
-    let told = told.filter(|it| it.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT));
-    match told {
-        Some(told) => told.stx_attributes.contains(StatxAttributes::MOUNT_ROOT),
-        None => is_mount_point(file),
-    }
+/// Whether a mount begins with this file. `None` before Linux 5.8, or if statx(2) is forbidden.
+#[cfg(target_os = "linux")]
+fn is_mount_root(file: &Path) -> Option<bool> {
+    use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
+
+    let told = statx(CWD, file, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::empty()).ok()?;
+    let is_known = told.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT);
+    is_known.then(|| told.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_mount_root(_: &Path) -> Option<bool> {
+    None
 }
 
 /// A file, whatever its name is. While a process has it open, no other file gets the same numbers.
@@ -112,11 +118,20 @@ impl Place {
     }
 
     /// Whether this process still has a file open that is at the path no more. A pool may have closed all its connections;
-    /// SQLite then deletes the files beside the database, and makes new ones for the next connection.
+    /// SQLite then deletes the files beside the database, and makes new ones for the next connection. Another file may have got
+    /// their numbers by then, so for them the names count that the kernel gives to deleted files.
     pub(crate) fn is_left(&self) -> bool {
-        let now = Self::now(&self.path).map_or([None; 3], |now| now.ids);
-        let gone = self.ids.iter().zip(now).filter(|(then, now)| **then != *now);
-        gone.filter_map(|(then, _)| *then).any(Id::is_open)
+        let Ok(open) = fs::read_dir("/proc/self/fd") else { return true };
+        let deleted = self.files.each_ref().map(|file| {
+            let mut name = file.as_os_str().to_owned();
+            name.push(" (deleted)");
+            PathBuf::from(name)
+        });
+        let moved = self.ids[0].filter(|id| Id::of(fs::metadata(&self.path)) != Some(*id));
+        open.flatten().map(|one| one.path()).any(|one| {
+            fs::read_link(&one).is_ok_and(|name| deleted.contains(&name))
+                || moved.is_some_and(|id| Id::of(fs::metadata(&one)) == Some(id))
+        })
     }
 }
 

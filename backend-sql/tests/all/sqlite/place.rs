@@ -104,15 +104,9 @@ async fn a_file_that_is_mounted_alone_is_refused_and_one_in_a_mounted_folder_is_
     fs::write(&mounted, "").unwrap();
     let Some(output) = with_mount(&path, &mounted, &mounted) else { return };
     let answer = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(
-        answer.contains(&format!("{mounted:?}").replace('"', "\\\""))
-            || answer.contains("locks.db"),
-        "{answer}"
-    );
-    assert!(
-        answer.contains("is mounted by itself") && answer.contains("mount the folder"),
-        "{answer}"
-    );
+    for part in [mounted.to_str().unwrap(), "is mounted by itself", "mount the folder"] {
+        assert!(answer.contains(part), "{part} in {answer}");
+    }
     // A link to the file leads there, too.
     let link = other.path().join("link");
     symlink(&mounted, &link).unwrap();
