@@ -73,7 +73,8 @@ fn exclusion(quarantined: bool) -> Promise {
             ),
             Assumption::new(
                 "no-cold-copy",
-                "no copy of the data folder made while the server was stopped is put back",
+                "no copy of the data folder made while the server was stopped is put back, and no old \
+                 rows into the tables of locks",
             ),
         ],
     }

@@ -11,9 +11,12 @@
 //! ```
 //!
 //! Leases run on the server's clock. A crash of the server, a promotion or a restore empties the tables. Then the store
-//! grants nothing for one longest lease. Each attempt, release and batch of renewals is one statement in its own
-//! transaction, and works in any session: so poolers in transaction mode are fine. A client prepares statements only after it
-//! has found out that no other client uses its sessions. `prepare=on` and `prepare=off` in the URL decide this without a check.
+//! grants nothing for one longest lease. So these tables must stay unlogged, and the settings and a fence's table logged:
+//! after `ALTER TABLE … SET LOGGED` nothing is granted, and the error names the remedy. Each attempt, release and batch
+//! of renewals is one statement in its own transaction, and works in any session: so poolers in transaction mode are
+//! fine. A client prepares statements only after it has found out that no other client uses its sessions. `prepare=on`
+//! and `prepare=off` in the URL decide this without a check. Only sessions that it has found to be its own get settings
+//! of ours (`lock_timeout`, `enable_seqscan`, `jit`).
 //!
 //! Waiters wait in a queue. The statement that releases a lock also gives it to the first waiter, and wakes that waiter's
 //! client by NOTIFY. Each client that waits listens on one connection besides the pool's. If NOTIFY does not arrive, as behind

@@ -8,5 +8,5 @@ WITH trusted AS (
 doubted AS (
     UPDATE {locks} AS l SET store = NULL FROM trusted WHERE l.name = trusted.name
 )
-UPDATE {marker} SET store = '' WHERE NOT ({persistence}
+UPDATE {marker} SET store = '' WHERE store <> '' AND NOT ({persistence}
 )

@@ -51,7 +51,8 @@ async fn other_applications_behind_the_pooler_find_their_sessions_unchanged() {
         let pooler = Pgbouncer::start(&server, 1).await.unwrap();
         let address = format!("postgres://postgres@{}/postgres", pooler.address());
         let pool = PgPoolOptions::new().max_connections(1).test_before_acquire(false);
-        let theirs = pool.connect(&address).await.unwrap();
+        let theirs = format!("{address}?application_name=theirs");
+        let theirs = pool.connect(&theirs).await.unwrap();
         let found = async || {
             let settings = "SELECT pg_backend_pid()::text, string_agg(name || '=' || setting, ' ' ORDER BY name) \
                 || (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory') \
