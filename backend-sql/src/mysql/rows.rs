@@ -58,7 +58,7 @@ pub(super) fn read(row: &MySqlRow) -> Result<Result<Row, Error>, sqlx::Error> {
     let name = row.try_get("name").map(String::from_utf8)?;
     let (owner, label) = (text("owner")?, text("label")?);
     let (token, version) = (row.try_get("token")?, row.try_get("version")?);
-    let (name, kept) = (name.unwrap_or_default(), row.try_get::<i8, _>("kept")? != 0);
+    let (name, kept) = (name.unwrap_or_default(), row.try_get::<i8, _>("kept")? == 1);
     let read = Row::read(&name, owner.as_deref(), label.as_deref(), token, version, remaining);
     let readers: Option<i64> = row.try_get("readers")?;
     let waiting: Option<i64> = row.try_get("waiting")?;

@@ -59,6 +59,8 @@ pub enum Argument<'a> {
     Text(&'a str),
     /// A number.
     Number(i64),
+    /// Null.
+    Null,
 }
 
 /// A statement and which argument goes where: MySQL's own have no numbers.
@@ -83,7 +85,7 @@ impl Statement {
             Some(Argument::Bytes(bytes)) => query.bind(bytes.to_vec()),
             Some(Argument::Text(text)) => query.bind((*text).to_owned()),
             Some(Argument::Number(number)) => query.bind(*number),
-            None => query.bind(None::<i64>),
+            Some(Argument::Null) | None => query.bind(None::<i64>),
         })
     }
 }

@@ -71,7 +71,11 @@ impl Mysql {
         };
         this.promise(longest).await?;
         // An older store is for `init` to upgrade; every other step makes sure that it is ready.
-        if this.is_there("{settings}").await? && !is_older(this.version().await?) {
+        // So is one whose `init` was interrupted.
+        if this.is_there("{settings}").await?
+            && let Some(version) = this.number(&this.sql.version, &[]).await?
+            && !is_older(version)
+        {
             this.ready().await?;
         }
         Ok(this)
@@ -148,7 +152,8 @@ impl Mysql {
         arguments: &[Argument<'_>],
     ) -> Result<Option<i64>, Error> {
         let rows = self.server.rows(statement, arguments).await?;
-        rows.first().map(|row| row.try_get(0)).transpose().map_err(general)
+        let read = |row: &MySqlRow| row.try_get::<Option<i64>, _>(0);
+        Ok(rows.first().map(read).transpose().map_err(general)?.flatten())
     }
 }
 

@@ -9,6 +9,7 @@ use lock_core::{
 };
 use sqlx::{AssertSqlSafe, Row as _, SqlSafeStr as _, mysql::MySqlRow};
 
+use super::steps::Check;
 use crate::{
     dialect::{Dialect, Handed, Left, Listed, Row},
     error::general,
@@ -91,11 +92,7 @@ impl Dialect for Mysql {
         request: &Request,
         version: Option<i64>,
     ) -> Result<Option<FencingToken>, Error> {
-        match version {
-            // This client has released it at that version.
-            Some(_) => self.grant_known(&self.sql.take, request, version).await,
-            None => self.grant(&self.sql.take, request, version).await,
-        }
+        self.grant_unchecked(&self.sql.take, request, version, Check::Before).await
     }
 
     async fn read_row(

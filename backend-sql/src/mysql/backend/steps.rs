@@ -7,13 +7,22 @@ use crate::{
     mysql::{
         rows::insert_id,
         statements::{
-            Argument::{self, Bytes, Number},
+            Argument::{self, Bytes, Null, Number},
             Statement,
         },
         store::Mysql,
     },
     servers::times::micros,
 };
+
+/// Whether the client checks that a token is above the watermark.
+#[derive(Clone, Copy)]
+pub(super) enum Check {
+    /// The row was checked when this client held it before.
+    Before = 0,
+    /// After the grant.
+    After = 2,
+}
 
 impl Mysql {
     /// Runs a statement that changes one owner's live grant. Returns the row's new version.
@@ -30,7 +39,7 @@ impl Mysql {
         Ok(insert_id(&answer))
     }
 
-    /// Runs a statement that takes a lock, whose row may be new. Returns the token.
+    /// Takes a lock whose row may be new. Returns the token.
     pub(super) async fn grant(
         &self,
         statement: &Statement,
@@ -38,9 +47,8 @@ impl Mysql {
         version: Option<i64>,
     ) -> Result<Option<FencingToken>, Error> {
         loop {
-            let Some(token) = self.grant_known(statement, request, version).await? else {
-                return Ok(None);
-            };
+            let granted = self.grant_unchecked(statement, request, version, Check::After).await?;
+            let Some(token) = granted else { return Ok(None) };
             let number = Number(token.get().cast_signed());
             let Some(watermark) = self.number(&self.sql.forgotten, &[number]).await? else {
                 return Ok(Some(token));
@@ -51,16 +59,17 @@ impl Mysql {
         }
     }
 
-    /// The same for a row that this client has held since it was made.
-    pub(super) async fn grant_known(
+    /// Runs a statement that takes a lock. Returns the token.
+    pub(super) async fn grant_unchecked(
         &self,
         statement: &Statement,
         request: &Request,
         version: Option<i64>,
+        check: Check,
     ) -> Result<Option<FencingToken>, Error> {
         let owner = request.owner.to_string();
         let mut arguments = self.asked(request, &owner);
-        arguments.extend(version.map(Number));
+        arguments.extend([version.map_or(Null, Number), Number(check as i64)]);
         let answer = self.ready().await?.execute_repeatable(statement, &arguments).await?;
         let Some(token) = insert_id(&answer).map(token_of).transpose()? else { return Ok(None) };
         if self.entries.of(request.owner).is_some_and(|entry| entry.is_queued()) {

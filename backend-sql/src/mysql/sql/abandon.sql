@@ -6,7 +6,7 @@
 -- there was no new one for an hour: no statement of theirs is under way; and there are no more than a
 -- thousand.
 INSERT INTO {locks} (name, owner, label, token, version, expires_2, kept, buried, buried_at)
-VALUES (?1, NULL, NULL, ?3, {now}, 0, 0, ?2, {now})
+VALUES (?1, NULL, NULL, ?3, 1, 0, 2, ?2, {now})
 ON DUPLICATE KEY UPDATE
     version = {locks}.version + 1,
     buried = IF(
@@ -16,5 +16,5 @@ ON DUPLICATE KEY UPDATE
     buried_at = {now},
     expires_2 = IF({locks}.owner = ?2
         -- guard: abandon-kept
-        AND {locks}.kept = 0
+        AND {locks}.kept <> 1
         , 0, {locks}.expires_2)

@@ -10,9 +10,9 @@
 -- So each is written to mean the same in both: {takes} is as true before as after the columns above
 -- `expires_2` have been set. They are evaluated when the row is locked, by what it is then, its
 -- tombstones too. A repeat may come after a renewal that was sent later: it never shortens.
--- A new row counts its versions from the clock, so that no client knows one of them from a row that was swept.
+-- `kept` is 2 from here on, until its holder, which has checked the token, gives it back.
 INSERT INTO {locks} (name, owner, label, token, version, expires_2, kept)
-SELECT ?1, ?2, ?3, LAST_INSERT_ID(GREATEST({now}, ?5)), {now}, {now} + ?4, 0
+SELECT ?1, ?2, ?3, LAST_INSERT_ID(GREATEST({now}, ?5)), 1, {now} + ?4, 2
 FROM DUAL WHERE NOT {behind}
 ON DUPLICATE KEY UPDATE
     token = IF(
@@ -25,5 +25,5 @@ ON DUPLICATE KEY UPDATE
     owner = IF({takes}, ?2, {locks}.owner),
     label = IF({takes}, ?3, {locks}.label),
     version = IF({takes}, {locks}.version + 1, {locks}.version),
-    kept = IF({takes}, 0, {locks}.kept),
+    kept = IF({takes} AND {locks}.expires_2 <= {now}, 2, {locks}.kept),
     expires_2 = IF({takes}, GREATEST({locks}.expires_2, {now} + ?4), {locks}.expires_2)

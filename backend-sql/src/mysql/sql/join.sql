@@ -3,7 +3,7 @@
 -- {joins} is as true before as after the columns above `expires_2` have been set. The readers' lease ends with the last one of
 -- theirs, and they have one token.
 INSERT INTO {locks} (name, owner, readers, label, token, version, expires_2, kept)
-SELECT ?1, {shared}, CONCAT(?2, ','), ?3, LAST_INSERT_ID(GREATEST({now}, ?5)), {now}, {now} + ?4, 0
+SELECT ?1, {shared}, CONCAT(?2, ','), ?3, LAST_INSERT_ID(GREATEST({now}, ?5)), 1, {now} + ?4, 2
 FROM DUAL WHERE NOT {behind}
 ON DUPLICATE KEY UPDATE
     token = IF(
@@ -18,7 +18,7 @@ ON DUPLICATE KEY UPDATE
     ),
     label = IF({joins}, ?3, {locks}.label),
     version = IF({joins}, {locks}.version + 1, {locks}.version),
-    kept = IF({joins}, 0, {locks}.kept),
+    kept = IF({joins} AND {locks}.expires_2 <= {now}, 2, {locks}.kept),
     owner = IF({joins}, {shared}, {locks}.owner),
     readers = IF({joins}, IF({locks}.expires_2 <= {now}, CONCAT(?2, ','),
         IF(LOCATE(?2, {locks}.readers) > 0, {locks}.readers,

@@ -6,7 +6,7 @@
 INSERT INTO {locks} (name, token, version, expires_2, kept)
 SELECT l.name, l.token, l.version, l.expires_2, l.kept
 FROM {batch} STRAIGHT_JOIN {locks} AS l ON l.name = UNHEX(g.name) AND {renews}
-WHERE l.kept = 0
+WHERE l.kept <> 1
 -- guard: renew-expired
 AND l.expires_2 > {now}
 -- guard: renew-skips

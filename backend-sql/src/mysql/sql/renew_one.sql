@@ -2,4 +2,4 @@
 -- never shortens.
 UPDATE {locks} SET
     expires_2 = GREATEST(expires_2, {now} + ?3), version = LAST_INSERT_ID(version + 1)
-WHERE name = ?1 AND (owner = ?2 OR {has_reader}) AND kept = 0 AND expires_2 > {now}
+WHERE name = ?1 AND (owner = ?2 OR {has_reader}) AND kept <> 1 AND expires_2 > {now}

@@ -3,6 +3,6 @@
 -- expired grant for a held one.
 SELECT g.owner
 FROM {batch} STRAIGHT_JOIN {locks} AS l ON l.name = UNHEX(g.name) AND {renews}
-WHERE l.kept = 0
+WHERE l.kept <> 1
 -- guard: renewed-clock
 AND l.expires_2 >= ?2 + g.lease

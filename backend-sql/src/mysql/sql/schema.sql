@@ -18,7 +18,7 @@ CREATE TABLE IF NOT EXISTS {locks} (
     token     BIGINT         NOT NULL, -- of the holder, or of the last one
     version   BIGINT         NOT NULL, -- one more with every change
     expires_2 BIGINT         NOT NULL, -- 0 when released; the name says the version since which it is so
-    kept      TINYINT        NOT NULL, -- 1: released, and kept for a last while
+    kept      TINYINT        NOT NULL, -- 1: released, and kept for a last while; 2: the token may be below the watermark
     -- Owners that must never be granted anything any more, one behind the other, and when the last of
     -- them came; NULL if there is none.
     buried    BLOB,

@@ -1,4 +1,4 @@
 (({locks}.expires_2 <= {now} OR (
 -- guard: held
 {locks}.owner = ?2 AND
-{locks}.kept = 0)) AND {not_abandoned})
+{locks}.kept <> 1)) AND {not_abandoned})

@@ -89,6 +89,8 @@ variants! {
     VARIANTS |stage: OneMariadb|
     "S2: a name that is not there gets a token above the watermark"
         Replace("watermark", "AND watermark < ? * 0") => below_the_watermark(stage, stage.server.sql(LEAD));
+    "S2: a row whose token was never checked is checked by its next holder"
+        Replace("take-checked", "AND (? = 2 OR kept <> 3)") => an_unchecked_row(stage);
     "S1: exclusion is promised by what the server flushes" LeaveOut("durability") => a_server_that_flushes_seldom(stage);
     "S2: a sweep raises the watermark first"
         Replace("sweep-raises", "watermark = watermark + ? * 0") => a_token_over_a_sweep(stage);
@@ -216,6 +218,20 @@ const FUTURE: &str = "UPDATE leasehold_queue SET heard = heard + 3600000000";
 const LEAD: &str = "UPDATE leasehold_settings \
     SET watermark = ROUND(UNIX_TIMESTAMP(NOW(6)) * 1000000) + 25000000; \
     SELECT watermark FROM leasehold_settings";
+
+/// A client that has held the lock takes the row anew, which another one has made and left without a check.
+async fn an_unchecked_row(stage: &mut OneMariadb) -> Verdict {
+    let store = first_use(stage).await;
+    used_once(&*store, &request("a", LONG)).await?;
+    let watermark: u64 = stage.server.sql(LEAD).await.map_err(words)?.parse().map_err(words)?;
+    let left = "UPDATE leasehold_locks SET token = 1, kept = 2 WHERE name = 'a'";
+    stage.server.sql(left).await.map_err(words)?;
+    let grant = granted(&*store, &request("a", LONG)).await?;
+    match grant.token.get() > watermark {
+        true => Ok(()),
+        false => Err(format!("token {} came after the watermark {watermark}", grant.token)),
+    }
+}
 
 async fn a_token_over_a_sweep(stage: &mut OneMariadb) -> Verdict {
     let store = first_use(stage).await;

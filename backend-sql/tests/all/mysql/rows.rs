@@ -197,35 +197,15 @@ async fn a_gap_lock_deadlock_is_repeated_and_not_shown() {
     assert!(seen > 0, "the fault did not happen");
 }
 
-/// A user's own transaction that locks our rows in the wrong order.
-#[tokio::test]
-async fn a_deadlock_with_a_users_transaction_is_repeated_and_not_shown() {
-    let server = start().await;
-    let mut operator = session(&server).await;
-    let strategy = Strategy::PrimaryKey;
-    let store = made(&server, strategy).await;
-    used_once(&store, &request("job")).await;
-    run(&mut operator, "CREATE TABLE heavy (x INT PRIMARY KEY) ENGINE = InnoDB".into()).await;
-    lock_row(&mut operator, strategy, "job").await;
-    // Of two in a deadlock the one that has changed less is rolled back.
-    run(&mut operator, "INSERT INTO heavy SELECT seq FROM seq_1_to_1000".into()).await;
-    let before = counted(&server, "Innodb_deadlocks").await;
-    // By a client that does not know the name: its statement reads the settings, too.
-    let waiting = attempt(&open(&server, strategy).await, &request("job"));
-    waiting_for_rows(&server, 1).await;
-    run(&mut operator, "UPDATE primary_key_settings SET watermark = watermark + 1".into()).await;
-    assert_eq!(counted(&server, "Innodb_deadlocks").await, before + 1, "the fault did not happen");
-    run(&mut operator, "COMMIT".into()).await;
-    assert!(waiting.await.unwrap().granted().is_some());
-}
-
 /// The server's own time limit of a wait for a row is an error that is repeated, too.
 #[tokio::test]
 async fn a_wait_that_the_server_ends_is_repeated_and_not_shown() {
     let server = start().await;
     server.sql("SET GLOBAL innodb_lock_wait_timeout = 1").await.unwrap();
     for strategy in BOTH {
-        let store = made(&server, strategy).await;
+        made(&server, strategy).await;
+        // The sessions of a user's pool have the server's settings.
+        let (store, _) = single(server.address(), strategy, 5 * SECOND).await;
         used_once(&store, &request("job")).await;
         let mut operator = session(&server).await;
         lock_row(&mut operator, strategy, "job").await;
