@@ -22,13 +22,14 @@ impl Durability {
 
     /// By the server's variables, of which some are not known to each version.
     pub fn read<'a>(variables: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
-        let (mut doubt, mut log, mut sync_log) = (None, false, true);
+        let (mut doubt, mut log, mut sync_log, mut flush) = (None, false, false, false);
         for (name, value) in variables {
             let value = value.to_ascii_lowercase();
             match (name.to_ascii_lowercase().as_str(), value.as_str()) {
                 // 3 is MariaDB's: it flushes twice.
-                ("innodb_flush_log_at_trx_commit", "1" | "3") => {}
+                ("innodb_flush_log_at_trx_commit", "1" | "3") => flush = true,
                 ("innodb_flush_log_at_trx_commit", other) => {
+                    flush = true;
                     let what = if other == "2" { "of the machine" } else { "of the server" };
                     doubt = Some(format!(
                         "innodb_flush_log_at_trx_commit is {other}: a crash {what} may lose locks that \
@@ -42,8 +43,7 @@ impl Durability {
                     ));
                 }
                 ("log_bin", "on" | "1") => log = true,
-                ("sync_binlog", "1") => {}
-                ("sync_binlog", _) => sync_log = false,
+                ("sync_binlog", "1") => sync_log = true,
                 ("wsrep_on", "on" | "1") => {
                     doubt = Some(
                         "the server is a node of a Galera cluster (wsrep_on), where this was not \
@@ -51,8 +51,22 @@ impl Durability {
                             .into(),
                     );
                 }
+                ("group_replication_group_name", name) if !name.is_empty() => {
+                    doubt = Some(
+                        "the server is set up for Group Replication (group_replication_group_name), \
+                         where this was not tried; use one server of its own"
+                            .into(),
+                    );
+                }
                 _ => {}
             }
+        }
+        if doubt.is_none() && !flush {
+            doubt = Some(
+                "the server, or a proxy before it, does not tell innodb_flush_log_at_trx_commit, so \
+                 a crash may lose locks that are still held; let clients read it"
+                    .into(),
+            );
         }
         // Recovery rolls back what the binary log has lost.
         if doubt.is_none() && log && !sync_log {
@@ -123,7 +137,7 @@ mod tests {
         for good in [
             &[(flush, "1"), ("log_bin", "OFF"), ("sync_binlog", "0"), ("wsrep_on", "OFF")][..],
             &[(flush, "1"), ("log_bin", "ON"), ("sync_binlog", "1")],
-            &[(flush, "3"), ("innodb_flush_method", "fsync")],
+            &[(flush, "3"), ("innodb_flush_method", "fsync"), ("group_replication_group_name", "")],
         ] {
             assert_eq!(doubt(good), None, "{good:?}");
         }
@@ -133,6 +147,9 @@ mod tests {
             (&[(flush, "1"), ("log_bin", "ON"), ("sync_binlog", "0")], "sync_binlog"),
             (&[("innodb_flush_method", "nosync"), (flush, "1")], "innodb_flush_method"),
             (&[(flush, "1"), ("wsrep_on", "ON")], "Galera"),
+            (&[(flush, "1"), ("group_replication_group_name", "aaaa-bb")], "Group Replication"),
+            (&[(flush, "1"), ("log_bin", "ON")], "sync_binlog"),
+            (&[], "does not tell"),
         ] {
             assert!(doubt(bad).unwrap().contains(word), "{bad:?}");
         }

@@ -10,13 +10,18 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Leases run on the server's clock. Each attempt, release and batch of renewals is one statement in its own transaction.
+//! Leases run on the server's clock. Each attempt, release and batch of renewals is one statement in its own transaction. After
+//! the first grant of a name, another statement checks the token against the watermark.
+//!
+//! The client's own sessions wait for a locked row as long as a call may last (`innodb_lock_wait_timeout` and
+//! `lock_wait_timeout`). In a pool of yours set the same, or the server waits for 50 s after the client has given up.
+//!
 //! The session may have any time zone, SQL mode and isolation level. Its autocommit must be on, and its variable `timestamp`
 //! must not be set. The client repeats a statement that lost a conflict.
 //!
 //! There is no quarantine: exclusion needs grants that survive a crash of the server. The client reads the server's settings,
 //! and [`Guarantees`](lock_core::Guarantees) withholds exclusion if `innodb_flush_log_at_trx_commit` is not 1, if there is a
-//! binary log and `sync_binlog` is not 1, and in a Galera cluster. Exclusion does not hold over a failover to a replica, or
+//! binary log and `sync_binlog` is not 1, in a Galera cluster, and with Group Replication. Exclusion does not hold over a failover to a replica, or
 //! over a restore.
 //!
 //! # Privileges
