@@ -28,6 +28,10 @@ pub(crate) const KILL_MARGIN_MOST: Duration = Duration::from_secs(1);
 pub(crate) const ANSWER_PART: u32 = 3;
 /// But not sooner, because a process may start slowly on a busy machine.
 pub(crate) const ANSWER_LEAST: Duration = Duration::from_secs(1);
+/// And not later, because a job reaper that is stopped does not report the end of COMMAND.
+pub(crate) const ANSWER_MOST: Duration = Duration::from_secs(5);
+/// How often the job reaper is asked if no renewal is due for long.
+pub(crate) const ASK_EVERY: Duration = Duration::from_secs(5);
 /// How long the job reaper may take to carry out an order, besides the time that the order allows.
 pub(crate) const ANSWER_LIMIT: Duration = Duration::from_millis(250);
 

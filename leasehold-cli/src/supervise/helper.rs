@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout};
 use super::OURSELVES;
 use super::deadline::Deadline;
 use super::wire::{Greeting, Order, Report, Wire, greet};
-use crate::tunables::{ANSWER_LEAST, ANSWER_LIMIT, ANSWER_PART};
+use crate::tunables::{ANSWER_LEAST, ANSWER_LIMIT, ANSWER_MOST, ANSWER_PART};
 
 /// A running helper. Dropping this closes the socket, which the helper notices.
 pub(super) struct Helper {
@@ -47,7 +47,7 @@ impl Helper {
         command.stdin(std::process::Stdio::null());
         greet(&ours, &Greeting { group, deadline, stdin: io::stdin() })?;
         let wire = Wire::new(ours)?;
-        let answer_limit = (lease / ANSWER_PART).max(ANSWER_LEAST);
+        let answer_limit = (lease / ANSWER_PART).clamp(ANSWER_LEAST, ANSWER_MOST);
         let mut helper = Self { process, wire, answer_due: None, answer_limit };
         helper.expect_answer();
         Ok(helper)

@@ -9,6 +9,7 @@ use std::process::{Command, ExitCode};
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
 use crate::exit::{self, CANNOT_EXECUTE, NOT_FOUND};
+use crate::stderr;
 
 /// The hidden first argument; then the job reaper's process id, COMMAND and its arguments.
 pub(super) const ARG: &str = "__launch";
@@ -35,7 +36,10 @@ pub(super) fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
         NOT_FOUND => "there is no such program".to_owned(),
         _ => exit::cause(&error),
     };
+    // Nobody may read stderr, and leasehold holds the lock until this process ends.
+    let _ = stderr::start();
     exit::complain(format_args!("cannot run {program:?}: {why}"));
+    stderr::finish();
     code.into()
 }
 

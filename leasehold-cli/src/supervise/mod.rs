@@ -44,6 +44,7 @@ use leasehold::backend::{Env as _, SystemEnv};
 use rustix::process::Signal;
 use signal_hook::consts::SIGTERM;
 use tokio::sync::watch;
+use tokio::time::interval_at;
 
 pub use crate::ended::Ended;
 pub use signals::Signals;
@@ -52,6 +53,7 @@ pub use deadline::Validity;
 pub(crate) use deadline::{Deadline, longest_grace};
 pub(crate) use hold_watcher::HoldWatcher;
 
+use crate::tunables::ASK_EVERY;
 use alarm::Alarm;
 use job_handle::Job;
 use wire::Report;
@@ -123,6 +125,7 @@ where
         Err(error) => return Ended::NotStarted(error),
     };
     let (mut overdue, mut shutdown_ends) = (Alarm::unset(), Alarm::unset());
+    let mut ask = interval_at(tokio::time::Instant::now() + ASK_EVERY, ASK_EVERY);
     let ended = loop {
         overdue.set(Some(job.overdue()));
         let answer_due = job.answer_due();
@@ -152,6 +155,8 @@ where
             () = until(answer_due) => break Ended::Unanswered { left: job.kill_all().await },
             () = shutdown_ends.rung() => job.order_kill(),
             Ok(()) = renewed.changed() => job.extend(validity(), graces.not_renewed),
+            // The same deadline once more, to see whether the job reaper still answers.
+            _ = ask.tick() => job.extend(validity(), graces.not_renewed),
             signal = signals.next_for_job() => {
                 job.forward(signal);
                 if let (SIGTERM, Some(grace)) = (signal, graces.shutdown) {

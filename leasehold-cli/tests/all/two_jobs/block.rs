@@ -68,3 +68,13 @@ async fn the_user_types_ctrl_s_and_the_store_is_cut_off() {
     pair.first_has_ended_before(&mut second, "Ctrl-S");
     assert_eq!(session.ended().code(), Some(79));
 }
+
+/// The line about it finds no room.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stderr_is_full_and_command_cannot_be_run() {
+    let pair = Pair::new().await;
+    let mut command = pair.leasehold();
+    let (mut first, _unread) =
+        Running::start_unread(command.args(["run", "job", "--", "no-such-command"]));
+    assert_eq!(first.code(), 127);
+}

@@ -6,6 +6,7 @@ use std::fs;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{Pair, STUBBORN, family, job_reaper, quoted, stop};
+use crate::support::locks::Store;
 use crate::support::terminal::Session;
 use crate::support::{Running, handle, new_session, pid, stat, until_gone};
 
@@ -111,4 +112,15 @@ async fn the_job_reaper_is_stopped_when_command_ends() {
     let mut second = pair.second();
     second.line();
     assert_eq!((first.code(), second.code()), (137, 0));
+}
+
+/// leasehold does not wait for the next renewal to notice it.
+#[test]
+fn the_job_reaper_is_stopped_under_a_long_lease() {
+    let store = Store::new();
+    store.ok(&["init", "--longest-lease", "1h"]);
+    let mut first = store.run(&["--lease", "1h"], "echo up; exec sleep 1000");
+    assert_eq!(first.line(), "up");
+    stop(job_reaper(&first));
+    assert_eq!(first.code(), 137);
 }
