@@ -12,15 +12,17 @@ pub enum FenceError {
     /// A newer holder has written: nothing was changed.
     #[error(transparent)]
     Stale(#[from] Stale),
-    /// The answer is not that of a fenced transaction, or the key of the fence contains something else.
+    /// The answer is not that of a fenced transaction, or the key of the fence contains something
+    /// else.
     #[error(transparent)]
     Unreadable(#[from] Error),
 }
 
 /// Guards writes by a fencing token: a token older than one that was admitted writes nothing.
 ///
-/// A separate key holds the highest token of a resource. The transaction that writes the data also compares and writes this
-/// key. A token lower than an admitted one is refused for ever, whichever store it came from.
+/// A separate key holds the highest token of a resource. The transaction that writes the data also
+/// compares and writes this key. A token lower than an admitted one is refused for ever, whichever
+/// store it came from.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -48,8 +50,8 @@ pub struct Fence {
 }
 
 impl Fence {
-    /// A fence whose keys all start with `prefix`, such as `fences/`. All writers of a resource must use the same
-    /// prefix.
+    /// A fence whose keys all start with `prefix`, such as `fences/`. All writers of a resource
+    /// must use the same prefix.
     #[must_use]
     pub fn new(prefix: impl Into<String>) -> Self {
         Self { prefix: prefix.into() }
@@ -61,11 +63,12 @@ impl Fence {
         format!("{}{resource}", self.prefix)
     }
 
-    /// A transaction that carries out `operations` if no token above `token` was admitted for `resource`.
-    /// A holder may use the same token for several writes. The caller sends the transaction with its own client,
-    /// and passes the answer to [`admitted`](Self::admitted).
+    /// A transaction that carries out `operations` if no token above `token` was admitted for
+    /// `resource`. A holder may use the same token for several writes. The caller sends the
+    /// transaction with its own client, and passes the answer to [`admitted`](Self::admitted).
     ///
-    /// etcd allows only one operation per key in a transaction, so `operations` must not write the fence's own key.
+    /// etcd allows only one operation per key in a transaction, so `operations` must not write the
+    /// fence's own key.
     #[must_use]
     pub fn guard(
         &self,
@@ -83,7 +86,8 @@ impl Fence {
             .or_else([TxnOp::get(key.as_str(), None)]);
         Txn::new()
             .when([
-                // A value that no fence wrote begins differently, so it sorts below all tokens or above them.
+                // A value that no fence wrote begins differently, so it sorts below all tokens or
+                // above them.
                 Compare::value(key.as_str(), CompareOp::Greater, MARK),
                 Compare::value(key.as_str(), CompareOp::Less, stored(token.get() + 1)),
             ])
@@ -94,9 +98,9 @@ impl Fence {
     /// Whether a guarded transaction was carried out.
     ///
     /// # Errors
-    /// [`FenceError::Stale`]: nothing was changed. [`FenceError::Unreadable`]: the fence's key contains
-    /// something that no fence has written, and nothing was changed; or the answer belongs to another
-    /// transaction.
+    /// [`FenceError::Stale`]: nothing was changed. [`FenceError::Unreadable`]: the fence's key
+    /// contains something that no fence has written, and nothing was changed; or the answer belongs
+    /// to another transaction.
     pub fn admitted(
         &self,
         resource: &str,
@@ -140,10 +144,12 @@ fn unreadable(message: String) -> FenceError {
     Error::new(ErrorKind::Config, message).at("etcd", "fence").into()
 }
 
-/// Stored tokens begin with this mark, so that another number under the same key is not mistaken for a token.
+/// Stored tokens begin with this mark, so that another number under the same key is not mistaken
+/// for a token.
 const MARK: &str = "leasehold-token:";
 
-/// etcd compares values byte by byte, so all have the same length: numbers below 2^53 have at most 16 digits.
+/// etcd compares values byte by byte, so all have the same length: numbers below 2^53 have at most
+/// 16 digits.
 fn stored(token: u64) -> String {
     format!("{MARK}{token:016}")
 }
@@ -153,10 +159,11 @@ fn admitted(value: &[u8]) -> Option<FencingToken> {
     FencingToken::new(digits.parse().ok()?)
 }
 
-/// The key of a lock that is held in etcd: a condition for transactions that must succeed only while the lock is held.
+/// The key of a lock that is held in etcd: a condition for transactions that must succeed only
+/// while the lock is held.
 ///
-/// This is stricter than [`Fence`]: a write is refused as soon as the lock is gone, even before the next holder has it. The
-/// data must be in the same cluster as the lock.
+/// This is stricter than [`Fence`]: a write is refused as soon as the lock is gone, even before the
+/// next holder has it. The data must be in the same cluster as the lock.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -179,7 +186,8 @@ fn admitted(value: &[u8]) -> Option<FencingToken> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldKey {
     key: String,
-    /// The lease of this grant. A key that is kept for a minimum hold after its release has another lease.
+    /// The lease of this grant. A key that is kept for a minimum hold after its release has another
+    /// lease.
     lease: i64,
 }
 

@@ -65,7 +65,8 @@ fn guarantees(shortest: Duration, record: &Record, connection: ConnectionSecurit
                     "no client deletes a lock's key except by its lease, as `force-release` does",
                 ),
                 restores.clone(),
-                // etcd issue 15247. To a client it looks like a lease that expired or was revoked by its holder.
+                // etcd issue 15247. To a client it looks like a lease that expired or was revoked
+                // by its holder.
                 Assumption::new(
                     "no-leader-comes-back",
                     "no etcd leader that was paused, or waited for its disk, resumes after a new election: etcd lets \

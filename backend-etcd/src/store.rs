@@ -32,7 +32,8 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// `expected` is the longest lease of the client's configuration. `pool` is how many unused leases of each length it keeps.
+    /// `expected` is the longest lease of the client's configuration. `pool` is how many unused
+    /// leases of each length it keeps.
     pub(crate) async fn open(
         rpc: Rpc,
         layout: KeyLayout,

@@ -1,4 +1,5 @@
-//! The conformance suite on one etcd, with the permissions that the documentation names, and on a cluster of three.
+//! The conformance suite on one etcd, with the permissions that the documentation names, and on a
+//! cluster of three.
 
 use std::{process::ExitCode, sync::Arc, time::Duration};
 

@@ -1,8 +1,10 @@
-//! Locks in the layout of another library: a client of leasehold and a client of that library exclude each other.
+//! Locks in the layout of another library: a client of leasehold and a client of that library
+//! exclude each other.
 //!
-//! The lock itself is where the other library keeps it, in the form that the other library reads. Leasehold adds its own
-//! records: fencing tokens, labels, tombstones of abandoned attempts, and the epoch record with the quarantine. Each
-//! attempt and each release is one Lua script, or one SQL statement, over all of these records.
+//! The lock itself is where the other library keeps it, in the form that the other library reads.
+//! Leasehold adds its own records: fencing tokens, labels, tombstones of abandoned attempts, and
+//! the epoch record with the quarantine. Each attempt and each release is one Lua script, or one
+//! SQL statement, over all of these records.
 //!
 //! In this crate, *foreign* means "of the other library": a foreign client, a foreign holder.
 //!
@@ -18,18 +20,19 @@
 //! | `shedlock`, with `env=default` | string `job-lock:default:NAME` | nothing: ShedLock's jobs do not wait |
 //! | `string`, with `key=TEMPLATE` | string `TEMPLATE`, in which `{name}` is replaced by `NAME` | nothing |
 //!
-//! `postgres://HOST/DATABASE?layout=shedlock` and `mysql://HOST/DATABASE?layout=shedlock`, with the options of such a URL
-//! except `strategy`, `table_prefix` and `listen`: the lock is the row `NAME` of ShedLock's table. The option `table=shedlock`
-//! names this table. `init` also makes a companion table, `shedlock_leasehold`, and a table of settings,
-//! `shedlock_leasehold_store`. Waiters poll. All clients of ShedLock need `usingDbTime()`: without it each writes the time of
-//! its own clock and time zone.
+//! `postgres://HOST/DATABASE?layout=shedlock` and `mysql://HOST/DATABASE?layout=shedlock`, with the
+//! options of such a URL except `strategy`, `table_prefix` and `listen`: the lock is the row `NAME`
+//! of ShedLock's table. The option `table=shedlock` names this table. `init` also makes a companion
+//! table, `shedlock_leasehold`, and a table of settings, `shedlock_leasehold_store`. Waiters poll.
+//! All clients of ShedLock need `usingDbTime()`: without it each writes the time of its own clock
+//! and time zone.
 //!
 //! # What it cannot share
-//! - Locks without a lease, such as PostgreSQL's advisory locks and MySQL's `GET_LOCK`: their holder could not know by its
-//!   clock when it has lost the lock.
+//! - Locks without a lease, such as PostgreSQL's advisory locks and MySQL's `GET_LOCK`: their
+//!   holder could not know by its clock when it has lost the lock.
 //! - Redisson's read/write locks and semaphores: their records have another form.
-//! - A Redlock of another library over several nodes: on a minority of nodes, a record with another value cannot be
-//!   distinguished from a lock.
+//! - A Redlock of another library over several nodes: on a minority of nodes, a record with another
+//!   value cannot be distinguished from a lock.
 
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
 mod options;
@@ -49,8 +52,8 @@ use lock_core::{Backend, Error, ErrorKind};
 /// Opens a store of another library's locks, by a URL of one of the forms above.
 ///
 /// # Errors
-/// As for a store of leasehold in the same server; `InvalidInput` for an unknown layout, or for a topology in which locks cannot
-/// be shared; `Unsupported` for a server whose cargo feature is off.
+/// As for a store of leasehold in the same server; `InvalidInput` for an unknown layout, or for a
+/// topology in which locks cannot be shared; `Unsupported` for a server whose cargo feature is off.
 pub async fn connect(url: &str) -> Result<Arc<dyn Backend>, Error> {
     let opened = match url.split(':').next() {
         Some("postgres" | "postgresql") => postgres(url).await,

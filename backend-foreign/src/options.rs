@@ -7,8 +7,8 @@ pub(crate) fn refuse(message: String) -> Error {
     Error::new(ErrorKind::InvalidInput, message)
 }
 
-/// Takes the options of a layout out of a URL. Returns them, and the URL of the server without them. `is_own` decides by
-/// option and value.
+/// Takes the options of a layout out of a URL. Returns them, and the URL of the server without
+/// them. `is_own` decides by option and value.
 pub(crate) fn split(
     url: &str,
     is_own: impl Fn(&str, &str) -> Result<bool, Error>,

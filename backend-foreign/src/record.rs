@@ -1,4 +1,5 @@
-//! The migration record that leasehold shows for foreign clients, which keep no record of their own.
+//! The migration record that leasehold shows for foreign clients, which keep no record of their
+//! own.
 
 use std::time::Duration;
 
@@ -12,8 +13,8 @@ pub(crate) fn digest(text: &str) -> u64 {
     text.bytes().fold(start, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
-/// A record like that of a process that uses only this store, and how long it counts. `None` if no foreign client was seen
-/// recently. The name has the form of record/names.rs in backend-migration.
+/// A record like that of a process that uses only this store, and how long it counts. `None` if no
+/// foreign client was seen recently. The name has the form of record/names.rs in backend-migration.
 pub(crate) fn of_foreign_clients(
     store: &str,
     word: &str,

@@ -1,5 +1,5 @@
-//! The conformance suite on the layouts of other libraries, on real servers. In Redis every case runs with the permissions
-//! that the documentation names.
+//! The conformance suite on the layouts of other libraries, on real servers. In Redis every case
+//! runs with the permissions that the documentation names.
 
 #[path = "../../backend-redis/tests/all/support/permissions.rs"]
 mod permissions;

@@ -1,4 +1,5 @@
-//! The backend of a migration: opens the record of this process, and forwards each call to its phase.
+//! The backend of a migration: opens the record of this process, and forwards each call to its
+//! phase.
 
 #![deny(clippy::missing_trait_methods)]
 
@@ -21,13 +22,15 @@ use crate::{
 
 /// A backend over an old and a new store.
 ///
-/// In [`Phase::Both`] a lock is held in both stores. It has the larger of their two tokens, and both stores
-/// know this token before the client sees it. A waiter is woken as the stores wake theirs, but not served in order.
-/// In the other phases only one store is used, with tokens above those of the other.
+/// In [`Phase::Both`] a lock is held in both stores. It has the larger of their two tokens, and
+/// both stores know this token before the client sees it. A waiter is woken as the stores wake
+/// theirs, but not served in order. In the other phases only one store is used, with tokens above
+/// those of the other.
 ///
-/// Each process keeps a record of its phase in both stores, and [`Fleet::survey`](crate::Fleet::survey) reads these records. In
-/// phases `Old` and `New`, a process that has lost its record in the store that it uses neither acquires
-/// nor renews until the record is written again.
+/// Each process keeps a record of its phase in both stores, and
+/// [`Fleet::survey`](crate::Fleet::survey) reads these records. In phases `Old` and `New`, a
+/// process that has lost its record in the store that it uses neither acquires nor renews until the
+/// record is written again.
 #[derive(Debug)]
 pub struct Migration {
     phase: Phase,
@@ -44,15 +47,19 @@ enum Active {
 }
 
 impl Migration {
-    /// A migration from `old` to `new`, with this process in `phase`. Its record has the label `host:pid`.
+    /// A migration from `old` to `new`, with this process in `phase`. Its record has the label
+    /// `host:pid`.
     ///
     /// # Errors
-    /// `Config` if both are the same store; if one of them cannot raise a token; if a process two phases away is
-    /// alive, or was alive less than a longest lease ago (the message names it); and in an end phase if the store's clock is
-    /// behind the other's by its longest lease or more. `Unsupported` if a store has no identity. Otherwise the errors of
-    /// the stores: each phase uses both when it starts.
+    /// `Config` if both are the same store; if one of them cannot raise a token; if a process two
+    /// phases away is alive, or was alive less than a longest lease ago (the message names it); and
+    /// in an end phase if the store's clock is behind the other's by its longest lease or more.
+    /// `Unsupported` if a store has no identity. Otherwise the errors of the stores: each phase
+    /// uses both when it starts.
     ///
-    /// *Cancel safety*: a record that was already written is released in the background.
+    /// # Cancel safety
+    ///
+    /// A record that was already written is released in the background.
     pub async fn new(
         old: Arc<dyn Backend>,
         new: Arc<dyn Backend>,
@@ -95,8 +102,8 @@ impl Migration {
     }
 }
 
-/// The two stores in the order of acquisition. The order does not depend on their roles, so that processes that move back
-/// take them in the same order.
+/// The two stores in the order of acquisition. The order does not depend on their roles, so that
+/// processes that move back take them in the same order.
 async fn in_order(mut stores: [Arc<dyn Backend>; 2]) -> Result<[Arc<dyn Backend>; 2], Error> {
     let refuse =
         |message: String| Err(Error::new(ErrorKind::Config, message).at("migration", "new"));

@@ -1,4 +1,5 @@
-//! Phases `Old` and `New`: one of the two stores, as long as this process may believe its record there.
+//! Phases `Old` and `New`: one of the two stores, as long as this process may believe its record
+//! there.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,15 +23,16 @@ fn capped(from: Instant, lease: Duration, until: Instant) -> Duration {
     lease.min(until.since(from))
 }
 
-/// A grant that is believed no longer than `until`. It counts from an earlier instant instead of having a shorter lease,
-/// since the store has set the whole lease.
+/// A grant that is believed no longer than `until`. It counts from an earlier instant instead of
+/// having a shorter lease, since the store has set the whole lease.
 fn cap(mut grant: Grant, until: Instant) -> Grant {
     grant.from = grant.from.min(until - grant.lease);
     grant
 }
 
 impl EndPhase {
-    /// The request with the floor of this phase, and the instant until which its answer may be believed.
+    /// The request with the floor of this phase, and the instant until which its answer may be
+    /// believed.
     fn with_floor(&self, request: &Request) -> Result<(Request, Instant), Error> {
         let (until, floor) = self.record.belief()?;
         let mut request = request.clone();
@@ -107,8 +109,8 @@ impl Waiter for CappedWaiter {
         match self.waiter.next().await {
             Signal::Granted(mut grant) => match self.record.belief() {
                 Ok((until, _)) => {
-                    // The core counts the claim from an earlier instant than this one. It confirms the claim by a
-                    // renewal, which is capped too.
+                    // The core counts the claim from an earlier instant than this one. It confirms
+                    // the claim by a renewal, which is capped too.
                     let left = until.since(self.record.now());
                     match &mut grant.claim {
                         Some(claim) => *claim = left.min(*claim),

@@ -12,7 +12,8 @@ use crate::{
 
 /// The processes of a migration, as their records show them.
 ///
-/// A process that uses one of the stores directly, by the URL of that store, keeps no record and is not shown.
+/// A process that uses one of the stores directly, by the URL of that store, keeps no record and is
+/// not shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Fleet {
@@ -35,7 +36,8 @@ pub enum Direction {
 pub enum Step {
     /// Restart each in this phase.
     Enter(Phase),
-    /// Restart each with the URL of the only store that is still in use: the new one, or going back the old one.
+    /// Restart each with the URL of the only store that is still in use: the new one, or going back
+    /// the old one.
     Leave,
 }
 

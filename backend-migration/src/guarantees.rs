@@ -10,7 +10,8 @@ pub(crate) fn of_one(store: &dyn Backend) -> Guarantees {
     promised.exclusion = both(promised.exclusion, phases());
     promised.tokens = both(promised.tokens, phases());
     promised.shared = both(promised.shared, phases());
-    // A process in phase `Both` may raise the token of readers that hold the lock to that of its other store.
+    // A process in phase `Both` may raise the token of readers that hold the lock to that of its
+    // other store.
     promised.one_token_for_readers = false;
     promised
 }

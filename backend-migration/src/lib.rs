@@ -1,4 +1,5 @@
-//! Two stores as one, while all processes of an application move from the first store to the second.
+//! Two stores as one, while all processes of an application move from the first store to the
+//! second.
 
 mod backend;
 mod both;

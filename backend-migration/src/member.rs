@@ -11,8 +11,8 @@ use crate::phase::Phase;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Member {
-    /// Its phase. `None` if it uses a store that is neither of the two, or one of them under the identity that it had before it
-    /// lost its data.
+    /// Its phase. `None` if it uses a store that is neither of the two, or one of them under the
+    /// identity that it had before it lost its data.
     pub phase: Option<Phase>,
     /// Its label.
     pub label: OwnerLabel,

@@ -4,7 +4,8 @@ use std::fmt;
 
 use serde::Serialize;
 
-/// How far a process is in a migration. Processes in the same phase or in neighbouring phases may run at the same time.
+/// How far a process is in a migration. Processes in the same phase or in neighbouring phases may
+/// run at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {

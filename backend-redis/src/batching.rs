@@ -1,10 +1,12 @@
 //! Batches: many calls go together in one script.
 //!
-//! A script call costs the server several times the work inside it. So while one task's call is on its way, the calls of
-//! other tasks gather for the next batch instead of each sending a script. If there is only one task, it does not wait.
+//! A script call costs the server several times the work inside it. So while one task's call is on
+//! its way, the calls of other tasks gather for the next batch instead of each sending a script. If
+//! there is only one task, it does not wait.
 //!
-//! A call has one time limit, from its start. If a call is still waiting here when the limit is over, it is not sent any
-//! more, so its outcome is known. The same holds for a call whose caller has gone.
+//! A call has one time limit, from its start. If a call is still waiting here when the limit is
+//! over, it is not sent any more, so its outcome is known. The same holds for a call whose caller
+//! has gone.
 
 use std::{
     fmt,
@@ -45,7 +47,8 @@ impl<J> Queued<J> {
     }
 }
 
-/// Decides between a batch that wants to send a call and the caller who wants to leave. The first one wins.
+/// Decides between a batch that wants to send a call and the caller who wants to leave. The first
+/// one wins.
 #[derive(Clone, Debug, Default)]
 struct Claim(Arc<AtomicBool>);
 
@@ -70,13 +73,14 @@ impl Drop for Caller {
 pub struct BatchPolicy {
     /// The largest number of calls in one batch. A script holds up the whole server while it runs.
     pub most: usize,
-    /// How many batches may be on their way at a time. With more than one, a distant server costs one wait and not two, and
-    /// a near one works while this process prepares the next batch.
+    /// How many batches may be on their way at a time. With more than one, a distant server costs
+    /// one wait and not two, and a near one works while this process prepares the next batch.
     pub batches: usize,
-    /// Whether a call may be sent alone while batches are on their way, or right after a batch of several calls.
+    /// Whether a call may be sent alone while batches are on their way, or right after a batch of
+    /// several calls.
     pub alone_beside_batches: bool,
-    /// Whether a batch first lets all runnable tasks join it, until none does. This pays if a batch costs much besides the
-    /// calls in it.
+    /// Whether a batch first lets all runnable tasks join it, until none does. This pays if a batch
+    /// costs much besides the calls in it.
     pub lets_others_in: bool,
 }
 
@@ -133,12 +137,13 @@ impl<J: Send + 'static> Batcher<J> {
         (first && beside).then_some(alone)
     }
 
-    /// Puts a call into the next batch and waits for the result from `answer`. The result is `None` if the runtime that
-    /// should have sent it has ended. Without a runtime this panics, as all calls do.
+    /// Puts a call into the next batch and waits for the result from `answer`. The result is `None`
+    /// if the runtime that should have sent it has ended. Without a runtime this panics, as all
+    /// calls do.
     ///
     /// # Errors
-    /// `Unavailable` for a call that was not sent within `limit`, and never will be. `OutcomeUnknown` for a call that was
-    /// sent and had no answer within `limit`.
+    /// `Unavailable` for a call that was not sent within `limit`, and never will be.
+    /// `OutcomeUnknown` for a call that was sent and had no answer within `limit`.
     pub async fn call<T>(
         &self,
         sink: &Arc<impl BatchSink<J>>,

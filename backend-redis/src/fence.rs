@@ -29,11 +29,13 @@ pub enum FenceError {
 
 /// Sets keys with a fencing token, and refuses a token lower than one that it has seen.
 ///
-/// The check and the write are one script. The highest token of a key is kept in a key beside it, without expiry; in a
-/// cluster in the same slot. So both are equally durable: a loss of one is a loss of both. If both must survive a crash,
-/// the server needs `appendonly yes` and `appendfsync always`; with `everysec` a crash of the machine may lose the last
-/// second. A failover may lose what no replica had. With [`wait_replicas`](RedisBuilder::wait_replicas), a write that too
-/// few replicas have is an error. After such a loss nothing remembers the newer token, and an old one is admitted.
+/// The check and the write are one script. The highest token of a key is kept in a key beside it,
+/// without expiry; in a cluster in the same slot. So both are equally durable: a loss of one is a
+/// loss of both. If both must survive a crash, the server needs `appendonly yes` and `appendfsync
+/// always`; with `everysec` a crash of the machine may lose the last second. A failover may lose
+/// what no replica had. With [`wait_replicas`](RedisBuilder::wait_replicas), a write that too few
+/// replicas have is an error. After such a loss nothing remembers the newer token, and an old one
+/// is admitted.
 ///
 /// ```no_run
 /// # async fn example(guard: lock_core::Guard) -> Result<(), Box<dyn std::error::Error>> {
@@ -75,12 +77,12 @@ impl Fence {
         Ok(Self { store: redis.store })
     }
 
-    /// Sets `key` to `value`, unless a higher token was admitted for `key`. The same token may be used again, since a
-    /// holder may write more than once.
+    /// Sets `key` to `value`, unless a higher token was admitted for `key`. The same token may be
+    /// used again, since a holder may write more than once.
     ///
     /// # Errors
-    /// [`FenceError::Stale`]: nothing was written. [`FenceError::Store`]: the server's answer is missing or is an error;
-    /// `OutcomeUnknown` also if too few replicas have the write.
+    /// [`FenceError::Stale`]: nothing was written. [`FenceError::Store`]: the server's answer is
+    /// missing or is an error; `OutcomeUnknown` also if too few replicas have the write.
     ///
     /// # Cancel safety
     /// A dropped call may have written.

@@ -1,8 +1,8 @@
 //! One Redis server as a part of a store over several, for backends that build on this one.
 //!
-//! A [`Node`] provides the connection, the handshake, the epoch record with its quarantine, the settings and the
-//! subscription. The caller decides what is stored, and by which scripts. The first call makes the connection, and a call
-//! after a break makes a new one.
+//! A [`Node`] provides the connection, the handshake, the epoch record with its quarantine, the
+//! settings and the subscription. The caller decides what is stored, and by which scripts. The
+//! first call makes the connection, and a call after a break makes a new one.
 
 use std::{fmt, sync::Arc};
 
@@ -31,8 +31,8 @@ use crate::{
 
 /// Receives the messages that a node publishes on this client's channel.
 pub trait Listener: fmt::Debug + Send + Sync + 'static {
-    /// Whether a subscription is wanted now. The next call that may grant makes it. It is dropped some time after its last
-    /// use.
+    /// Whether a subscription is wanted now. The next call that may grant makes it. It is dropped
+    /// some time after its last use.
     fn listens(&self) -> bool;
 
     /// A message arrived on this channel: the client's own channel, or one of [`Node::subscribe`].
@@ -78,12 +78,12 @@ impl Script {
         Self(scripts::Script::new(source, Layout::Apart))
     }
 
-    /// A script for [`Node::call_in_epoch`]. It has three parts: the file `fast`, which may answer before any function is
-    /// defined; the functions with which this crate's own scripts begin (`text`, `clock`, `gate` and others, see
-    /// `scripts/common.lua`); and `rest`.
+    /// A script for [`Node::call_in_epoch`]. It has three parts: the file `fast`, which may answer
+    /// before any function is defined; the functions with which this crate's own scripts begin
+    /// (`text`, `clock`, `gate` and others, see `scripts/common.lua`); and `rest`.
     ///
-    /// It must call `gate` before it grants, and answer with the refusal of `gate`. `KEYS[1]` is the epoch record. `ARGV`
-    /// is as in `scripts/epoch_arguments.lua`.
+    /// It must call `gate` before it grants, and answer with the refusal of `gate`. `KEYS[1]` is
+    /// the epoch record. `ARGV` is as in `scripts/epoch_arguments.lua`.
     #[must_use]
     pub fn in_epoch(fast: &str, rest: &str) -> Self {
         Self(scripts::Script::new(&[fast, "\n", scripts::COMMON, rest].concat(), Layout::Apart))
@@ -128,8 +128,9 @@ impl fmt::Debug for Node {
     }
 }
 
-/// A node by its URL, as [`RedisBuilder::from_url`]. `also` names the options of the store over several nodes, which the
-/// caller has removed from the URL. The error for an unknown option lists them.
+/// A node by its URL, as [`RedisBuilder::from_url`]. `also` names the options of the store over
+/// several nodes, which the caller has removed from the URL. The error for an unknown option lists
+/// them.
 ///
 /// # Errors
 /// As [`RedisBuilder::from_url`].
@@ -141,7 +142,8 @@ impl Node {
     /// A node from a builder. `client` is a random number for this client. Does not connect.
     ///
     /// # Errors
-    /// `InvalidInput` for a setting that is not allowed, and for sentinels, a cluster or `wait_replicas`.
+    /// `InvalidInput` for a setting that is not allowed, and for sentinels, a cluster or
+    /// `wait_replicas`.
     pub fn new(
         builder: RedisBuilder,
         client: u128,
@@ -183,7 +185,8 @@ impl Node {
         self.0.listener.channel(Bucket::FIRST)
     }
 
-    /// The keys of a script about one name and one owner: epoch record, lock, queue, entries, and the owner's tombstone.
+    /// The keys of a script about one name and one owner: epoch record, lock, queue, entries, and
+    /// the owner's tombstone.
     #[must_use]
     pub fn keys(&self, name: &LockName, owner: OwnerId) -> [String; 5] {
         self.0.keys.of(name, owner)
@@ -219,8 +222,8 @@ impl Node {
         self.0.agreed()
     }
 
-    /// Why exclusion is not promised: the node's longest lease is above the one that this client would give to a node that
-    /// has lost its settings.
+    /// Why exclusion is not promised: the node's longest lease is above the one that this client
+    /// would give to a node that has lost its settings.
     #[must_use]
     pub fn longest_lease_not_in_url(&self) -> Option<String> {
         let configured = self.0.settings.first_agreed().longest_lease;
@@ -257,8 +260,9 @@ impl Node {
         self.0.run(Bucket::FIRST, &script.0, keys, &as_sent(arguments)).await
     }
 
-    /// Runs a script that may grant, with the arguments that `gate` needs. If `gate` answers that the client is not up to
-    /// date, this method deals with it. It returns other answers, such as `quarantine`.
+    /// Runs a script that may grant, with the arguments that `gate` needs. If `gate` answers that
+    /// the client is not up to date, this method deals with it. It returns other answers, such as
+    /// `quarantine`.
     ///
     /// # Errors
     /// As [`call`](Self::call); `Config` if the node's settings differ from those of this client.
@@ -285,8 +289,8 @@ impl Node {
         }
     }
 
-    /// A part of a listing of the names that have a lock's key on this node. Begin with the cursor `0`, and end when the
-    /// returned one is `0` again. A name may come twice.
+    /// A part of a listing of the names that have a lock's key on this node. Begin with the cursor
+    /// `0`, and end when the returned one is `0` again. A name may come twice.
     ///
     /// # Errors
     /// As [`call`](Self::call).
@@ -317,7 +321,8 @@ impl Node {
         Admin(&self.0).set_up(init).await
     }
 
-    /// Makes sure that messages of this channel arrive, also if the connection broke after the last call.
+    /// Makes sure that messages of this channel arrive, also if the connection broke after the last
+    /// call.
     ///
     /// # Errors
     /// As [`call`](Self::call).

@@ -1,5 +1,5 @@
-//! The suite over one Redis, plain and with TLS; over one that sentinels watch, and over a cluster. Every case runs with the
-//! permissions that the documentation names.
+//! The suite over one Redis, plain and with TLS; over one that sentinels watch, and over a cluster.
+//! Every case runs with the permissions that the documentation names.
 
 #[path = "all/support/permissions.rs"]
 mod permissions;
@@ -15,7 +15,8 @@ use lock_core::{Backend, Error, Init};
 
 const DOCUMENTATION: &str = include_str!("../src/lib.rs");
 
-/// A server that knows the documented user. The default user is for the servers themselves and for tests.
+/// A server that knows the documented user. The default user is for the servers themselves and for
+/// tests.
 fn with_user(heading: &str, more: &str) -> RedisOptions {
     let acl = permissions::documented_acl(DOCUMENTATION, heading, "leasehold");
     RedisOptions::new().line(format!("{acl} {more}"))

@@ -1,5 +1,5 @@
-//! Memory is used only for live names, however many there were before. The test measures its process, so it is a program of
-//! its own.
+//! Memory is used only for live names, however many there were before. The test measures its
+//! process, so it is a program of its own.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 #[path = "all/support/mod.rs"]
@@ -18,7 +18,8 @@ const SOON: Duration = Duration::from_secs(60);
 /// Names that are held throughout a measurement.
 const LIVE: usize = 100;
 
-/// The life of one name. Most are only acquired and released; some have a waiter, and some waiters give up.
+/// The life of one name. Most are only acquired and released; some have a waiter, and some waiters
+/// give up.
 async fn life(client: &LockClient, number: usize) {
     let name = format!("job {number}");
     let lock = || client.lock(name.as_str()).lease(LEASE);
@@ -88,8 +89,8 @@ async fn soak(names: usize) {
     let (data_before, resident_before) = settled().await;
     lives(2_000..2_000 + names).await;
     let (mut data_after, resident_after) = settled().await;
-    // No key is left (see `data`). Buffers come and go, and tables stay sized for the tombstones of the
-    // last minute; a byte per name would show in a million.
+    // No key is left (see `data`). Buffers come and go, and tables stay sized for the tombstones of
+    // the last minute; a byte per name would show in a million.
     let limit = data_before + 300_000 + names as u64 / 2;
     let start = Instant::now();
     while data_after >= limit && start.elapsed() < SOON {

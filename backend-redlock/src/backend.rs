@@ -36,8 +36,8 @@ impl Backend for Redlock {
         "redlock"
     }
 
-    /// The configured addresses of the nodes, sorted. All clients configure the same nodes. What a node itself stores may
-    /// be lost while the store goes on.
+    /// The configured addresses of the nodes, sorted. All clients configure the same nodes. What a
+    /// node itself stores may be lost while the store goes on.
     async fn identity(&self) -> Result<String, Error> {
         Ok(self.quorum.name_of_store())
     }

@@ -1,7 +1,7 @@
 //! The numbers of this crate that a developer may want to tune, each with its reason.
 //!
-//! Some numbers are in the scripts that use them: `TURN_US` in `acquire.lua` and `free.lua`; `LIFE_US`,
-//! `TOMB_MS` and `MOST_READERS` in `limits.lua` of `backend-redis`.
+//! Some numbers are in the scripts that use them: `TURN_US` in `acquire.lua` and `free.lua`;
+//! `LIFE_US`, `TOMB_MS` and `MOST_READERS` in `limits.lua` of `backend-redis`.
 
 use std::{ops::RangeInclusive, time::Duration};
 
@@ -9,13 +9,14 @@ use backend_redis::batching::BatchPolicy;
 
 // Clocks.
 
-/// The default of how far a node's clock may be from the median. NTP keeps it far closer, even on a bad day.
+/// The default of how far a node's clock may be from the median. NTP keeps it far closer, even on a
+/// bad day.
 pub(crate) const CLOCK_BOUND: Duration = Duration::from_millis(100);
 /// The clock bounds that a client may set.
 pub(crate) const CLOCK_BOUNDS: RangeInclusive<Duration> =
     Duration::from_millis(1)..=Duration::from_secs(60);
-/// How many clock bounds are taken off the validity of a lease: one node may be early and another late. `acquire.lua` has
-/// the same number.
+/// How many clock bounds are taken off the validity of a lease: one node may be early and another
+/// late. `acquire.lua` has the same number.
 pub(crate) const MARGIN_BOUNDS: u32 = 2;
 /// The shortest lease is this many clock bounds, so that as much as the margin is left of it, ...
 pub(crate) const SHORTEST_LEASE_BOUNDS: u32 = 4;
@@ -23,7 +24,8 @@ pub(crate) const SHORTEST_LEASE_BOUNDS: u32 = 4;
 pub(crate) const SHORTEST_LEASE_REST: Duration = Duration::from_millis(10);
 /// The longest lease is at least this many clock bounds, so that there is a useful range of leases.
 pub(crate) const LONGEST_LEASE_BOUNDS: u32 = 8;
-/// How long a precise reading of a node's clock is preferred to a new one. Clocks drift, so not for ever.
+/// How long a precise reading of a node's clock is preferred to a new one. Clocks drift, so not for
+/// ever.
 pub(crate) const SPAN_KEPT: Duration = Duration::from_secs(10);
 
 // How long a call waits for a node.
@@ -38,8 +40,9 @@ pub(crate) const SHORTEST_NODE_WAIT: Duration = Duration::from_millis(5);
 pub(crate) const LONGEST_NODE_WAIT: Duration = Duration::from_millis(50);
 /// The least time that a call of an operator waits for a node.
 pub(crate) const ADMIN_WAIT: Duration = Duration::from_secs(1);
-/// How many times as long a round waits, once, if more than a minority is silent. Then the trouble is more likely in this
-/// process or its network, and without a majority nothing can be done anyway.
+/// How many times as long a round waits, once, if more than a minority is silent. Then the trouble
+/// is more likely in this process or its network, and without a majority nothing can be done
+/// anyway.
 pub(crate) const SILENCE_FACTOR: u32 = 10;
 /// How many times `ADMIN_WAIT` a connecting client waits for a majority.
 pub(crate) const CONNECT_WAITS: u32 = 60;
@@ -73,7 +76,8 @@ pub(crate) const FAR_POSITION: u64 = 8;
 pub(crate) const NEAR_POLL: Duration = Duration::from_millis(500);
 /// The longest pause of a waiter further back, or without a queue entry.
 pub(crate) const FAR_POLL: Duration = Duration::from_secs(1);
-/// The pauses, in microseconds, if no client has a majority. Others try too, and the first to come back may get all votes.
+/// The pauses, in microseconds, if no client has a majority. Others try too, and the first to come
+/// back may get all votes.
 pub(crate) const UNHELD_POLL_MICROS: std::ops::Range<u64> = 1_000..21_000;
 /// How long a waiter that one node has called waits for a majority to call it.
 pub(crate) const CALL_GRACE: Duration = Duration::from_millis(5);
@@ -86,17 +90,19 @@ pub(crate) const ENTRY_LIFE: Duration = Duration::from_secs(3);
 pub(crate) const RENEWALS_PER_CALL: usize = 200;
 /// How many names one script reads.
 pub(crate) const NAMES_PER_CALL: usize = 200;
-/// When attempts and releases share a batch. Each batch is one call to every node, so a task is sent alone only if there
-/// are no other tasks.
+/// When attempts and releases share a batch. Each batch is one call to every node, so a task is
+/// sent alone only if there are no other tasks.
 pub(crate) const BATCH_POLICY: BatchPolicy =
     BatchPolicy { most: 100, batches: 2, alone_beside_batches: false, lets_others_in: true };
 
 // What nodes keep.
 
-/// How long a node keeps the tombstone of an abandoned owner: longer than any request can be on its way.
+/// How long a node keeps the tombstone of an abandoned owner: longer than any request can be on its
+/// way.
 pub(crate) const TOMBSTONE_LIFE: Duration = Duration::from_secs(60);
-/// How many watermarks a node keeps. Names that share one only cost each other a round trip now and then. The number is
-/// part of the protocol between clients; `highest.lua` and Redis's `init.lua` have the same.
+/// How many watermarks a node keeps. Names that share one only cost each other a round trip now and
+/// then. The number is part of the protocol between clients; `highest.lua` and Redis's `init.lua`
+/// have the same.
 pub(crate) const WATERMARKS: u64 = 1024;
 
 #[cfg(test)]

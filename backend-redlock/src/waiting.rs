@@ -18,7 +18,8 @@ struct QueuedWaiter {
     request: Request,
     number: u64,
     calls: UnboundedReceiver<Wake>,
-    /// The nodes that have called it since its last attempt, and until when it waits for more calls.
+    /// The nodes that have called it since its last attempt, and until when it waits for more
+    /// calls.
     by: Vec<usize>,
     until: Option<Instant>,
 }

@@ -1,7 +1,8 @@
-//! Eight clients compete for one name, while the nodes of a minority are paused, killed and emptied, cut off, and given
-//! wrong clocks. Then the test checks what the clients saw. Each client has several tasks on the common name, so that
-//! releases carry the next attempt, and others on names of its own, so that calls share batches. On the common name, one
-//! turn in three is a reader's.
+//! Eight clients compete for one name, while the nodes of a minority are paused, killed and
+//! emptied, cut off, and given wrong clocks. Then the test checks what the clients saw. Each client
+//! has several tasks on the common name, so that releases carry the next attempt, and others on
+//! names of its own, so that calls share batches. On the common name, one turn in three is a
+//! reader's.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 #[path = "chaos/witness.rs"]
@@ -55,7 +56,8 @@ impl Lots {
     }
 }
 
-/// The data that the lock protects. A read or a write with a lower token than the highest so far is refused.
+/// The data that the lock protects. A read or a write with a lower token than the highest so far is
+/// refused.
 #[derive(Default)]
 struct Resource {
     state: Mutex<(FencingToken, u64)>,
@@ -176,9 +178,10 @@ async fn use_client(
     client.close().await;
 }
 
-/// Applies all faults, each time in a random order, each on a random node, and never on more than a minority at once. A
-/// node that lost its data is in quarantine afterwards, so the next fault may follow at once. A clock that was ahead is put
-/// right and its node emptied, since leases that it ended unseen are not covered.
+/// Applies all faults, each time in a random order, each on a random node, and never on more than a
+/// minority at once. A node that lost its data is in quarantine afterwards, so the next fault may
+/// follow at once. A clock that was ahead is put right and its node emptied, since leases that it
+/// ended unseen are not covered.
 async fn disturb(
     nodes: &mut Nodes,
     clocks: &[Clock],
@@ -246,8 +249,8 @@ async fn disturb_once(
             nodes.servers[other].resume().unwrap();
         }
         4 => {
-            // A clock that is ahead for a while may end leases unseen, which is not covered. So its node is emptied, too. A
-            // clock that is behind ends no lease.
+            // A clock that is ahead for a while may end leases unseen, which is not covered. So its
+            // node is emptied, too. A clock that is behind ends no lease.
             let ahead = lots.below(2) == 0;
             let seconds = if ahead { 3.0 } else { -3.0 };
             witness.note(format!("clock of node {at} stepped by {seconds} s"));

@@ -1,4 +1,5 @@
-//! The suite over five Redis servers and over three. Every case runs with the permissions that the documentation names.
+//! The suite over five Redis servers and over three. Every case runs with the permissions that the
+//! documentation names.
 
 #[path = "../../backend-redis/tests/all/support/permissions.rs"]
 mod permissions;

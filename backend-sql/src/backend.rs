@@ -47,9 +47,10 @@ impl<D: Dialect> SqlBackend<D> {
         }
     }
 
-    /// If a try of the attempt may have been carried out, the attempt is in doubt, whatever the next try was answered: the first
-    /// try may arrive late, and take the lock when it is free again. Another call of this client may have had the broken
-    /// connection. Then there is nothing to clean up, and the clean-up costs one statement.
+    /// If a try of the attempt may have been carried out, the attempt is in doubt, whatever the
+    /// next try was answered: the first try may arrive late, and take the lock when it is free
+    /// again. Another call of this client may have had the broken connection. Then there is nothing
+    /// to clean up, and the clean-up costs one statement.
     async fn attempt(&self, request: &Request) -> Result<Attempt, Error> {
         let _pass = gate::attempt(self.dialect.gate()).await?;
         let broken = self.dialect.broken();
@@ -73,7 +74,8 @@ impl<D: Dialect> SqlBackend<D> {
     }
 
     async fn try_attempt(&self, request: &Request) -> Result<Attempt, Error> {
-        // If the tables were made after this client connected, it reads the store's longest lease only here.
+        // If the tables were made after this client connected, it reads the store's longest lease
+        // only here.
         self.dialect.agree_once().await?;
         self.check_lease(request.lease)?;
         self.check_token(request.floor)?;
@@ -100,7 +102,8 @@ impl<D: Dialect> SqlBackend<D> {
         })
     }
 
-    /// The request as this database handles it: without shared locks, a reader asks for an exclusive lock.
+    /// The request as this database handles it: without shared locks, a reader asks for an
+    /// exclusive lock.
     fn supported(request: &Request) -> Cow<'_, Request> {
         if D::SHARES || request.mode == Mode::Exclusive {
             return Cow::Borrowed(request);
@@ -113,7 +116,8 @@ impl<D: Dialect> SqlBackend<D> {
         check_lease(lease, self.guarantees().longest_lease)
     }
 
-    /// A token further ahead of the clock than the longest lease could be repeated after a loss of data.
+    /// A token further ahead of the clock than the longest lease could be repeated after a loss of
+    /// data.
     fn check_token(&self, token: FencingToken) -> Result<(), Error> {
         check_token(token, SystemEnv.wall_micros(), self.guarantees().longest_lease)
     }
@@ -164,7 +168,8 @@ impl<D: Dialect> SqlBackend<D> {
         Ok(Some(Released::new(ReleaseOutcome::Released, Some(next))))
     }
 
-    /// The answer of an operation. If it failed because the tables have another version, the error says so.
+    /// The answer of an operation. If it failed because the tables have another version, the error
+    /// says so.
     async fn explained<T>(
         &self,
         operation: &'static str,
@@ -193,8 +198,8 @@ impl<D: Dialect> SqlBackend<D> {
     }
 }
 
-/// The pause between two polls of a waiter with this many others before it. It grows with their number, so that all waiters
-/// together hardly poll more often when there are more of them.
+/// The pause between two polls of a waiter with this many others before it. It grows with their
+/// number, so that all waiters together hardly poll more often when there are more of them.
 pub(crate) fn poll_behind<D: Dialect>(others: u32) -> Duration {
     (LONGEST_POLL * (1 + others / FAR)).min(D::FAR_POLL)
 }
@@ -253,8 +258,8 @@ impl<D: Dialect> Backend for SqlBackend<D> {
             Ok(Attempt::Quarantined(quarantined)) => Ok(Enqueued::Quarantined(quarantined)),
             Ok(Attempt::Busy(busy)) => Ok(Enqueued::Waiting(waiter, busy)),
             Err(error) => {
-                // The attempt certainly failed, so the next request has another owner, and an entry of this one would only be
-                // in its way.
+                // The attempt certainly failed, so the next request has another owner, and an entry
+                // of this one would only be in its way.
                 if !error.is_ambiguous()
                     && let Err(error) = waiter.leave().await
                 {

@@ -6,7 +6,8 @@ use lock_core::Mutex;
 
 use crate::tunables::REMEMBERED_NAMES;
 
-/// A set that forgets everything when it is full. To forget a member is safe: the client then needs one more statement.
+/// A set that forgets everything when it is full. To forget a member is safe: the client then needs
+/// one more statement.
 #[derive(Debug)]
 pub(crate) struct BoundedSet<T>(Mutex<HashSet<T>>);
 

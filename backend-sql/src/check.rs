@@ -7,9 +7,10 @@ use tokio::task::JoinHandle;
 
 /// The running check of a waiter, if there is one.
 ///
-/// The core drops a waiter's `next` before each poll. If the check ended with it, it would cost its session (see
-/// `servers/connection.rs`), and a busy server, on which checks are slow, would start session after session. So the check goes
-/// on, and the next call of `next` awaits it. A waiter never has more than one.
+/// The core drops a waiter's `next` before each poll. If the check ended with it, it would cost its
+/// session (see `servers/connection.rs`), and a busy server, on which checks are slow, would start
+/// session after session. So the check goes on, and the next call of `next` awaits it. A waiter
+/// never has more than one.
 #[derive(Debug)]
 pub(crate) struct Check<T>(Option<JoinHandle<Result<T, Error>>>);
 

@@ -15,7 +15,8 @@ use crate::{error::USED_UP, gate::Gate, tunables::FAR_POLL};
 pub struct Row {
     /// The name.
     pub name: LockName,
-    /// The holder, or the last one. If a reader looks the lock up and shares it, the reader's own id.
+    /// The holder, or the last one. If a reader looks the lock up and shares it, the reader's own
+    /// id.
     pub owner: Option<OwnerId>,
     /// `None` if it cannot be read.
     pub label: Option<OwnerLabel>,
@@ -98,7 +99,8 @@ impl Row {
             Error::new(ErrorKind::Config, message).with_source(error)
         };
         let known = u64::try_from(token).ok().and_then(FencingToken::new);
-        // An unreadable owner or token belongs to no client, and holds the lock until its lease ends.
+        // An unreadable owner or token belongs to no client, and holds the lock until its lease
+        // ends.
         let read = |owner: &str| owner.parse().ok().filter(|_| known.is_some());
         let nearest = if token < 0 { FencingToken::ZERO } else { FencingToken::MAX };
         Ok(Self {
@@ -118,7 +120,8 @@ impl Row {
         })
     }
 
-    /// Notes how many wait before the request's owner. The first of them takes a free lock, or is dead and will be skipped.
+    /// Notes how many wait before the request's owner. The first of them takes a free lock, or is
+    /// dead and will be skipped.
     #[cfg(any(feature = "mysql", feature = "sqlite"))]
     pub(crate) fn set_before(&mut self, others: u32) {
         self.before_us = others;
@@ -142,7 +145,8 @@ impl Row {
         self.is_held() || !self.others_first.is_zero()
     }
 
-    /// Whether a request has to wait: somebody holds the lock or goes first, and the request is not of a reader that may join.
+    /// Whether a request has to wait: somebody holds the lock or goes first, and the request is not
+    /// of a reader that may join.
     pub(crate) fn refuses(&self, request: &Request) -> bool {
         let open = request.mode == Mode::Shared
             && self.others_first.is_zero()
@@ -182,7 +186,8 @@ pub fn token_of(stored: i64) -> Result<FencingToken, Error> {
     token.ok_or_else(|| Error::new(ErrorKind::Config, USED_UP))
 }
 
-/// A database. Each method is one statement or one transaction, and ends within the time limit of a call.
+/// A database. Each method is one statement or one transaction, and ends within the time limit of a
+/// call.
 #[async_trait]
 pub trait Dialect: Debug + Send + Sync + 'static {
     /// The kind of the backend, for errors.
@@ -194,7 +199,8 @@ pub trait Dialect: Debug + Send + Sync + 'static {
     /// The longest pause between two polls of a waiter.
     const FAR_POLL: Duration = FAR_POLL;
 
-    /// Limits how many connections each kind of call may take; `None` for a database with one connection.
+    /// Limits how many connections each kind of call may take; `None` for a database with one
+    /// connection.
     fn gate(&self) -> Option<&Gate> {
         None
     }
@@ -205,22 +211,25 @@ pub trait Dialect: Debug + Send + Sync + 'static {
     /// A text that identifies this store among all others.
     async fn identity(&self) -> Result<String, Error>;
 
-    /// Reads the store's settings, once. Refuses the store if they differ from this client's options.
+    /// Reads the store's settings, once. Refuses the store if they differ from this client's
+    /// options.
     async fn agree_once(&self) -> Result<(), Error>;
 
-    /// Refuses tables of another version, by the version that the settings have now. A client calls this when it connects,
-    /// and when a statement does not fit the tables. `init` of a newer version renames a column in the same step, so every
-    /// statement of an older client fails. So no statement needs to read the version.
+    /// Refuses tables of another version, by the version that the settings have now. A client calls
+    /// this when it connects, and when a statement does not fit the tables. `init` of a newer
+    /// version renames a column in the same step, so every statement of an older client fails. So
+    /// no statement needs to read the version.
     async fn check_version(&self) -> Result<(), Error>;
 
     /// What the store promises with its present settings.
     fn guarantees(&self) -> Arc<Guarantees>;
 
-    /// How often a statement was repeated because its connection broke, although it may have been carried out.
+    /// How often a statement was repeated because its connection broke, although it may have been
+    /// carried out.
     fn broken(&self) -> u64;
 
-    /// Takes a free name, or adds a reader to those who share it. `None` if another owner has it, or if this owner has it
-    /// already and the database does not renew its lease here.
+    /// Takes a free name, or adds a reader to those who share it. `None` if another owner has it,
+    /// or if this owner has it already and the database does not renew its lease here.
     async fn insert(&self, request: &Request) -> Result<Option<FencingToken>, Error>;
 
     /// Makes a free row with version 0, if there is none.
@@ -229,8 +238,9 @@ pub trait Dialect: Debug + Send + Sync + 'static {
     /// Takes a row that has this version; `None` if it has another.
     async fn take(&self, request: &Request, version: i64) -> Result<Option<FencingToken>, Error>;
 
-    /// Takes a row that this client released. With `version` only if the row still has that version. Without, any
-    /// version will do, but a database does nothing if this is no cheaper than [`insert`](Dialect::insert).
+    /// Takes a row that this client released. With `version` only if the row still has that
+    /// version. Without, any version will do, but a database does nothing if this is no cheaper
+    /// than [`insert`](Dialect::insert).
     async fn retake(
         &self,
         request: &Request,
@@ -242,8 +252,9 @@ pub trait Dialect: Debug + Send + Sync + 'static {
         }
     }
 
-    /// Whether the client should first [read the row](Dialect::read_to_take): others held the name or waited for it when the
-    /// client last read its row, or the request has an entry in the queue.
+    /// Whether the client should first [read the row](Dialect::read_to_take): others held the name
+    /// or waited for it when the client last read its row, or the request has an entry in the
+    /// queue.
     fn reads_first(&self, _request: &Request) -> bool {
         false
     }
@@ -252,19 +263,22 @@ pub trait Dialect: Debug + Send + Sync + 'static {
     async fn read_row(&self, name: &LockName, owner: Option<OwnerId>)
     -> Result<Option<Row>, Error>;
 
-    /// Reads the row of a name for a request that wants the lock. It may write: if the row belongs to another clock, its lease
-    /// counts from now on, and dead queue entries may be removed. If the request has a [`waiter`](Dialect::waiter), the same step
-    /// grants it a free lock or enters it in the queue.
+    /// Reads the row of a name for a request that wants the lock. It may write: if the row belongs
+    /// to another clock, its lease counts from now on, and dead queue entries may be removed. If
+    /// the request has a [`waiter`](Dialect::waiter), the same step grants it a free lock or enters
+    /// it in the queue.
     async fn read_to_take(&self, request: &Request) -> Result<Option<Row>, Error> {
         self.read_row(&request.name, Some(request.owner)).await
     }
 
-    /// The handle by which a request waits in the store's queue. From now on a refused attempt enters the request there.
+    /// The handle by which a request waits in the store's queue. From now on a refused attempt
+    /// enters the request there.
     fn waiter(self: Arc<Self>, request: &Request) -> Box<dyn Waiter>;
 
-    /// Renews a batch. Returns for each grant the lease that was set: the one that the grant asks for, or the store's longest
-    /// lease if that is shorter now. `None` if the grant was not there. A grant whose row another transaction has locked counts
-    /// as not there: if the statement waited for that row, it would keep the other rows locked and be late for them.
+    /// Renews a batch. Returns for each grant the lease that was set: the one that the grant asks
+    /// for, or the store's longest lease if that is shorter now. `None` if the grant was not there.
+    /// A grant whose row another transaction has locked counts as not there: if the statement
+    /// waited for that row, it would keep the other rows locked and be late for them.
     async fn renew(&self, grants: &[&Grant]) -> Result<Vec<Option<Duration>>, Error>;
 
     /// Renews one grant, and waits for its row.
@@ -272,20 +286,21 @@ pub trait Dialect: Debug + Send + Sync + 'static {
         Ok(self.renew(&[grant]).await?.pop().flatten())
     }
 
-    /// Removes a reader from those who share a lock. Returns whether others are left. The last reader becomes a writer in the
-    /// same step, and must then release the lock as a writer.
+    /// Removes a reader from those who share a lock. Returns whether others are left. The last
+    /// reader becomes a writer in the same step, and must then release the lock as a writer.
     async fn part(&self, _grant: &Grant) -> Result<bool, Error> {
         Ok(false)
     }
 
-    /// Wakes the first waiter if it is a reader: the reader `joined` stood before it in the queue, and now shares the lock.
+    /// Wakes the first waiter if it is a reader: the reader `joined` stood before it in the queue,
+    /// and now shares the lock.
     async fn tell_next_reader(&self, _joined: &Request) {}
 
     /// Frees a grant now, or after `keep`.
     async fn release(&self, grant: &Grant, keep: Option<Duration>) -> Result<Left, Error>;
 
-    /// Frees a grant. If nobody waits, the next request of the same process gets the lock; otherwise it may enter the queue.
-    /// `None`: nothing was done.
+    /// Frees a grant. If nobody waits, the next request of the same process gets the lock;
+    /// otherwise it may enter the queue. `None`: nothing was done.
     async fn hand_on(
         self: Arc<Self>,
         _grant: &Grant,
@@ -294,10 +309,12 @@ pub trait Dialect: Debug + Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Removes everything that an owner has, and bars the owner: a late statement of it takes nothing.
+    /// Removes everything that an owner has, and bars the owner: a late statement of it takes
+    /// nothing.
     async fn abandon(&self, request: &Request) -> Result<(), Error>;
 
-    /// Why the store grants nothing for now, if that is so. Called after a name that looks free was refused.
+    /// Why the store grants nothing for now, if that is so. Called after a name that looks free was
+    /// refused.
     async fn quarantine(&self) -> Result<Option<Quarantined>, Error> {
         Ok(None)
     }
@@ -305,16 +322,17 @@ pub trait Dialect: Debug + Send + Sync + 'static {
     /// Raises the token of a grant; `false` if the grant is gone.
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<bool, Error>;
 
-    /// Frees a name; `false` if nobody had it. Also repairs values that would prevent every grant. A token that is negative,
-    /// or so high that none is above it, becomes the highest that a grant may have: the clock plus the longest lease. A version
-    /// out of range starts again.
+    /// Frees a name; `false` if nobody had it. Also repairs values that would prevent every grant.
+    /// A token that is negative, or so high that none is above it, becomes the highest that a grant
+    /// may have: the clock plus the longest lease. A version out of range starts again.
     async fn force(&self, name: &LockName) -> Result<bool, Error>;
 
-    /// Lists at most `limit` held names behind the position `after`, in order: the position of each, and its row if the row has
-    /// a valid name.
+    /// Lists at most `limit` held names behind the position `after`, in order: the position of
+    /// each, and its row if the row has a valid name.
     async fn list(&self, after: &str, limit: u32) -> Result<Vec<Listed>, Error>;
 
-    /// Deletes the records of owners that were abandoned long ago and, if `rows`, the rows of free names.
+    /// Deletes the records of owners that were abandoned long ago and, if `rows`, the rows of free
+    /// names.
     async fn sweep(&self, rows: bool) -> Result<(), Error>;
 
     /// Creates the tables if need be, and changes settings.

@@ -4,7 +4,8 @@ use lock_core::{Error, ErrorKind};
 
 /// What the flow needs to know of a failed statement.
 pub(crate) enum Failure {
-    /// The statement was not carried out because another client was in its way. A repeat at once may succeed.
+    /// The statement was not carried out because another client was in its way. A repeat at once
+    /// may succeed.
     Busy(sqlx::Error),
     /// Anything else.
     Error(Error),
@@ -29,8 +30,8 @@ impl Failure {
 pub(crate) const USED_UP: &str = "the fencing tokens are used up, since a token is at the limit; `leasehold release --force` frees \
                                   one name, and `leasehold check` tells what helps where it is all of them";
 
-/// The error for what no rule of a database covers. The message contains no values. The driver puts a password into its own
-/// message only when it parses a URL, and we parse URLs ourselves.
+/// The error for what no rule of a database covers. The message contains no values. The driver puts
+/// a password into its own message only when it parses a URL, and we parse URLs ourselves.
 pub fn general(error: sqlx::Error) -> Error {
     use sqlx::Error as E;
     let (kind, message) = match &error {
@@ -41,7 +42,8 @@ pub fn general(error: sqlx::Error) -> Error {
         E::Io(_) | E::WorkerCrashed => {
             (ErrorKind::OutcomeUnknown, "the connection to the database broke")
         }
-        // For example a message for another client of the same pooler. The statement may still have been carried out.
+        // For example a message for another client of the same pooler. The statement may still have
+        // been carried out.
         E::Protocol(_) => (ErrorKind::OutcomeUnknown, "the database sent an unexpected answer"),
         // The pool does not distinguish a server that refuses from a pool that is in use.
         E::PoolTimedOut => {

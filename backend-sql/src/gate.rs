@@ -8,8 +8,9 @@ use tokio::{
     time::timeout,
 };
 
-/// Keeps connections of a pool for renewals and for releases. Attempts may wait long for rows that another transaction has
-/// locked. If they took all connections, every lock that this client holds would be lost meanwhile.
+/// Keeps connections of a pool for renewals and for releases. Attempts may wait long for rows that
+/// another transaction has locked. If they took all connections, every lock that this client holds
+/// would be lost meanwhile.
 #[derive(Debug)]
 pub struct Gate {
     /// For all calls but renewals: one connection less than the pool has.
@@ -38,7 +39,8 @@ pub(crate) struct Pass<'a> {
 }
 
 impl Gate {
-    /// For a pool with this many connections. A pool of two keeps no connection for releases, and a pool of one keeps none at all.
+    /// For a pool with this many connections. A pool of two keeps no connection for releases, and a
+    /// pool of one keeps none at all.
     #[cfg_attr(
         not(any(feature = "mysql", feature = "postgres")),
         expect(dead_code, reason = "a file has one connection")

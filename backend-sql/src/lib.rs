@@ -1,8 +1,8 @@
 //! Locks of leasehold in SQL databases.
 //!
-//! There are two strategies over the same tables ([`Strategy`]). In one the row *is* the lock, and one upsert takes it. In
-//! the other the client reads the row, and updates it only if its version is still the same. With both, the row keeps the
-//! fencing token of a released lock.
+//! There are two strategies over the same tables ([`Strategy`]). In one the row *is* the lock, and
+//! one upsert takes it. In the other the client reads the row, and updates it only if its version
+//! is still the same. With both, the row keeps the fencing token of a released lock.
 //!
 //! | feature | database | module |
 //! |---|---|---|

@@ -1,5 +1,5 @@
-//! The answers to a batch of renewals. A grant that the batch did not renew is lost, or another transaction has locked its
-//! row; this module finds out which.
+//! The answers to a batch of renewals. A grant that the batch did not renew is lost, or another
+//! transaction has locked its row; this module finds out which.
 
 use std::time::Duration;
 
@@ -13,7 +13,8 @@ use crate::{
 
 const OPERATION: &str = "renew";
 
-/// The answer for each grant. `leases` are those that the batch has set; `sent` is when the batch was sent.
+/// The answer for each grant. `leases` are those that the batch has set; `sent` is when the batch
+/// was sent.
 pub(crate) async fn answers<D: Dialect>(
     dialect: &D,
     grants: &[&Grant],
@@ -38,7 +39,8 @@ pub(crate) async fn answers<D: Dialect>(
     answers.into_iter().flatten().collect()
 }
 
-/// Finds out by `end` whether a grant that was not renewed is lost; `None` if another transaction has locked its row.
+/// Finds out by `end` whether a grant that was not renewed is lost; `None` if another transaction
+/// has locked its row.
 async fn missing<D: Dialect>(dialect: &D, grant: &Grant, end: TokioInstant) -> Option<Renewal> {
     // A row of another holder is certain proof of the loss.
     let read = timeout_at(end, dialect.read_row(&grant.name, Some(grant.owner)))

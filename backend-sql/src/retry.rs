@@ -27,15 +27,16 @@ impl Retry {
         Self { timeout, whom, broken: AtomicU64::new(0) }
     }
 
-    /// How often a statement was repeated although it may have been carried out. The answer to the next try does not show
-    /// whether it was.
+    /// How often a statement was repeated although it may have been carried out. The answer to the
+    /// next try does not show whether it was.
     pub(crate) fn broken(&self) -> u64 {
         self.broken.load(Ordering::Relaxed)
     }
 
     /// Runs a statement, and repeats it while it loses conflicts with others, up to the time limit.
     ///
-    /// Read the answer of a statement that writes to its end: only there does it report a commit that failed.
+    /// Read the answer of a statement that writes to its end: only there does it report a commit
+    /// that failed.
     pub(crate) async fn run<T, E, Fut>(
         &self,
         judge: impl Fn(E) -> Failure,
@@ -75,8 +76,9 @@ impl Retry {
         }
     }
 
-    /// The same for a statement that is safe to run twice. If a connection is broken, this tries up to `connections` more, because
-    /// after a restart of the server all connections of a pool are broken.
+    /// The same for a statement that is safe to run twice. If a connection is broken, this tries up
+    /// to `connections` more, because after a restart of the server all connections of a pool are
+    /// broken.
     #[cfg(any(feature = "mysql", feature = "postgres"))]
     pub(crate) async fn run_repeatable<T, E, Fut>(
         &self,

@@ -14,8 +14,9 @@ use crate::{
     tunables::{LONGEST_LEASE, TIMEOUT, TIMEOUTS},
 };
 
-/// The version of SQLite's and MySQL's tables, their contents and the statements; PostgreSQL has its own. A new version
-/// renames a column that every statement of an older client names: see [`Dialect::check_version`](crate::dialect::Dialect::check_version).
+/// The version of SQLite's and MySQL's tables, their contents and the statements; PostgreSQL has
+/// its own. A new version renames a column that every statement of an older client names: see
+/// [`Dialect::check_version`](crate::dialect::Dialect::check_version).
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
 pub(crate) const RECORD_VERSION: i64 = 2;
 
@@ -82,7 +83,8 @@ impl Settings {
         Ok(true)
     }
 
-    /// Checks all options for a store whose shortest lease is `shortest`. Returns the names of the tables.
+    /// Checks all options for a store whose shortest lease is `shortest`. Returns the names of the
+    /// tables.
     pub(crate) fn check(&self, shortest: Duration) -> Result<Tables, Error> {
         let tables = Tables::new(&self.prefix)?;
         check_longest(self.longest_lease.unwrap_or(shortest), shortest)?;
@@ -151,15 +153,16 @@ macro_rules! setters {
                 self
             }
 
-            /// The longest lease that this client expects of the store. `build` refuses a store with another one. Default:
-            /// what the store has, or 30 s for a new one.
+            /// The longest lease that this client expects of the store. `build` refuses a store
+            /// with another one. Default: what the store has, or 30 s for a new one.
             #[must_use]
             pub fn longest_lease(mut self, longest: std::time::Duration) -> Self {
                 self.settings.longest_lease = Some(longest);
                 self
             }
 
-            /// How long a call may take, including waits for other users of the database. Default: 5 s.
+            /// How long a call may take, including waits for other users of the database. Default:
+            /// 5 s.
             #[must_use]
             pub fn timeout(mut self, timeout: std::time::Duration) -> Self {
                 self.settings.timeout = timeout;
@@ -170,43 +173,47 @@ macro_rules! setters {
 }
 pub(crate) use setters;
 
-/// What the builders of the databases that have a server share. `open` of the builder opens the store.
+/// What the builders of the databases that have a server share. `open` of the builder opens the
+/// store.
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 macro_rules! server_builder {
     ($kind:literal, $builder:ident, $pool:ty, $options:ty) => {
         impl $builder {
-            /// Uses the database of your pool. A statement takes one of its connections, usually for less than a
-            /// millisecond; if another transaction has locked the row, for up to the time limit. A waiter keeps no connection.
-            /// If the pool has three connections or more, one is kept for releases and one for renewals. The driver tests a
-            /// connection when it returns to the pool, which costs the server a second round trip for each statement. Before the
-            /// statement it tests it too, unless the pool was made with `test_before_acquire(false)`. For PostgreSQL the client
-            /// opens one more connection, with the pool's options, for messages to waiters.
+            /// Uses the database of your pool. A statement takes one of its connections, usually
+            /// for less than a millisecond; if another transaction has locked the row, for up to
+            /// the time limit. A waiter keeps no connection. If the pool has three connections or
+            /// more, one is kept for releases and one for renewals. The driver tests a connection
+            /// when it returns to the pool, which costs the server a second round trip for each
+            /// statement. Before the statement it tests it too, unless the pool was made with
+            /// `test_before_acquire(false)`. For PostgreSQL the client opens one more connection,
+            /// with the pool's options, for messages to waiters.
             #[must_use]
             pub fn with_pool(pool: $pool) -> Self {
                 Self::new(Reached::Pool(pool))
             }
 
-            /// Connects by these options, with an own pool of up to 5 connections: three for attempts, one for releases and one
-            /// for renewals.
+            /// Connects by these options, with an own pool of up to 5 connections: three for
+            /// attempts, one for releases and one for renewals.
             #[must_use]
             pub fn with_options(options: $options) -> Self {
                 Self::new(Reached::Options(Box::new(options)))
             }
 
-            /// Whether a password may go over a network unencrypted, to any server that answers for the host. Default: no. Then
-            /// `build` refuses a password if TLS is not demanded and the host is not this machine.
+            /// Whether a password may go over a network unencrypted, to any server that answers for
+            /// the host. Default: no. Then `build` refuses a password if TLS is not demanded and
+            /// the host is not this machine.
             #[must_use]
             pub fn plaintext(mut self, allowed: bool) -> Self {
                 self.settings.plaintext = allowed;
                 self
             }
 
-            /// Connects, and compares the settings if the tables exist. It makes no tables: [`Backend::init`] does, and so does
-            /// the SQL of [`schema`].
+            /// Connects, and compares the settings if the tables exist. It makes no tables:
+            /// [`Backend::init`] does, and so does the SQL of [`schema`].
             ///
             /// # Errors
-            /// `InvalidInput` for a setting that is not allowed; `Unavailable`, `Auth` or `Config` for a
-            /// server that cannot be used.
+            /// `InvalidInput` for a setting that is not allowed; `Unavailable`, `Auth` or `Config`
+            /// for a server that cannot be used.
             pub async fn build(self) -> Result<Arc<dyn Backend>, Error> {
                 self.open().await.map_err(|error| error.at($kind, "connect"))
             }

@@ -1,4 +1,5 @@
-//! The common flow, the trait `Dialect`, and the sessions, for backends with other tables on the same servers.
+//! The common flow, the trait `Dialect`, and the sessions, for backends with other tables on the
+//! same servers.
 
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub use crate::servers::times::{micros, span};

@@ -18,8 +18,8 @@ pub enum Strategy {
     /// The row is the lock: one upsert takes it. Rows of free names are swept away.
     #[default]
     PrimaryKey,
-    /// The row stays. A conditional update takes it if it still has the version that this client last read or wrote. The
-    /// table keeps a row for every name ever used.
+    /// The row stays. A conditional update takes it if it still has the version that this client
+    /// last read or wrote. The table keeps a row for every name ever used.
     Optimistic,
 }
 
@@ -58,8 +58,8 @@ pub(crate) enum Taken {
     No(Option<Row>),
 }
 
-/// Primary key: one statement takes the lock or does nothing. Readers use this with both strategies, since a reader joins
-/// whatever version the row has.
+/// Primary key: one statement takes the lock or does nothing. Readers use this with both
+/// strategies, since a reader joins whatever version the row has.
 pub(crate) async fn primary_key<D: Dialect>(
     dialect: &D,
     versions: &Versions,
@@ -94,8 +94,8 @@ fn grant(request: &Request, token: FencingToken) -> Grant {
     Grant::new(request, token).with_mode(request.mode)
 }
 
-/// The answer for a row that is held, or that others may take first. If an earlier attempt of this owner took it, the answer is
-/// the same grant with a new lease.
+/// The answer for a row that is held, or that others may take first. If an earlier attempt of this
+/// owner took it, the answer is the same grant with a new lease.
 async fn held<D: Dialect>(dialect: &D, request: &Request, row: Row) -> Result<Taken, Error> {
     let mut ours = grant(request, row.token);
     if row.granted {
@@ -141,8 +141,8 @@ pub(crate) async fn optimistic<D: Dialect>(
     Ok(Taken::No(last))
 }
 
-/// The versions of the rows that this client released. With a version, it can take the row again without reading it first. A
-/// version that is out of date costs one statement.
+/// The versions of the rows that this client released. With a version, it can take the row again
+/// without reading it first. A version that is out of date costs one statement.
 #[derive(Debug, Default)]
 pub(crate) struct Versions(Mutex<HashMap<LockName, i64>>);
 

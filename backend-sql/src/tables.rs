@@ -32,7 +32,8 @@ impl Tables {
         Ok(Self { schema: Some(schema.to_owned()), ..self })
     }
 
-    /// The quoted name of another table in the same schema, which ends with `suffix`. Checks the name.
+    /// The quoted name of another table in the same schema, which ends with `suffix`. Checks the
+    /// name.
     ///
     /// # Errors
     /// `InvalidInput` as for a prefix.
@@ -74,7 +75,8 @@ impl Tables {
     }
 }
 
-/// Whether a line of a statement is sent. Comments are not sent, except the markers of guards, which tests need.
+/// Whether a line of a statement is sent. Comments are not sent, except the markers of guards,
+/// which tests need.
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(crate) fn is_sent(line: &str) -> bool {
     let line = line.trim_start();

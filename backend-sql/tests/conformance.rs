@@ -1,5 +1,6 @@
-//! The suite over each database with both strategies, each on its own server or in its own file. PostgreSQL is also tested through
-//! a pooler that gives each transaction another session and tracks no prepared statements; the clients' options do not say so.
+//! The suite over each database with both strategies, each on its own server or in its own file.
+//! PostgreSQL is also tested through a pooler that gives each transaction another session and
+//! tracks no prepared statements; the clients' options do not say so.
 
 use std::{process::ExitCode, sync::Arc};
 

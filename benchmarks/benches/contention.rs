@@ -1,16 +1,18 @@
-//! Clients that want the same lock: how often it changes hands, how long each client waits, and when the locks of killed
-//! processes are free. Other libraries run on the same server.
+//! Clients that want the same lock: how often it changes hands, how long each client waits, and
+//! when the locks of killed processes are free. Other libraries run on the same server.
 //!
-//! `cargo bench -p benchmarks --bench contention [-- STORE… PART…]` runs some stores (also `redlock`), and some of the parts:
+//! `cargo bench -p benchmarks --bench contention [-- STORE… PART…]` runs some stores (also
+//! `redlock`), and some of the parts:
 //!
 //! - `own`: 64 tasks, each on a name of its own, beside rslock (Redis and Redlock only);
 //! - `tasks`: 16 tasks of one client, all on one name;
-//! - `wake`: the same, but each task holds for 10 ms and then pauses for 50 ms, so that a waiter is woken by each release;
+//! - `wake`: the same, but each task holds for 10 ms and then pauses for 50 ms, so that a waiter is
+//!   woken by each release;
 //! - `clients` and `holding`: 16 clients with a task each, which hold for no time or for 5 ms;
 //! - `processes`: 8 processes with 4 tasks each;
 //! - `killed`: 200 processes with a lock each are killed at once;
-//! - `crowd`, only if it is named: 500 clients with a task each, which hold for 20 ms, for as long as is said
-//!   (`-- redis crowd 1h`; by default a minute). A lost lock ends the run.
+//! - `crowd`, only if it is named: 500 clients with a task each, which hold for 20 ms, for as long
+//!   as is said (`-- redis crowd 1h`; by default a minute). A lost lock ends the run.
 //!
 //! Figures are medians of the rounds. A change is a grant to another task than the last one.
 #![allow(clippy::unwrap_used, missing_docs)]
@@ -41,8 +43,8 @@ const CROWD: &str = "crowd";
 const TASKS: usize = 16;
 /// Processes that are killed at once.
 const KILLED: usize = 200;
-/// How many clients wait for the names of the killed processes: one for all, or as many as let the server work for several
-/// at once.
+/// How many clients wait for the names of the killed processes: one for all, or as many as let the
+/// server work for several at once.
 const HEIRS: [usize; 2] = [1, 20];
 /// The first argument of a process that is to be killed.
 const HOLD: &str = "--hold";
@@ -124,7 +126,8 @@ fn figures(mut turns: Vec<Turn>) -> [f64; 6] {
     [grants, changes.per_second, changes.p50 / 1e3, changes.p99 / 1e3, longest, most as f64]
 }
 
-/// The longest time from a task's release until its next grant, and the most turns that others had meanwhile.
+/// The longest time from a task's release until its next grant, and the most turns that others had
+/// meanwhile.
 fn longest_wait(turns: &[Turn]) -> (Duration, usize) {
     let (mut last, mut longest, mut most) = (HashMap::new(), Duration::ZERO, 0);
     for (at, turn) in turns.iter().enumerate() {

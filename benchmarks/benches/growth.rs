@@ -1,8 +1,9 @@
 //! How costs grow with the number of tasks, clients or locks, store by store.
 //!
-//! `cargo bench -p benchmarks --bench growth [-- STORE… PART… full]` runs some stores, and some of the parts `tasks`, `clients`,
-//! `held` and `names`; `full` adds the largest sizes. By default it runs all of them, in some minutes. The slope compares a
-//! size with the size before, on double logarithmic axes: 0 if one of N costs the same, 1 if its cost grows in proportion to N.
+//! `cargo bench -p benchmarks --bench growth [-- STORE… PART… full]` runs some stores, and some of
+//! the parts `tasks`, `clients`, `held` and `names`; `full` adds the largest sizes. By default it
+//! runs all of them, in some minutes. The slope compares a size with the size before, on double
+//! logarithmic axes: 0 if one of N costs the same, 1 if its cost grows in proportion to N.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::{
@@ -132,7 +133,8 @@ async fn clients(site: &Site, size: usize) -> Cost {
     Cost { each: micros(span, size), shares, note: format!("p99 {p99:.1} ms") }
 }
 
-/// Waits until the store has `size` queue entries for the name. All waiters of one client are one entry.
+/// Waits until the store has `size` queue entries for the name. All waiters of one client are one
+/// entry.
 async fn waiting(client: &LockClient, name: &str, size: usize) {
     let name = LockName::new(name).unwrap();
     let began = Instant::now();

@@ -1,5 +1,5 @@
-//! What a lock costs in phase `Both` of a migration, beside the same calls made by hand: a lock in each store and at most one
-//! raise. The two stores alone run beside them.
+//! What a lock costs in phase `Both` of a migration, beside the same calls made by hand: a lock in
+//! each store and at most one raise. The two stores alone run beside them.
 //!
 //! `cargo bench -p benchmarks --bench migration`
 #![allow(clippy::unwrap_used, missing_docs)]
@@ -31,8 +31,8 @@ fn lock(store: &Arc<dyn Backend>, name: &'static str, lease: Duration) -> Call {
     })
 }
 
-/// The calls that a migration makes: the request to the second store has the first token as its floor, and the lower of the
-/// two tokens is raised.
+/// The calls that a migration makes: the request to the second store has the first token as its
+/// floor, and the lower of the two tokens is raised.
 async fn by_hand(stores: [Arc<dyn Backend>; 2], lease: Duration) {
     let mut request = request("hand", lease);
     let first = stores[0].try_acquire(&request).await.unwrap().granted().unwrap();

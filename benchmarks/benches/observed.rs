@@ -1,7 +1,9 @@
-//! What an observer, metrics and `tracing` cost: one task acquires and releases a free lock, in memory and on Redis.
+//! What an observer, metrics and `tracing` cost: one task acquires and releases a free lock, in
+//! memory and on Redis.
 //!
-//! Each kind runs in a process of its own, since a subscriber and an exporter serve a whole process. The processes take
-//! turns in short slices, round after round. The figure to read is the median of the rounds' ratios.
+//! Each kind runs in a process of its own, since a subscriber and an exporter serve a whole
+//! process. The processes take turns in short slices, round after round. The figure to read is the
+//! median of the rounds' ratios.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::{
@@ -19,7 +21,8 @@ use leasehold::{Event, LockClient, metrics::Metrics};
 use metrics_exporter_prometheus::PrometheusBuilder;
 use tracing_subscriber::filter::LevelFilter;
 
-/// All ratios are to the first. The second is the same as the first, and shows how far a ratio is due to chance.
+/// All ratios are to the first. The second is the same as the first, and shows how far a ratio is
+/// due to chance.
 const KINDS: [&str; 6] = ["nothing", "nothing again", "observer", "metrics", "info", "debug"];
 const ROUNDS: usize = 300;
 
@@ -35,8 +38,9 @@ fn main() {
     }
 }
 
-/// The main of a child process. Each line that it reads is the length of a slice in ms. It answers with the number of pairs,
-/// and the time that they took, in ns: by the clock, and of the processor.
+/// The main of a child process. Each line that it reads is the length of a slice in ms. It answers
+/// with the number of pairs, and the time that they took, in ns: by the clock, and of the
+/// processor.
 fn child(kind: &str, url: &str) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let subscribe = |level| {

@@ -1,7 +1,8 @@
 //! What a permit of a semaphore and `all` cost beside plain locks, over one Redis.
 //!
-//! `cargo bench -p benchmarks --bench several [-- PART… redis://HOST]` runs some of the parts `free`, `contended` and `growth`.
-//! With a URL it uses a server of yours, which must have no other load but a program that you compare with.
+//! `cargo bench -p benchmarks --bench several [-- PART… redis://HOST]` runs some of the parts
+//! `free`, `contended` and `growth`. With a URL it uses a server of yours, which must have no other
+//! load but a program that you compare with.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::{sync::Arc, time::Duration};

@@ -26,8 +26,8 @@ pub enum Contender {
     TokioMutex,
     /// rslock over one Redis, or several.
     Rslock(rslock::LockManager),
-    /// etcd's Lock API: a lease, the call Lock, a revoke. The server carries it out by the mutex of etcd's Go package
-    /// `concurrency`.
+    /// etcd's Lock API: a lease, the call Lock, a revoke. The server carries it out by the mutex of
+    /// etcd's Go package `concurrency`.
     LockApi(etcd_client::Client),
     /// sqlx's advisory lock. It writes nothing, and ends with its session.
     Advisory(PgPool),
@@ -38,8 +38,9 @@ pub enum Contender {
 }
 
 impl Contender {
-    /// Connects to the store at a URL of leasehold. The kinds are `leasehold`, `tokio-mutex`, `rslock`, `rslock N` with a pause
-    /// of N ms between attempts, `lock-api`, `advisory`, `get-lock`, and `flock` on a file beside the database file.
+    /// Connects to the store at a URL of leasehold. The kinds are `leasehold`, `tokio-mutex`,
+    /// `rslock`, `rslock N` with a pause of N ms between attempts, `lock-api`, `advisory`,
+    /// `get-lock`, and `flock` on a file beside the database file.
     pub async fn open(kind: &str, url: &str) -> Self {
         let hosts = url.split_once("://").map_or("", |(_, hosts)| hosts);
         match kind {
@@ -71,7 +72,8 @@ impl Contender {
         }
     }
 
-    /// Acquires the lock, holds it for `hold`, and releases it. `None` if the library gave up waiting.
+    /// Acquires the lock, holds it for `hold`, and releases it. `None` if the library gave up
+    /// waiting.
     pub async fn turn(&self, name: &str, task: usize, hold: Duration) -> Option<Turn> {
         let holding = async || {
             let held = clock();

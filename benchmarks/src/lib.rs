@@ -1,8 +1,9 @@
 //! What the benchmarks in `benches/` share.
 //!
-//! The contenders of a benchmark take turns, round after round, so that other work on the machine disturbs all of them alike.
-//! A benchmark compares the medians of the rounds, and of the ratios within each round. What leasehold costs over the bare
-//! commands of a store is measured by `leasehold-compare` (crate `comparison`), not here.
+//! The contenders of a benchmark take turns, round after round, so that other work on the machine
+//! disturbs all of them alike. A benchmark compares the medians of the rounds, and of the ratios
+//! within each round. What leasehold costs over the bare commands of a store is measured by
+//! `leasehold-compare` (crate `comparison`), not here.
 
 // A failed benchmark must stop at once.
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc)]

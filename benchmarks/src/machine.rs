@@ -8,8 +8,9 @@ use std::{
     time::Duration,
 };
 
-/// Keeps every processor awake until it is dropped. An idle virtual processor needs up to 70 µs to wake, and the benchmark
-/// would measure that with each round trip. The threads have the lowest priority, so that they delay nobody else.
+/// Keeps every processor awake until it is dropped. An idle virtual processor needs up to 70 µs to
+/// wake, and the benchmark would measure that with each round trip. The threads have the lowest
+/// priority, so that they delay nobody else.
 #[derive(Debug)]
 pub struct Awake {
     on: Arc<AtomicBool>,

@@ -12,8 +12,8 @@ use crate::{Contender, Pace, Turn, compete};
 const FLAG: &str = "--child";
 const DONE: &str = "done";
 
-/// If this process is a child, competes as often as its parent says, and returns `true` at the end. A benchmark that uses
-/// [`Children`] must call this first.
+/// If this process is a child, competes as often as its parent says, and returns `true` at the end.
+/// A benchmark that uses [`Children`] must call this first.
 pub async fn child() -> bool {
     let arguments: Vec<String> = std::env::args().collect();
     let [_, flag, kind, url, first, tasks] = &arguments[..] else { return false };

@@ -31,7 +31,8 @@ fn served<S: Server + 'static>(url: String, server: S) -> Site {
 }
 
 impl Site {
-    /// The stores that a benchmark tries if no store is named. [`start`](Self::start) also knows `redlock`.
+    /// The stores that a benchmark tries if no store is named. [`start`](Self::start) also knows
+    /// `redlock`.
     pub const KINDS: [&str; 6] = ["memory", "sqlite", "redis", "etcd", "postgres", "mysql"];
 
     /// Starts the servers of a store, with room for some hundreds of clients.

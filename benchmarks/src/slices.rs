@@ -1,4 +1,5 @@
-//! Kinds of calls that take turns in short slices, so that other work on the machine disturbs all of them alike.
+//! Kinds of calls that take turns in short slices, so that other work on the machine disturbs all
+//! of them alike.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +24,8 @@ impl Slices {
     }
 }
 
-/// Times of calls that one task makes one after the other: the median of each slice of 140 calls, in µs.
+/// Times of calls that one task makes one after the other: the median of each slice of 140 calls,
+/// in µs.
 pub async fn latencies(kinds: &[(&str, Call)]) -> Slices {
     let mut all = vec![Vec::new(); kinds.len()];
     for slice in 0..40 {

@@ -46,7 +46,8 @@ pub fn clock() -> Duration {
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
-/// Lets `tasks` tasks, numbered from `first`, take turns on `name`. The contenders are shared out among the tasks.
+/// Lets `tasks` tasks, numbered from `first`, take turns on `name`. The contenders are shared out
+/// among the tasks.
 pub async fn compete(
     contenders: &[Contender],
     tasks: usize,
@@ -73,8 +74,9 @@ pub async fn compete(
     running.join_all().await.concat()
 }
 
-/// Counts the changes of holder, and sorts the turns by time. A task that takes its own lock again hands nothing over. The time
-/// of a change is from the begin of a release until the next task has the lock.
+/// Counts the changes of holder, and sorts the turns by time. A task that takes its own lock again
+/// hands nothing over. The time of a change is from the begin of a release until the next task has
+/// the lock.
 #[must_use]
 pub fn seen(turns: &mut [Turn]) -> Seen {
     turns.sort_unstable_by_key(|turn| turn.held);

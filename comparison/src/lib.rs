@@ -1,11 +1,13 @@
 //! Measures lock stores side by side, for people who choose a store.
 //!
-//! One run measures all stores in turn. Each round makes every measurement on every store, in an order that rotates, so that
-//! other work on the machine disturbs all stores alike. The first round warms up and does not count. The report shows each
-//! figure beside the *floors* of the same store in the same run: its cheapest round trip, its cheapest write, and the bare
-//! lock, through the store's own client without leasehold.
+//! One run measures all stores in turn. Each round makes every measurement on every store, in an
+//! order that rotates, so that other work on the machine disturbs all stores alike. The first round
+//! warms up and does not count. The report shows each figure beside the *floors* of the same store
+//! in the same run: its cheapest round trip, its cheapest write, and the bare lock, through the
+//! store's own client without leasehold.
 //!
-//! If there is time, the run also kills holders, cuts them off from the store, and holds many locks.
+//! If there is time, the run also kills holders, cuts them off from the store, and holds many
+//! locks.
 
 mod floor;
 mod local;
@@ -57,23 +59,26 @@ impl Comparison {
         self
     }
 
-    /// The program that holds a lock in a process of its own, to be killed (default: none, and this is not measured).
+    /// The program that holds a lock in a process of its own, to be killed (default: none, and this
+    /// is not measured).
     #[must_use]
     pub fn holder(mut self, holder: Option<Holder>) -> Self {
         self.holder = holder;
         self
     }
 
-    /// Runs the comparison. The plan limits the time. The number of tasks and names does not depend on the stores. Returns `None`
-    /// if `stop` was ready before the end.
+    /// Runs the comparison. The plan limits the time. The number of tasks and names does not depend
+    /// on the stores. Returns `None` if `stop` was ready before the end.
     ///
     /// # Errors
-    /// `InvalidInput` if there is no store, if one is named twice, or if somebody holds a lock in one: a comparison must not load a
-    /// store in use. If a store never granted a lock, the store's own error; if it fails later, the report says so. No lock is left
-    /// held.
+    /// `InvalidInput` if there is no store, if one is named twice, or if somebody holds a lock in
+    /// one: a comparison must not load a store in use. If a store never granted a lock, the store's
+    /// own error; if it fails later, the report says so. No lock is left held.
     ///
-    /// *Cancel safety*: if the future is dropped, locks are released in the background, but the data of the floors stays. `stop`
-    /// leaves nothing.
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, locks are released in the background, but the data of the floors
+    /// stays. `stop` leaves nothing.
     pub async fn run(
         self,
         watch: &mut dyn Watch,

@@ -25,8 +25,8 @@ pub struct Absent {
     pub why: String,
 }
 
-/// Servers in temporary folders, on free ports of 127.0.0.1. They end when this is dropped, and when this process ends for any
-/// reason.
+/// Servers in temporary folders, on free ports of 127.0.0.1. They end when this is dropped, and
+/// when this process ends for any reason.
 pub struct Local {
     /// The stores that were started.
     pub stores: Vec<Store>,
@@ -50,10 +50,13 @@ const KINDS: [(&str, Start); 5] = [
 ];
 
 impl Local {
-    /// Starts one store of each kind whose programs are installed and whose backend is in this build: Redis, Redlock with five
-    /// Redis, etcd, PostgreSQL and MariaDB, with settings under which their locks are safe.
+    /// Starts one store of each kind whose programs are installed and whose backend is in this
+    /// build: Redis, Redlock with five Redis, etcd, PostgreSQL and MariaDB, with settings under
+    /// which their locks are safe.
     ///
-    /// *Cancel safety*: if the future is dropped, the started servers end.
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the started servers end.
     pub async fn start() -> Self {
         let started = KINDS.map(|(name, start)| async move { (name, one(name, start).await) });
         let mut local = Self { stores: Vec::new(), absent: Vec::new(), servers: Vec::new() };

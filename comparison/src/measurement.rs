@@ -14,7 +14,8 @@ pub enum Measure {
     Ping,
     /// The store's cheapest write, through its own client.
     Write,
-    /// The bare lock: the least that acquires and releases a lock in this store, through its own client.
+    /// The bare lock: the least that acquires and releases a lock in this store, through its own
+    /// client.
     Pair,
     /// The same by 64 tasks at once, each with a lock of its own.
     Pairs,
@@ -36,10 +37,11 @@ pub enum Measure {
     Handoff256,
     /// From the end of a dead holder's lease until a waiter has the lock.
     Death,
-    /// From the SIGKILL of a holder's process until a waiter has the lock. The lease is one second, or the store's shortest lease if
-    /// that is longer.
+    /// From the SIGKILL of a holder's process until a waiter has the lock. The lease is one second,
+    /// or the store's shortest lease if that is longer.
     Killed,
-    /// From the moment at which a holder is cut off from the store until its guard reports the loss, with the same lease.
+    /// From the moment at which a holder is cut off from the store until its guard reports the
+    /// loss, with the same lease.
     CutOff,
     /// What one held lock costs, with a lease of 6 s: processor time of this process per second.
     Held1,

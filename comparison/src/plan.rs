@@ -6,8 +6,9 @@ use lock_core::{Error, ErrorKind};
 
 use crate::measure::{Ends, Step};
 
-/// Rounds that count, after the one that warms up. Two stores are told apart only if every round of one was better than every round
-/// of the other. For equal stores, chance does this in one of 126 comparisons with five rounds, and in one of ten with three.
+/// Rounds that count, after the one that warms up. Two stores are told apart only if every round of
+/// one was better than every round of the other. For equal stores, chance does this in one of 126
+/// comparisons with five rounds, and in one of ten with three.
 pub(crate) const ROUNDS: usize = 5;
 /// The part of the time that is planned for the rounds.
 const IN_ROUNDS: f64 = 0.5;
@@ -27,8 +28,9 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// A plan of about `span` for all stores together. Lost holders and held locks take a few seconds each. If there is no time for
-    /// a measurement, the run omits it and the report says so.
+    /// A plan of about `span` for all stores together. Lost holders and held locks take a few
+    /// seconds each. If there is no time for a measurement, the run omits it and the report says
+    /// so.
     ///
     /// # Errors
     /// `InvalidInput` for less than a second or more than an hour.
@@ -73,13 +75,15 @@ impl Course {
         self.began.elapsed()
     }
 
-    /// Whether there is another round after `made` rounds. The first one warms up, and one must count.
+    /// Whether there is another round after `made` rounds. The first one warms up, and one must
+    /// count.
     pub(crate) fn another_round(&self, made: usize) -> bool {
         let is_time = self.elapsed() < self.span.mul_f64(AT_MOST);
         made <= 1 || (made <= ROUNDS && is_time)
     }
 
-    /// Whether to measure lost holders. If so, they are measured first, so that a busy machine has these figures, too.
+    /// Whether to measure lost holders. If so, they are measured first, so that a busy machine has
+    /// these figures, too.
     pub(crate) fn has_ends(&self) -> bool {
         self.span >= Ends::TAKES * 3
     }

@@ -1,4 +1,5 @@
-//! A run: lost holders once; rounds of all other measurements on all stores; lost holders again; held locks.
+//! A run: lost holders once; rounds of all other measurements on all stores; lost holders again;
+//! held locks.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -15,7 +16,8 @@ use crate::{
 
 /// Shows the progress of a run.
 pub trait Watch {
-    /// Called before each measurement, with the time that has passed, the time of the whole run, and what is measured next.
+    /// Called before each measurement, with the time that has passed, the time of the whole run,
+    /// and what is measured next.
     fn next(&mut self, elapsed: Duration, of: Duration, store: &str, measure: &str);
 }
 
@@ -33,8 +35,8 @@ pub(crate) struct OfStore {
 }
 
 impl OfStore {
-    /// Adds the result of a step. In the round that warms up, `counts` is false. A store may fail under one load and not under
-    /// another; its other figures stay.
+    /// Adds the result of a step. In the round that warms up, `counts` is false. A store may fail
+    /// under one load and not under another; its other figures stay.
     fn add(&mut self, step: Step, counts: bool, made: Result<Vec<(Measure, Sample)>, Error>) {
         match made {
             Ok(made) if counts => {

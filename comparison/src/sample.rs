@@ -21,7 +21,8 @@ pub struct Sample {
     pub p99_us: f64,
     /// The times at [`QUANTILES`], in microseconds.
     pub quantiles_us: [f64; 5],
-    /// The count of the store, per operation, if the store counts; see [`StoreReport::counts`](crate::StoreReport::counts).
+    /// The count of the store, per operation, if the store counts; see
+    /// [`StoreReport::counts`](crate::StoreReport::counts).
     pub counted_per_operation: Option<f64>,
     /// The same per second.
     pub counted_per_second: Option<f64>,

@@ -19,7 +19,8 @@ pub struct Store {
     pub url: StoreUrl,
 }
 
-/// The stores that need no server: memory, and SQLite in a file in the returned folder, which is removed when it is dropped.
+/// The stores that need no server: memory, and SQLite in a file in the returned folder, which is
+/// removed when it is dropped.
 ///
 /// # Errors
 /// `Unavailable` if the folder for temporary files cannot be used.
@@ -136,7 +137,8 @@ impl Subject {
     }
 }
 
-/// Waits for all tasks. Returns their results, or the first error; the other tasks are then aborted.
+/// Waits for all tasks. Returns their results, or the first error; the other tasks are then
+/// aborted.
 pub(crate) async fn finished<T: Send + 'static>(
     mut tasks: JoinSet<Result<T, Error>>,
 ) -> Result<Vec<T>, Error> {

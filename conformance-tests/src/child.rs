@@ -1,4 +1,5 @@
-//! Child processes that hold a lock, and that a case kills or pauses. A child is the test program, started again.
+//! Child processes that hold a lock, and that a case kills or pauses. A child is the test program,
+//! started again.
 
 use std::{
     process::Stdio,
@@ -36,13 +37,13 @@ pub(crate) enum Job {
     HoldPermit,
     /// Acquires the lock as a reader, then does what `Hold` does.
     HoldShared,
-    /// Acquires the lock as a reader `times` times. Each time it reads the number in a file twice, and fails if it changed. Prints
-    /// `done`.
+    /// Acquires the lock as a reader `times` times. Each time it reads the number in a file twice,
+    /// and fails if it changed. Prints `done`.
     Read { file: String, times: u32 },
     /// Acquires the lock and the lock `NAME too`, then does what `Hold` does with both.
     HoldBoth,
-    /// Acquires a permit `times` times. While it holds the permit it has a file in `folder/inside`, and it holds until
-    /// `folder/enough` exists. Prints `done`.
+    /// Acquires a permit `times` times. While it holds the permit it has a file in `folder/inside`,
+    /// and it holds until `folder/enough` exists. Prints `done`.
     Enter { folder: String, permits: u32, times: u32 },
     /// Takes part in an election without end, and prints what it sees as events of a history.
     Lead,
@@ -192,7 +193,8 @@ impl Child {
         let spec = serde_json::to_string(&spec).expect("plain data");
         let mut process = Command::new(std::env::current_exe().expect("this program"))
             .env(VARIABLE, spec)
-            // If the parent is gone, standard input is closed, and that ends the child: see `exit_with_parent`.
+            // If the parent is gone, standard input is closed, and that ends the child: see
+            // `exit_with_parent`.
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)
@@ -236,7 +238,8 @@ impl Child {
         rustix::process::kill_process(pid.expect("a running child"), signal).expect("a signal");
     }
 
-    /// Stops the child (SIGSTOP), but not in the middle of a request, where it could block a store that is a file.
+    /// Stops the child (SIGSTOP), but not in the middle of a request, where it could block a store
+    /// that is a file.
     pub(crate) async fn pause(&self, setting: &Setting, client: &LockClient) {
         let other = setting.name("of no child");
         for _ in 0..10 {

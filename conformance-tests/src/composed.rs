@@ -1,8 +1,8 @@
-//! Operations on several locks (re-entry, all, any, semaphores), as the cases use them: those of the core, or a version that is
-//! broken on purpose.
+//! Operations on several locks (re-entry, all, any, semaphores), as the cases use them: those of
+//! the core, or a version that is broken on purpose.
 //!
-//! The core composes these operations from plain locks. So no backend can break them, and each broken version here composes
-//! the same plain locks wrongly.
+//! The core composes these operations from plain locks. So no backend can break them, and each
+//! broken version here composes the same plain locks wrongly.
 
 use std::{future::pending, time::Duration};
 
@@ -37,7 +37,8 @@ impl Setting {
                     return Err(error);
                 }
             }
-            // The store in memory answers at once, so without this no other task would run in between.
+            // The store in memory answers at once, so without this no other task would run in
+            // between.
             tokio::task::yield_now().await;
         }
         Ok(taken)

@@ -20,8 +20,8 @@ pub trait Harness: Send + Sync + 'static {
     /// In words; the whole run of this harness then fails.
     async fn start(&self) -> Result<Store, SetUpError>;
 
-    /// Makes a new connection to the store at `address`, as another process would. Child processes call this, too, without
-    /// [`start`](Harness::start).
+    /// Makes a new connection to the store at `address`, as another process would. Child processes
+    /// call this, too, without [`start`](Harness::start).
     ///
     /// # Errors
     /// As the backend's.
@@ -32,22 +32,24 @@ pub trait Harness: Send + Sync + 'static {
         true
     }
 
-    /// The shortest lease that the cases use (default: 600 ms). A store with coarse leases returns more.
+    /// The shortest lease that the cases use (default: 600 ms). A store with coarse leases returns
+    /// more.
     fn lease(&self) -> Duration {
         Duration::from_millis(600)
     }
 
-    /// Whether the backend refuses this name, although the contract allows it (default: it does not). It must refuse with
-    /// `InvalidInput`, before it sends anything to the store.
+    /// Whether the backend refuses this name, although the contract allows it (default: it does
+    /// not). It must refuse with `InvalidInput`, before it sends anything to the store.
     fn refuses(&self, _name: &str) -> bool {
         false
     }
 
-    /// The cases that do not apply to this store (default: none), by their names or by what they need. The run fails if a case
-    /// that does not apply is not listed, and if a listed case applies. The words are those of [`Guarantees`]: `fair` lists
-    /// all cases that need a fair queue, `pushes` those that need pushes, `raises` those that raise a token, `shared` those of
-    /// readers and writers, `limited_readers` those that need a limit for the number of readers. `processes` lists those that
-    /// need [`reaches_processes`](Harness::reaches_processes).
+    /// The cases that do not apply to this store (default: none), by their names or by what they
+    /// need. The run fails if a case that does not apply is not listed, and if a listed case
+    /// applies. The words are those of [`Guarantees`]: `fair` lists all cases that need a fair
+    /// queue, `pushes` those that need pushes, `raises` those that raise a token, `shared` those of
+    /// readers and writers, `limited_readers` those that need a limit for the number of readers.
+    /// `processes` lists those that need [`reaches_processes`](Harness::reaches_processes).
     fn skips(&self) -> &'static [&'static str] {
         &[]
     }

@@ -1,4 +1,5 @@
-//! The command that tries this project's stores, or one of yours, under faults: see `conformance_tests::proof`.
+//! The command that tries this project's stores, or one of yours, under faults: see
+//! `conformance_tests::proof`.
 
 use std::process::ExitCode;
 

@@ -10,7 +10,8 @@ use lock_core::{Backend, Env as _, Error, Memory, Mutex, SystemEnv};
 
 use crate::{Harness, SetUpError, Store};
 
-/// The started stores by their addresses. The suite makes the addresses up, since a store in memory has none.
+/// The started stores by their addresses. The suite makes the addresses up, since a store in memory
+/// has none.
 static STORES: LazyLock<Mutex<HashMap<String, Memory>>> = LazyLock::new(Mutex::default);
 
 /// Runs the suite over [`Memory`].

@@ -1,4 +1,5 @@
-//! A wrapper around a backend that reports when somebody waits in a queue entry, so that a case need not guess.
+//! A wrapper around a backend that reports when somebody waits in a queue entry, so that a case
+//! need not guess.
 
 #![deny(clippy::missing_trait_methods)]
 
@@ -15,7 +16,8 @@ use lock_core::{
 };
 use tokio::sync::watch;
 
-/// Counts of one connection: the queue entries in which somebody waits, and the attempts at the same time.
+/// Counts of one connection: the queue entries in which somebody waits, and the attempts at the
+/// same time.
 #[derive(Clone, Debug)]
 pub(crate) struct Waits {
     begun: watch::Receiver<u64>,
@@ -31,8 +33,8 @@ struct Attempts {
 }
 
 impl Waits {
-    /// Waits until somebody has begun to wait in `count` queue entries since the connection was made. By then the store has
-    /// refused the requests, and the waiters listen for signals.
+    /// Waits until somebody has begun to wait in `count` queue entries since the connection was
+    /// made. By then the store has refused the requests, and the waiters listen for signals.
     pub(crate) async fn reach(&mut self, count: u64) {
         self.begun.wait_for(|begun| *begun >= count).await.expect("the connection lives");
     }

@@ -19,12 +19,14 @@ use crate::{
     setting::Setting,
 };
 
-/// How long a case may take before it counts as hung. The second is for `LEASEHOLD_SOAK=1`, under which some cases make more
-/// rounds.
+/// How long a case may take before it counts as hung. The second is for `LEASEHOLD_SOAK=1`, under
+/// which some cases make more rounds.
 const LIMIT: [Duration; 2] = [Duration::from_secs(90), Duration::from_secs(900)];
-/// How many cases run at the same time. Each has its own lock names, and most of them wait most of the time.
+/// How many cases run at the same time. Each has its own lock names, and most of them wait most of
+/// the time.
 const AT_ONCE: usize = 4;
-/// How many harnesses run at the same time: the next one starts while the last cases of this one run.
+/// How many harnesses run at the same time: the next one starts while the last cases of this one
+/// run.
 const STARTED_AT_ONCE: usize = 2;
 
 /// The result of a case.
@@ -39,8 +41,9 @@ pub(crate) enum Outcome {
 
 /// The `main` of a `harness = false` test target: runs every case over every harness.
 ///
-/// Arguments: a part of the names to run (`harness::case`), and `--list`. If no name contains that part, the run fails. The last
-/// lines look like those of Rust's own test runner. A child process of a case also starts here, and does its job.
+/// Arguments: a part of the names to run (`harness::case`), and `--list`. If no name contains that
+/// part, the run fails. The last lines look like those of Rust's own test runner. A child process
+/// of a case also starts here, and does its job.
 pub fn main(harnesses: Vec<Arc<dyn Harness>>) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,

@@ -125,7 +125,8 @@ impl Setting {
     }
 }
 
-/// On a busy machine a store may not answer in time. If it does not answer in this many tries, the case fails.
+/// On a busy machine a store may not answer in time. If it does not answer in this many tries, the
+/// case fails.
 const TRIES: usize = 5;
 
 async fn attempt(backend: &dyn Backend, request: &Request) -> Attempt {

@@ -1,5 +1,6 @@
-//! Two tests of every backend on a real server whose records have another version than this code: [`refused`] and [`upgraded`].
-//! The backend implements [`Versioned`], which writes the version into the store.
+//! Two tests of every backend on a real server whose records have another version than this code:
+//! [`refused`] and [`upgraded`]. The backend implements [`Versioned`], which writes the version
+//! into the store.
 
 use std::{sync::Arc, time::Duration};
 
@@ -77,8 +78,9 @@ async fn all_refused(store: &dyn Backend, held: (&Request, &Grant), stored: u64,
     }
 }
 
-/// Tests that every step refuses a version that this code does not know, and writes nothing. That includes clients that connected
-/// before, that hold a lock or wait for one. A client may only be able to release what it holds.
+/// Tests that every step refuses a version that this code does not know, and writes nothing. That
+/// includes clients that connected before, that hold a lock or wait for one. A client may only be
+/// able to release what it holds.
 ///
 /// # Panics
 /// Where it is not.
@@ -138,9 +140,10 @@ pub async fn upgraded(world: Arc<dyn Versioned>) {
     upgraded_from(world, None).await;
 }
 
-/// Tests the upgrade of records of the older version `stored`, or from before there were versions. Several clients ask for a lock
-/// again and again; each is refused until `init` has upgraded the records. From then on they lock, and never two at once. A
-/// lock that was held over the upgrade stays held.
+/// Tests the upgrade of records of the older version `stored`, or from before there were versions.
+/// Several clients ask for a lock again and again; each is refused until `init` has upgraded the
+/// records. From then on they lock, and never two at once. A lock that was held over the upgrade
+/// stays held.
 ///
 /// # Panics
 /// Where it is not so.

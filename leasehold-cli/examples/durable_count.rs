@@ -1,5 +1,5 @@
-//! A COMMAND that counts a latch down in a SQLite database of its own, under a lock and fenced: a worker that lost its
-//! lock counts nothing, and the count outlives every process and every lease.
+//! A COMMAND that counts a latch down in a SQLite database of its own, under a lock and fenced: a
+//! worker that lost its lock counts nothing, and the count outlives every process and every lease.
 //!
 //! ```text
 //! durable_count FILE 3                          makes a latch of three

@@ -24,8 +24,8 @@ impl ChosenStore {
     pub(crate) fn of(named: Option<&str>, file: Option<&Path>) -> Result<Self, Failure> {
         let read = file.map(url_in).transpose()?;
         let (url, file) = match named.or(read.as_deref()) {
-            // Not treated as unset: with an empty variable in a script, each job would lock in the file of its own user,
-            // instead of in the shared store.
+            // Not treated as unset: with an empty variable in a script, each job would lock in the
+            // file of its own user, instead of in the shared store.
             Some("") => {
                 return Err(Failure::usage(
                     "the store URL in --store or LEASEHOLD_STORE is empty; \
@@ -45,7 +45,8 @@ impl ChosenStore {
         &self.url
     }
 
-    /// Whether this is the default store and its file does not exist yet. Its settings are then the default ones.
+    /// Whether this is the default store and its file does not exist yet. Its settings are then the
+    /// default ones.
     pub(crate) fn is_new(&self) -> bool {
         self.file.as_ref().is_some_and(|file| !file.exists())
     }
@@ -80,8 +81,8 @@ fn url_in(file: &Path) -> Result<String, Failure> {
     }
 }
 
-/// Installs the provider of cryptography for the process, which `sslmode=verify-ca` needs. A command may do this; the library
-/// leaves it to the application.
+/// Installs the provider of cryptography for the process, which `sslmode=verify-ca` needs. A
+/// command may do this; the library leaves it to the application.
 fn provide_cryptography() {
     #[cfg(all(any(feature = "mysql", feature = "postgres"), feature = "tls-ring"))]
     let _ = rustls::crypto::ring::default_provider().install_default();

@@ -5,8 +5,8 @@ use std::io;
 /// How the job ended.
 #[derive(Debug)]
 pub enum Ended {
-    /// COMMAND exited with this code. As in a shell, 126 and 127 may also mean that it could not be executed; the line on
-    /// stderr is then already written.
+    /// COMMAND exited with this code. As in a shell, 126 and 127 may also mean that it could not be
+    /// executed; the line on stderr is then already written.
     Exited(u8),
     /// A signal with this number ended COMMAND.
     Signalled(i32),

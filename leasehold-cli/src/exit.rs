@@ -1,8 +1,8 @@
 //! Exit codes, and the one line on stderr for each failure of leasehold itself.
 //!
-//! The codes below 100 are from `sysexits.h`, if it has one that fits. COMMAND's exit code is passed on unchanged, so it may
-//! equal any of them. A script that must distinguish them sets `--conflict-exit-code`, and looks for a line that starts with
-//! `leasehold:`.
+//! The codes below 100 are from `sysexits.h`, if it has one that fits. COMMAND's exit code is
+//! passed on unchanged, so it may equal any of them. A script that must distinguish them sets
+//! `--conflict-exit-code`, and looks for a line that starts with `leasehold:`.
 
 use std::fmt::{self, Display};
 use std::io;
@@ -87,7 +87,8 @@ impl Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Returns the exit code for the end of a job, and writes a line to stderr if COMMAND did not end by itself.
+/// Returns the exit code for the end of a job, and writes a line to stderr if COMMAND did not end
+/// by itself.
 #[must_use]
 pub fn of_job(ended: &Ended) -> u8 {
     let (what, left, code) = match ended {
@@ -123,8 +124,9 @@ pub fn of_signal(number: i32) -> u8 {
 
 /// Writes one line that starts with `leasehold: ` to stderr.
 ///
-/// The message is always one line, without characters that control a terminal. A reader of stderr who does not read delays
-/// nothing while an action is carried out. With `--log-format json` the line is a JSON object, like those of warnings.
+/// The message is always one line, without characters that control a terminal. A reader of stderr
+/// who does not read delays nothing while an action is carried out. With `--log-format json` the
+/// line is a JSON object, like those of warnings.
 pub fn complain(message: impl Display) {
     write(message, false);
 }
@@ -164,10 +166,12 @@ pub fn cause(error: &io::Error) -> String {
     }
 }
 
-/// Whether a character is invisible or misleading: control and format characters (also those that change the direction of
-/// writing), line separators, all spaces except the plain one, and characters that Unicode has not assigned.
+/// Whether a character is invisible or misleading: control and format characters (also those that
+/// change the direction of writing), line separators, all spaces except the plain one, and
+/// characters that Unicode has not assigned.
 pub(crate) fn is_unseen(character: char) -> bool {
-    // By the standard library's rule for what `Debug` escapes. After a letter, it does not escape an accent.
+    // By the standard library's rule for what `Debug` escapes. After a letter, it does not escape
+    // an accent.
     let behind_a_letter = String::from_iter(['a', character]);
     behind_a_letter.escape_debug().count() > 2 && !matches!(character, '\\' | '"' | '\'')
 }

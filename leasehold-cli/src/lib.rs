@@ -1,7 +1,8 @@
 //! The parts of the `leasehold` command: run a job under a distributed lock.
 //!
-//! This is a library only for tests and examples. The interface for users is the command: its arguments ([`args`]), its
-//! exit codes ([`exit`]), the path of its default store ([`store`]), and how it supervises the job ([`supervise`]).
+//! This is a library only for tests and examples. The interface for users is the command: its
+//! arguments ([`args`]), its exit codes ([`exit`]), the path of its default store ([`store`]), and
+//! how it supervises the job ([`supervise`]).
 
 #[cfg(not(target_os = "linux"))]
 compile_error!(

@@ -11,12 +11,12 @@ use crate::args::LogFormat;
 use crate::exit::{Failure, cause};
 use crate::{exit, show, stderr};
 
-/// The target of all our lines. Those of our dependencies are not logged, because they may show what must stay secret, such as
-/// the text of a statement.
+/// The target of all our lines. Those of our dependencies are not logged, because they may show
+/// what must stay secret, such as the text of a statement.
 const OURS: &str = "leasehold";
 
-/// Starts the log, and the thread that writes it. The JSON format, which is for programs, also has each event of a lock. Only
-/// the first call of a process has an effect.
+/// Starts the log, and the thread that writes it. The JSON format, which is for programs, also has
+/// each event of a lock. Only the first call of a process has an effect.
 ///
 /// # Errors
 ///
@@ -45,7 +45,8 @@ pub(crate) fn start(format: LogFormat) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes an event to stderr, with invisible characters escaped: the event may contain texts of a server or another client.
+/// Writes an event to stderr, with invisible characters escaped: the event may contain texts of a
+/// server or another client.
 struct Escaping(LogFormat);
 
 impl Write for Escaping {

@@ -28,7 +28,8 @@ pub fn print(text: &str) -> Result<u8, Failure> {
     }
 }
 
-/// [`print()`] on a thread of its own: a reader of stdout who does not read does not block the thread that renews.
+/// [`print()`] on a thread of its own: a reader of stdout who does not read does not block the
+/// thread that renews.
 pub(crate) fn print_apart(text: String) -> impl Future<Output = Result<u8, Failure>> {
     let (tell, told) = oneshot::channel();
     let write = move || {
@@ -44,7 +45,8 @@ pub(crate) fn print_apart(text: String) -> impl Future<Output = Result<u8, Failu
     }
 }
 
-/// A record as JSON on several lines. A duration is a number of milliseconds, and its name ends with `_ms`.
+/// A record as JSON on several lines. A duration is a number of milliseconds, and its name ends
+/// with `_ms`.
 pub(crate) fn json(record: &impl serde::Serialize) -> Result<String, Failure> {
     json_text(record, serde_json::to_string_pretty)
 }
@@ -92,8 +94,8 @@ pub(crate) fn seen(line: &str) -> String {
     shown
 }
 
-/// A text of another program, such as a name, with invisible characters escaped. So no two texts look alike, and none changes
-/// the line or the direction of writing.
+/// A text of another program, such as a name, with invisible characters escaped. So no two texts
+/// look alike, and none changes the line or the direction of writing.
 pub(crate) fn escaped(text: &str) -> String {
     seen(&text.replace('\\', "\\\\"))
 }
@@ -223,7 +225,8 @@ fn holder_and_rest(state: &LockState) -> (String, String) {
     (shown, rounded(holder.remaining))
 }
 
-/// Held locks, one per line, with ages and waiters. `now` is the store's clock in µs, as in fencing tokens.
+/// Held locks, one per line, with ages and waiters. `now` is the store's clock in µs, as in fencing
+/// tokens.
 pub(crate) fn watched(locks: &[LockState], now: u64) -> String {
     let mut text =
         format!("{:<14} {:<12} {:<7} {:<24} NAME\n", "HELD FOR", "LEASE ENDS", "WAITING", "HOLDER");
@@ -238,7 +241,8 @@ pub(crate) fn watched(locks: &[LockState], now: u64) -> String {
     text
 }
 
-/// How long ago the token was made, in whole seconds; `None` if the token is not a time of the store's clock.
+/// How long ago the token was made, in whole seconds; `None` if the token is not a time of the
+/// store's clock.
 pub(crate) fn age(state: &LockState, now: u64) -> Option<Duration> {
     // A time since 2001. A token may also lead the clock.
     let made = Some(state.token.get()).filter(|token| *token > 1_000_000_000_000_000)?;

@@ -1,11 +1,12 @@
 //! leasehold's own lines on stderr, which never block the thread that renews.
 //!
-//! A reader may stop reading: a log driver that hangs, Ctrl-S in a terminal, a pipe that COMMAND has filled. So the log, and the
-//! lines of failures, go into a queue, and a thread of its own writes them. A full queue drops lines, and a line in their place
-//! says how many.
+//! A reader may stop reading: a log driver that hangs, Ctrl-S in a terminal, a pipe that COMMAND
+//! has filled. So the log, and the lines of failures, go into a queue, and a thread of its own
+//! writes them. A full queue drops lines, and a line in their place says how many.
 //!
-//! This is not the writer of `tracing-appender`: if that one's queue is full at the end, it waits for more than a second, and
-//! prints to stdout, which belongs to COMMAND. Its count is apart from the lines, so the place of the gap is lost.
+//! This is not the writer of `tracing-appender`: if that one's queue is full at the end, it waits
+//! for more than a second, and prints to stdout, which belongs to COMMAND. Its count is apart from
+//! the lines, so the place of the gap is lost.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -27,7 +28,8 @@ thread_local! {
     static WRITES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Starts the thread. Without it, as in the job reaper and before the arguments are known, each line is written at once.
+/// Starts the thread. Without it, as in the job reaper and before the arguments are known, each
+/// line is written at once.
 pub(crate) fn start() -> io::Result<()> {
     let serve = || {
         WRITES.set(true);
@@ -54,7 +56,8 @@ pub(crate) fn write(lines: String) {
     }
 }
 
-/// Shows this line at the end of the terminal instead of the last such line, or none. Every other line erases it first.
+/// Shows this line at the end of the terminal instead of the last such line, or none. Every other
+/// line erases it first.
 pub(crate) fn show_status(line: Option<String>) {
     let mut state = LINES.lock();
     if state.phase == Phase::Open {
@@ -63,7 +66,8 @@ pub(crate) fn show_status(line: Option<String>) {
     }
 }
 
-/// Waits until all lines are written, or until nobody has read for a moment. Later lines are discarded.
+/// Waits until all lines are written, or until nobody has read for a moment. Later lines are
+/// discarded.
 pub(crate) fn finish() {
     LINES.end();
     for _ in 0..STDERR_STALLS {
@@ -203,8 +207,8 @@ impl State {
         Some(Entry::Status(status))
     }
 
-    /// Appends the lines, or counts them as dropped. Once a line was dropped, the others are, too, until half of the queue is
-    /// written: a reader that is a little too slow sees few gaps.
+    /// Appends the lines, or counts them as dropped. Once a line was dropped, the others are, too,
+    /// until half of the queue is written: a reader that is a little too slow sees few gaps.
     fn push(&mut self, lines: String) {
         let len = self.entries.len();
         match self.entries.back_mut() {

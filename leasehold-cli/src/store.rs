@@ -1,6 +1,7 @@
 //! The default store: a SQLite file per user.
 //!
-//! The path depends only on the user and two environment variables. The directory is created later, when the store is opened.
+//! The path depends only on the user and two environment variables. The directory is created later,
+//! when the store is opened.
 
 use std::ffi::OsString;
 use std::fs::DirBuilder;
@@ -37,14 +38,16 @@ impl Surroundings {
 
     /// The path of the default store's file. It reads and creates nothing on disk.
     ///
-    /// For root it is `/var/lib/leasehold/locks.db`, whatever the environment says: root's jobs run from cron, from services and
-    /// through `sudo -E`, with different variables, and all of them must exclude each other. For other users it is
-    /// `$XDG_STATE_HOME/leasehold/locks.db`, else `~/.local/state/leasehold/locks.db`.
+    /// For root it is `/var/lib/leasehold/locks.db`, whatever the environment says: root's jobs run
+    /// from cron, from services and through `sudo -E`, with different variables, and all of them
+    /// must exclude each other. For other users it is `$XDG_STATE_HOME/leasehold/locks.db`, else
+    /// `~/.local/state/leasehold/locks.db`.
     ///
     /// # Errors
     ///
-    /// For a relative path in either variable, although the XDG specification says to ignore it: two processes with different
-    /// paths would both get the lock. Also if `HOME` is needed and not set.
+    /// For a relative path in either variable, although the XDG specification says to ignore it:
+    /// two processes with different paths would both get the lock. Also if `HOME` is needed and not
+    /// set.
     pub fn default_store(&self) -> Result<PathBuf, Failure> {
         if self.root {
             return Ok(Path::new("/var/lib").join(FILE));
@@ -62,8 +65,9 @@ impl Surroundings {
     }
 }
 
-/// Creates the directory of the default store, for its user only, if it is missing. Refuses a directory that belongs to another
-/// user or that others may use, because they could replace the store or end all its locks.
+/// Creates the directory of the default store, for its user only, if it is missing. Refuses a
+/// directory that belongs to another user or that others may use, because they could replace the
+/// store or end all its locks.
 ///
 /// # Errors
 ///

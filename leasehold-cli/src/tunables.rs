@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-/// How long the command waits for a store's background work before it exits. Nothing depends on that work.
+/// How long the command waits for a store's background work before it exits. Nothing depends on
+/// that work.
 pub(crate) const CLOSE_LIMIT: Duration = Duration::from_secs(10);
 
 /// The same after a loss, if the store still answers: other locks of the command may be released.
@@ -14,7 +15,8 @@ pub(crate) const LOSS_GRACE_PART: u32 = 4;
 /// The longest `--loss-grace`, as a part of the validity.
 pub(crate) const LONGEST_LOSS_GRACE_PART: u32 = 3;
 
-/// After a loss without notice, the time between SIGTERM and SIGKILL. The next holder may already work.
+/// After a loss without notice, the time between SIGTERM and SIGKILL. The next holder may already
+/// work.
 pub(crate) const GRACE_WITHOUT_NOTICE: Duration = Duration::from_secs(1);
 
 /// SIGKILL is sent this part of the lease before the end of the validity: the kernel needs time to
@@ -23,8 +25,8 @@ pub(crate) const KILL_MARGIN_PART: u32 = 20;
 /// The margin of long leases.
 pub(crate) const KILL_MARGIN_MOST: Duration = Duration::from_secs(1);
 
-/// A helper process must answer within this part of the lease. leasehold ends the job before the validity
-/// ends, in any case: this limit is for a helper that fails while the lock is renewed.
+/// A helper process must answer within this part of the lease. leasehold ends the job before the
+/// validity ends, in any case: this limit is for a helper that fails while the lock is renewed.
 pub(crate) const ANSWER_PART: u32 = 3;
 /// But not sooner, because a process may start slowly on a busy machine.
 pub(crate) const ANSWER_LEAST: Duration = Duration::from_secs(1);
@@ -35,24 +37,27 @@ pub(crate) const ASK_EVERY: Duration = Duration::from_secs(5);
 /// How long the job reaper may take to carry out an order, besides the time that the order allows.
 pub(crate) const ANSWER_LIMIT: Duration = Duration::from_millis(250);
 
-/// How long to wait for processes that SIGKILL did not end at once. They belong to another user or hang in the kernel,
-/// and may do so for ever.
+/// How long to wait for processes that SIGKILL did not end at once. They belong to another user or
+/// hang in the kernel, and may do so for ever.
 pub(crate) const KILL_LIMIT: Duration = Duration::from_secs(5);
 
-/// How often to check for processes that have survived SIGKILL. The kernel does not report the end of a process that is not
-/// our child.
+/// How often to check for processes that have survived SIGKILL. The kernel does not report the end
+/// of a process that is not our child.
 pub(crate) const KILL_POLL: Duration = Duration::from_millis(5);
 /// The number of these checks, which together last about as long as the limit above.
 pub(crate) const KILL_LOOKS: u32 = 1000;
 
-/// The shortest interval of `list --watch`. A shorter one loads the store, and nobody can read so fast.
+/// The shortest interval of `list --watch`. A shorter one loads the store, and nobody can read so
+/// fast.
 pub(crate) const SHORTEST_WATCH: Duration = Duration::from_millis(100);
 /// The longest one, so that a wrong unit is noticed.
 pub(crate) const LONGEST_WATCH: Duration = Duration::from_secs(3_600);
-/// The most locks whose waiters are read each time, with a call for each lock, if the list does not contain them.
+/// The most locks whose waiters are read each time, with a call for each lock, if the list does not
+/// contain them.
 pub(crate) const MOST_INSPECTED: usize = 50;
 
-/// The number of lines that wait for a reader of stderr. It is enough for the events of several minutes, in less than 1 MB.
+/// The number of lines that wait for a reader of stderr. It is enough for the events of several
+/// minutes, in less than 1 MB.
 pub(crate) const STDERR_LINES: usize = 1024;
 /// How long to wait at the exit for a reader of stderr who does not read.
 pub(crate) const STDERR_STALL: Duration = Duration::from_millis(100);

@@ -19,14 +19,16 @@ async fn main() -> Result<(), Error> {
         .lock("nightly")
         // Who waited for it would run it again.
         .wait(Duration::ZERO)
-        // A store that has lost its data grants nothing for a while: no machine could start the job now.
+        // A store that has lost its data grants nothing for a while: no machine could start the job
+        // now.
         .wait_for_quarantine(|quarantine| quarantine.remaining)
         // Nor does a machine run it again whose clock is behind by less than this.
         .at_least(Duration::from_secs(20))
         .with(async |lock| {
             println!("running, with token {}", lock.token());
             for step in 1..=3 {
-                // Work that takes a while. If the lock is lost, this future is dropped at its await.
+                // Work that takes a while. If the lock is lost, this future is dropped at its
+                // await.
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 match fence.admit("report", lock.token()) {
                     Ok(()) => println!("step {step} is written"),

@@ -28,12 +28,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .set_buckets_for_metric(Matcher::Full(RENEWAL_SLACK.into()), RATIO)?
         .install_recorder()?;
 
-    // The exporter is installed before. Names of locks are no labels, but the part before the `/` is.
+    // The exporter is installed before. Names of locks are no labels, but the part before the `/`
+    // is.
     let metrics = Metrics::new()
         .with_lock_label(|name| name.as_str().split_once('/').map(|(group, _)| group.to_owned()));
     let client = leasehold::connect(&url).await?.observed_by(Arc::new(metrics))?;
 
-    // Four locks that are held for long, and four that are held for a moment, by four tasks each that wait for two seconds.
+    // Four locks that are held for long, and four that are held for a moment, by four tasks each
+    // that wait for two seconds.
     let (moment, long) = (Duration::from_millis(2_500), Duration::from_secs(3_600));
     let workers = (0..4).map(|task| (format!("worker/{task}"), long));
     let reports = (0..16).map(|task| (format!("report/{}", task % 4), moment));

@@ -10,12 +10,14 @@ use crate::{StoreUrl, schemes};
 ///
 /// Call it once when the program starts, not for each lock: keep the client, and clone it.
 ///
-/// *Cancel safety*: dropping the future leaves nothing behind, except a store that is created at its first use.
+/// # Cancel safety
+///
+/// Dropping the future leaves nothing behind, except a store that is created at its first use.
 ///
 /// # Errors
-/// `InvalidInput` for a URL that no store understands, naming what is allowed; `Unsupported` if the backend is not compiled
-/// in, naming the cargo feature to add; `Unavailable`, `Auth`, `Config` or `Timeout` if the store cannot be opened. No message
-/// shows a password of the URL.
+/// `InvalidInput` for a URL that no store understands, naming what is allowed; `Unsupported` if the
+/// backend is not compiled in, naming the cargo feature to add; `Unavailable`, `Auth`, `Config` or
+/// `Timeout` if the store cannot be opened. No message shows a password of the URL.
 pub async fn connect<U>(url: U) -> Result<LockClient, Error>
 where
     U: TryInto<StoreUrl>,
@@ -39,8 +41,8 @@ where
 
 /// Opens the store at `url` as a backend, for [`LockClient::with_options`].
 ///
-/// Most programs use [`connect`] instead. A client also has the calls for operators: [`LockClient::inspect`],
-/// [`LockClient::list`] and [`LockClient::check`].
+/// Most programs use [`connect`] instead. A client also has the calls for operators:
+/// [`LockClient::inspect`], [`LockClient::list`] and [`LockClient::check`].
 ///
 /// # Errors
 /// As [`connect`].
@@ -55,7 +57,8 @@ where
     open(url).await
 }
 
-/// The SQL that creates the tables of the store at `url`, for your own schema migrations. It does not connect.
+/// The SQL that creates the tables of the store at `url`, for your own schema migrations. It does
+/// not connect.
 ///
 /// # Errors
 /// `Unsupported` for a store that is no SQL database; `InvalidInput` as [`connect`].

@@ -10,30 +10,35 @@
 //! }
 //! ```
 //!
-//! A lock is a *lease*: the client renews it in the background while the [`Guard`] exists, and the store ends it soon after
-//! its holder has crashed. When the holder can no longer rely on the lease, [`Guard::lost`] returns and [`Lock::with`] stops
-//! your work, even if the store does not answer.
+//! A lock is a *lease*: the client renews it in the background while the [`Guard`] exists, and the
+//! store ends it soon after its holder has crashed. When the holder can no longer rely on the
+//! lease, [`Guard::lost`] returns and [`Lock::with`] stops your work, even if the store does not
+//! answer.
 //!
-//! A lock alone cannot protect data: a process may be paused after it has checked its lock and before it writes. Send
-//! [`Guard::token`] with each write, and let the data refuse a token lower than one that it has seen. [`Fence`] does this in
-//! memory. Each store except Redlock has its own fence in its module.
+//! A lock alone cannot protect data: a process may be paused after it has checked its lock and
+//! before it writes. Send [`Guard::token`] with each write, and let the data refuse a token lower
+//! than one that it has seen. [`Fence`] does this in memory. Each store except Redlock has its own
+//! fence in its module.
 //!
 //! # Where to begin
 //!
-//! - [`connect`] makes a [`LockClient`] from a URL, [`Config`] from a configuration file, and [`LockClient::new`] from a
-//!   store that you made with a builder. Make one client when the program starts, and clone it.
-//! - [`LockClient::lock`] returns a [`Lock`] with the options of one acquire: lease, wait, minimum and maximum hold.
-//! - Errors: [`Error::is_busy`] (another owner has the lock), [`Error::is_lost`], [`Error::is_retryable`], and
-//!   [`Error::kind`] for the rest.
-//! - [`LockClient::guarantees`] says what your store promises, and under which assumptions. [`LockClient::inspect`],
-//!   [`LockClient::list`] and [`LockClient::check`] are for operators.
-//! - [`LockClient::observed_by`] sends events to an [`Observer`]. [`Guard::renewal_failing`] warns before a loss. Spans and
-//!   events for `tracing` have the target `leasehold`.
+//! - [`connect`] makes a [`LockClient`] from a URL, [`Config`] from a configuration file, and
+//!   [`LockClient::new`] from a store that you made with a builder. Make one client when the
+//!   program starts, and clone it.
+//! - [`LockClient::lock`] returns a [`Lock`] with the options of one acquire: lease, wait, minimum
+//!   and maximum hold.
+//! - Errors: [`Error::is_busy`] (another owner has the lock), [`Error::is_lost`],
+//!   [`Error::is_retryable`], and [`Error::kind`] for the rest.
+//! - [`LockClient::guarantees`] says what your store promises, and under which assumptions.
+//!   [`LockClient::inspect`], [`LockClient::list`] and [`LockClient::check`] are for operators.
+//! - [`LockClient::observed_by`] sends events to an [`Observer`]. [`Guard::renewal_failing`] warns
+//!   before a loss. Spans and events for `tracing` have the target `leasehold`.
 //! - [`backend`] has what you need for your own store.
 //!
 //! # Features
 //!
-//! Each store is a feature with its own URL scheme. The only default is `memory`: no server, no C code, no TLS.
+//! Each store is a feature with its own URL scheme. The only default is `memory`: no server, no C
+//! code, no TLS.
 //!
 //! | feature | brings | Rust |
 //! |---|---|---|
@@ -51,28 +56,34 @@
 //! | `tls-aws-lc` | TLS by AWS-LC instead; ring is used if both are chosen | 1.88 |
 //! | `testing` | a store that your tests control: see [`testing`] | 1.88 |
 //!
-//! TLS is rustls. There is no default provider of cryptography. A store uses the provider that the application has installed
-//! for its process, otherwise the one of the feature; this crate installs none. Without either, a URL that asks for TLS is an
-//! error that names both features. The drivers of PostgreSQL and MySQL differ: they always use the feature's provider, and
-//! have no TLS without one. Only `sslmode=verify-ca` uses the application's provider, and is an error if there is none.
+//! TLS is rustls. There is no default provider of cryptography. A store uses the provider that the
+//! application has installed for its process, otherwise the one of the feature; this crate installs
+//! none. Without either, a URL that asks for TLS is an error that names both features. The drivers
+//! of PostgreSQL and MySQL differ: they always use the feature's provider, and have no TLS without
+//! one. Only `sslmode=verify-ca` uses the application's provider, and is an error if there is none.
 //!
 //! # Platforms
 //!
-//! The library is built and tested on Linux only. Nobody has tried it on another Unix. On Linux a holder counts its lease by
-//! `CLOCK_BOOTTIME`, which also counts while the machine is suspended. Elsewhere it uses `CLOCK_MONOTONIC`, which may stop
-//! then, so that a holder may believe for too long after a suspend that it has the lock. Windows is not supported: the
-//! library does not compile there, because the clocks that it reads do not exist.
+//! The library is built and tested on Linux only. Nobody has tried it on another Unix. On Linux a
+//! holder counts its lease by `CLOCK_BOOTTIME`, which also counts while the machine is suspended.
+//! Elsewhere it uses `CLOCK_MONOTONIC`, which may stop then, so that a holder may believe for too
+//! long after a suspend that it has the lock. Windows is not supported: the library does not
+//! compile there, because the clocks that it reads do not exist.
 //!
 //! # Versions
 //!
-//! - Versions follow Semantic Versioning. While the major version is 0, an incompatible change raises the minor version.
-//! - This API contains types of other crates: of sqlx (`postgres::sqlx`, `mysql::sqlx`, `sqlite::sqlx`), of etcd-client
-//!   (`etcd::etcd_client`), [`CancellationToken`] of tokio-util, and the traits of serde. Use these re-exports. A new
-//!   incompatible version of one of these crates needs a new minor version of this crate.
-//! - The lowest Rust version is the one that the dependencies of the chosen features need (the last column above), and at
-//!   least 1.88. Only a new minor version of this crate raises it, never a patch.
-//! - Enums, and structs with public fields, are `#[non_exhaustive]` if they may grow. They have constructors if a caller or a
-//!   backend makes them. The other enums are complete, so that a `match` can handle every case.
+//! - Versions follow Semantic Versioning. While the major version is 0, an incompatible change
+//!   raises the minor version.
+//! - This API contains types of other crates: of sqlx (`postgres::sqlx`, `mysql::sqlx`,
+//!   `sqlite::sqlx`), of etcd-client (`etcd::etcd_client`), [`CancellationToken`] of tokio-util,
+//!   and the traits of serde. Use these re-exports. A new incompatible version of one of these
+//!   crates needs a new minor version of this crate.
+//! - The lowest Rust version is the one that the dependencies of the chosen features need (the last
+//!   column above), and at least 1.88. Only a new minor version of this crate raises it, never a
+//!   patch.
+//! - Enums, and structs with public fields, are `#[non_exhaustive]` if they may grow. They have
+//!   constructors if a caller or a backend makes them. The other enums are complete, so that a
+//!   `match` can handle every case.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -102,10 +113,12 @@ pub use self::{
     url::StoreUrl,
 };
 
-/// What you need for your own store: the trait [`Backend`], its requests and answers, and the checks that all backends share.
+/// What you need for your own store: the trait [`Backend`], its requests and answers, and the
+/// checks that all backends share.
 ///
-/// [`LockClient::new`] makes a client of your store, [`LockClient::with_env`] one in simulated time. The example
-/// `examples/own-backend` of the repository is a complete store in one file, and runs the conformance suite.
+/// [`LockClient::new`] makes a client of your store, [`LockClient::with_env`] one in simulated
+/// time. The example `examples/own-backend` of the repository is a complete store in one file, and
+/// runs the conformance suite.
 pub mod backend {
     pub use lock_core::{
         Assumption, Attempt, Backend, Blocked, BoxFuture, Busy, ConnectionSecurity, Cursor,
@@ -134,7 +147,8 @@ pub mod mysql {
     };
 }
 
-/// A move from one store to another while all processes run: the backend over both stores, and the phases of all processes.
+/// A move from one store to another while all processes run: the backend over both stores, and the
+/// phases of all processes.
 #[cfg(feature = "migrate")]
 pub mod migration {
     pub use backend_migration::{Direction, Fleet, Member, Migration, Phase, Refusal, Step};
@@ -171,7 +185,8 @@ pub mod redlock {
     pub use backend_redlock::RedlockBuilder;
 }
 
-/// A store that a test controls, for tests of programs that use locks. The feature `testing` is for `[dev-dependencies]`.
+/// A store that a test controls, for tests of programs that use locks. The feature `testing` is for
+/// `[dev-dependencies]`.
 #[cfg(feature = "testing")]
 pub mod testing {
     pub use lock_core::testing::{Operation, TestStore};

@@ -1,5 +1,5 @@
-//! An observer that keeps metrics with the crate `metrics`, for any exporter that the application installs. With the feature
-//! `metrics`.
+//! An observer that keeps metrics with the crate `metrics`, for any exporter that the application
+//! installs. With the feature `metrics`.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -23,8 +23,8 @@ use lock_core::{
     Event, EventKind, LockName, LossReason, NotAcquired, Observer, ReleaseOutcome, RwLock,
 };
 
-/// Acquires that have ended, by `outcome`: `acquired`, `busy`, `quarantined`, `failed`, `cancelled`. A wait that ended before
-/// the lock was free is `busy`.
+/// Acquires that have ended, by `outcome`: `acquired`, `busy`, `quarantined`, `failed`,
+/// `cancelled`. A wait that ended before the lock was free is `busy`.
 pub const ACQUIRES: &str = "leasehold_acquires_total";
 /// How long acquires took, in seconds, by `outcome` as [`ACQUIRES`].
 pub const ACQUIRE_WAIT: &str = "leasehold_acquire_wait_seconds";
@@ -34,10 +34,11 @@ pub const WAITING: &str = "leasehold_waiting";
 pub const HELD: &str = "leasehold_held";
 /// How long locks were held, in seconds, by `outcome`: `released`, `not-held`, `failed`, `lost`.
 pub const HOLD: &str = "leasehold_hold_seconds";
-/// Renewals, by `outcome`: `renewed`, `failed`. A renewal without an answer for a sixth of the lease has failed.
+/// Renewals, by `outcome`: `renewed`, `failed`. A renewal without an answer for a sixth of the
+/// lease has failed.
 pub const RENEWALS: &str = "leasehold_renewals_total";
-/// The remaining validity when a renewal was confirmed or failed, as a part of the lease, by `outcome` as [`RENEWALS`]. Two
-/// thirds are normal; at 0 the lock is lost.
+/// The remaining validity when a renewal was confirmed or failed, as a part of the lease, by
+/// `outcome` as [`RENEWALS`]. Two thirds are normal; at 0 the lock is lost.
 pub const RENEWAL_SLACK: &str = "leasehold_renewal_slack_ratio";
 /// Locks that were lost, by `reason`: the words of [`LossReason::word`].
 pub const LOSSES: &str = "leasehold_losses_total";
@@ -54,8 +55,8 @@ pub const RATIO: &[f64] = &[0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.
 
 /// Keeps metrics of the clients that it observes. The constants of this module are their names.
 ///
-/// Each metric has the label `store`, the kind of store. The name of a lock is not a label, because there may be as many names
-/// as orders; see [`with_lock_label`](Self::with_lock_label).
+/// Each metric has the label `store`, the kind of store. The name of a lock is not a label, because
+/// there may be as many names as orders; see [`with_lock_label`](Self::with_lock_label).
 #[derive(Default)]
 pub struct Metrics {
     label: Option<LockLabel>,
@@ -85,10 +86,12 @@ impl Metrics {
         Self::default()
     }
 
-    /// Adds the label `lock` to all metrics. `label` makes its value from a lock's name; `None` adds no label.
+    /// Adds the label `lock` to all metrics. `label` makes its value from a lock's name; `None`
+    /// adds no label.
     ///
-    /// Each value makes about two hundred series, which stay for the life of the process. So return few different values, such
-    /// as the part of the name before its first `/`. `label` is called for each event, where the event happens.
+    /// Each value makes about two hundred series, which stay for the life of the process. So return
+    /// few different values, such as the part of the name before its first `/`. `label` is called
+    /// for each event, where the event happens.
     #[must_use]
     pub fn with_lock_label<F>(mut self, label: F) -> Self
     where
@@ -116,8 +119,8 @@ fn histogram_of(name: &'static str, unit: Option<Unit>, text: &'static str) {
     }
 }
 
-/// All series of one store and one label. They are made together: a counter that is made at its first loss would not show that
-/// loss as an increase.
+/// All series of one store and one label. They are made together: a counter that is made at its
+/// first loss would not show that loss as an increase.
 struct Series {
     acquires: Vec<(&'static str, Counter, Histogram)>,
     waiting: Gauge,

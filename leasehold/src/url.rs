@@ -9,8 +9,9 @@ use crate::schemes::{self, Scheme};
 
 /// The URL of a store, such as `memory:` or `sqlite:/var/lib/app/locks.db`.
 ///
-/// The scheme is known and compiled in. The backend checks the rest when it connects. `Display` and `Debug` leave out what may
-/// be a password. There is no `Serialize`, so that a configuration in a log shows no password either.
+/// The scheme is known and compiled in. The backend checks the rest when it connects. `Display` and
+/// `Debug` leave out what may be a password. There is no `Serialize`, so that a configuration in a
+/// log shows no password either.
 #[derive(Clone, PartialEq, Eq, Hash, Deserialize)]
 #[serde(try_from = "String")]
 pub struct StoreUrl(String);
@@ -19,8 +20,9 @@ impl StoreUrl {
     /// Checks `url` and wraps it.
     ///
     /// # Errors
-    /// `InvalidInput` for a missing or unknown scheme, or a control character; `Unsupported` if the scheme's backend is not
-    /// compiled in, naming the feature to add. The messages show the scheme and nothing after it.
+    /// `InvalidInput` for a missing or unknown scheme, or a control character; `Unsupported` if the
+    /// scheme's backend is not compiled in, naming the feature to add. The messages show the scheme
+    /// and nothing after it.
     pub fn new(url: impl AsRef<str>) -> Result<Self, Error> {
         let url = url.as_ref();
         let refuse = |message: String| Err(Error::new(ErrorKind::InvalidInput, message));
@@ -65,8 +67,9 @@ fn is_scheme(text: &str) -> bool {
         && text.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
 }
 
-/// The URL without what may be a password: everything between the scheme and the last `@`, and the values of query parameters
-/// that sound secret or contain a URL. If in doubt it removes too much, even if the URL is malformed.
+/// The URL without what may be a password: everything between the scheme and the last `@`, and the
+/// values of query parameters that sound secret or contain a URL. If in doubt it removes too much,
+/// even if the URL is malformed.
 fn redacted(url: &str) -> String {
     let (scheme, rest) = url.split_once(':').unwrap_or_default();
     let rest = match rest.rsplit_once('@') {

@@ -1,4 +1,5 @@
-//! Credentials that change while a client runs. The client asks a provider for them on each new connection.
+//! Credentials that change while a client runs. The client asks a provider for them on each new
+//! connection.
 
 use std::{error::Error as StdError, fmt, sync::Arc};
 
@@ -20,7 +21,8 @@ impl Credentials {
         Self { user: Some(user.into()), password: password.into() }
     }
 
-    /// The password or token of the server's default user. etcd has no such user, and refuses it with `Config`.
+    /// The password or token of the server's default user. etcd has no such user, and refuses it
+    /// with `Config`.
     #[must_use]
     pub fn of_default_user(password: impl Into<String>) -> Self {
         Self { user: None, password: password.into() }
@@ -47,12 +49,14 @@ impl fmt::Debug for Credentials {
 
 type Answer = Result<Credentials, Box<dyn StdError + Send + Sync>>;
 
-/// The source of a client's credentials, for passwords and tokens that change while the client runs.
+/// The source of a client's credentials, for passwords and tokens that change while the client
+/// runs.
 ///
-/// The client asks its provider each time before it authenticates: on each new connection to Redis, and with etcd also
-/// when the cluster no longer accepts the client's token. The client keeps an authenticated connection for as long as the
-/// server does. While a server is down, the client may connect many times a second. So a provider that calls another service
-/// should cache its answer until shortly before it expires.
+/// The client asks its provider each time before it authenticates: on each new connection to Redis,
+/// and with etcd also when the cluster no longer accepts the client's token. The client keeps an
+/// authenticated connection for as long as the server does. While a server is down, the client may
+/// connect many times a second. So a provider that calls another service should cache its answer
+/// until shortly before it expires.
 ///
 /// ```
 /// use lock_core::{Credentials, CredentialsProvider};
@@ -65,13 +69,20 @@ type Answer = Result<Credentials, Box<dyn StdError + Send + Sync>>;
 /// assert!(!format!("{provider:?}").contains("secret"));
 /// ```
 ///
-/// *Durations*: the call counts towards the time limit of the connection, 5 s by default.
+/// # Durations
 ///
-/// *Errors*: the provider may return any error. A `leasehold::Error` of the kind `Auth` or `Config` keeps its kind, and the
-/// client does not retry it. Every other error, and a call that takes too long, becomes `Unavailable`. The error becomes the
-/// source of the client's error, so **its text is shown** in messages and logs: put no secret into it.
+/// The call counts towards the time limit of the connection, 5 s by default.
 ///
-/// *Cancel safety*: the client drops the future when the time limit is over.
+/// # Errors
+///
+/// The provider may return any error. A `leasehold::Error` of the kind `Auth` or `Config` keeps its
+/// kind, and the client does not retry it. Every other error, and a call that takes too long,
+/// becomes `Unavailable`. The error becomes the source of the client's error, so **its text is
+/// shown** in messages and logs: put no secret into it.
+///
+/// # Cancel safety
+///
+/// The client drops the future when the time limit is over.
 #[derive(Clone)]
 pub struct CredentialsProvider(Arc<dyn Fn() -> BoxFuture<Answer> + Send + Sync>);
 

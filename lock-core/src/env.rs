@@ -1,6 +1,7 @@
 //! The core's only access to clock, randomness, spawning and sleeping.
 //!
-//! [`SystemEnv`] is the real one. A simulation replaces it, and so runs the real core in simulated time.
+//! [`SystemEnv`] is the real one. A simulation replaces it, and so runs the real core in simulated
+//! time.
 
 use std::{fmt::Debug, future::Future, pin::Pin, time::Duration};
 
@@ -41,18 +42,20 @@ pub trait Env: Debug + Send + Sync + 'static {
         None
     }
 
-    /// Ends when [`now`](Env::now) has reached `at`, even if the machine was suspended for a part of the time. Dropping the
-    /// future cancels the timer.
+    /// Ends when [`now`](Env::now) has reached `at`, even if the machine was suspended for a part
+    /// of the time. Dropping the future cancels the timer.
     fn sleep_until(&self, at: Instant) -> BoxFuture;
 
-    /// Ends after `span` of running time. It is cheaper than [`sleep_until`](Env::sleep_until), but the time of a suspend
-    /// does not count. For timeouts and pauses between attempts, never for validity.
+    /// Ends after `span` of running time. It is cheaper than [`sleep_until`](Env::sleep_until), but
+    /// the time of a suspend does not count. For timeouts and pauses between attempts, never for
+    /// validity.
     fn sleep(&self, span: Duration) -> BoxFuture {
         Box::pin(tokio::time::sleep(span))
     }
 }
 
-/// A random duration from 3/4 of `span` to `span`, so that clients that started together do not stay together.
+/// A random duration from 3/4 of `span` to `span`, so that clients that started together do not
+/// stay together.
 #[must_use]
 pub fn jittered(env: &dyn Env, span: Duration) -> Duration {
     spread(env.random(), span)
@@ -66,8 +69,8 @@ pub(crate) fn spread(bits: u128, span: Duration) -> Duration {
 
 /// The real clock, the operating system's randomness, and the current tokio runtime.
 ///
-/// The runtime must have its I/O and time drivers enabled (`enable_all`), because sleeps use a timer of the clock that
-/// counts during suspend.
+/// The runtime must have its I/O and time drivers enabled (`enable_all`), because sleeps use a
+/// timer of the clock that counts during suspend.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemEnv;
 
@@ -107,8 +110,8 @@ impl Env for SystemEnv {
 
 #[cfg(target_os = "linux")]
 async fn sleep_until(at: Instant) {
-    // Tokio's timers count CLOCK_MONOTONIC, so a suspend delays them. A timerfd on CLOCK_BOOTTIME fires at once on resume. If
-    // the system gives us none, check the clock every second.
+    // Tokio's timers count CLOCK_MONOTONIC, so a suspend delays them. A timerfd on CLOCK_BOOTTIME
+    // fires at once on resume. If the system gives us none, check the clock every second.
     if boottime_alarm(at).await.is_err() {
         sleep_checking_clock(&SystemEnv, at).await;
     }
@@ -119,8 +122,8 @@ async fn sleep_until(at: Instant) {
     sleep_checking_clock(&SystemEnv, at).await;
 }
 
-/// As [`Env::sleep_until`], but up to a second late after a suspend. As cheap as [`Env::sleep`]: it needs no system call,
-/// even if it is cancelled.
+/// As [`Env::sleep_until`], but up to a second late after a suspend. As cheap as [`Env::sleep`]: it
+/// needs no system call, even if it is cancelled.
 pub(crate) async fn sleep_checking_clock(env: &dyn Env, at: Instant) {
     loop {
         let left = at.since(env.now());

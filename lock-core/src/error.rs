@@ -16,7 +16,8 @@ pub enum ErrorKind {
     Unavailable,
     /// The store refuses the credentials or the permission.
     Auth,
-    /// The caller's wait, or the time limit of a call to the store, is over. The store may still carry out the call.
+    /// The caller's wait, or the time limit of a call to the store, is over. The store may still
+    /// carry out the call.
     Timeout,
     /// The caller held the lock and has lost it.
     Lost,
@@ -56,9 +57,10 @@ pub enum Blocked {
 
 /// An error of a store or of the client.
 ///
-/// `Display` is one line, without the text of its [`source`](StdError::source). `{:#}` and `Debug` add the texts of all
-/// sources to that line; a `main` that returns the error prints `Debug`. None of them shows a password, because backends
-/// put no credentials into an error. Clones share their content.
+/// `Display` is one line, without the text of its [`source`](StdError::source). `{:#}` and `Debug`
+/// add the texts of all sources to that line; a `main` that returns the error prints `Debug`. None
+/// of them shows a password, because backends put no credentials into an error. Clones share their
+/// content.
 #[derive(Clone)]
 pub struct Error(Arc<Inner>);
 
@@ -74,7 +76,8 @@ struct Inner {
 }
 
 impl Error {
-    /// An error with a message for people. The message names the problem, the value and the allowed range.
+    /// An error with a message for people. The message names the problem, the value and the allowed
+    /// range.
     #[must_use]
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self(Arc::new(Inner {
@@ -147,8 +150,9 @@ impl Error {
         self.0.blocked.as_ref()
     }
 
-    /// Whether a wait ended without the lock, because of another owner ([`is_busy`](Self::is_busy)) or a quarantine of the
-    /// store. [`blocked`](Self::blocked) has the details. `false` if the store failed.
+    /// Whether a wait ended without the lock, because of another owner ([`is_busy`](Self::is_busy))
+    /// or a quarantine of the store. [`blocked`](Self::blocked) has the details. `false` if the
+    /// store failed.
     #[must_use]
     pub fn is_not_acquired(&self) -> bool {
         self.0.blocked.is_some()

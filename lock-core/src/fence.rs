@@ -27,8 +27,8 @@ impl Stale {
 
 /// A fence in this process's memory, for a resource that ends with the process.
 ///
-/// For data in a store, use that store's fence. It keeps its record durably, in the same transaction as the write. The idea
-/// is from Kleppmann, "How to do distributed locking" (2016).
+/// For data in a store, use that store's fence. It keeps its record durably, in the same
+/// transaction as the write. The idea is from Kleppmann, "How to do distributed locking" (2016).
 #[derive(Debug, Default)]
 pub struct Fence(Mutex<HashMap<String, FencingToken>>);
 

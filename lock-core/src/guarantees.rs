@@ -1,7 +1,7 @@
 //! What a store promises, and under which assumptions, as data.
 //!
-//! The conformance suite chooses its cases by these values. `leasehold check` prints them. The pages in docs/backends say
-//! the same in words.
+//! The conformance suite chooses its cases by these values. `leasehold check` prints them. The
+//! pages in docs/backends say the same in words.
 
 use std::{fmt, time::Duration};
 
@@ -76,7 +76,8 @@ pub enum QuarantineUse {
     NotNeeded,
     /// After a loss of data the store grants nothing for one longest lease.
     On,
-    /// The store may need a quarantine, but an operator has turned it off; see the withheld promise.
+    /// The store may need a quarantine, but an operator has turned it off; see the withheld
+    /// promise.
     Off,
     /// The store may need a quarantine, but this backend has none; see the assumptions.
     Unavailable,
@@ -100,8 +101,8 @@ impl fmt::Display for QuarantineUse {
 pub enum ConnectionSecurity {
     /// The connection may be unencrypted: an attacker on the network can read and change it.
     Plain,
-    /// The connection is encrypted, but the client does not check the server's identity: an attacker who poses as the
-    /// server can read and change it.
+    /// The connection is encrypted, but the client does not check the server's identity: an
+    /// attacker who poses as the server can read and change it.
     Unverified,
     /// The connection is encrypted, and the client checks the certificate of the host.
     Verified,
@@ -122,9 +123,13 @@ impl fmt::Display for ConnectionSecurity {
 
 /// What a backend promises with its present settings.
 ///
-/// *Durations*: upper bounds, without the time of the network.
+/// # Durations
 ///
-/// *For implementers*: start from [`Guarantees::new`], which promises nothing, and set what the store keeps.
+/// Upper bounds, without the time of the network.
+///
+/// # For implementers
+///
+/// Start from [`Guarantees::new`], which promises nothing, and set what the store keeps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Guarantees {
@@ -132,15 +137,18 @@ pub struct Guarantees {
     pub exclusion: Promise,
     /// S2: the tokens of one name strictly increase over its grants.
     pub tokens: Promise,
-    /// Readers and writers: shared grants of one name may be held together, but never beside an exclusive grant.
-    /// `exclusion` and `tokens` are then about grants of which at least one is exclusive. No reader passes a waiting
-    /// writer, even if the store is not `fair`. (In Redlock, a reader may if it comes later than the writer by less than the
-    /// error of the clock estimate.) If this is withheld, the client refuses [`Lock::shared`](crate::Lock::shared).
+    /// Readers and writers: shared grants of one name may be held together, but never beside an
+    /// exclusive grant. `exclusion` and `tokens` are then about grants of which at least one is
+    /// exclusive. No reader passes a waiting writer, even if the store is not `fair`. (In Redlock,
+    /// a reader may if it comes later than the writer by less than the error of the clock
+    /// estimate.) If this is withheld, the client refuses [`Lock::shared`](crate::Lock::shared).
     pub shared: Promise,
-    /// Whether all readers that share a lock have the same token, so that a fence that refuses lower tokens admits them
-    /// all. If not, a reader's token is above those of all earlier writers and below those of all later writers.
+    /// Whether all readers that share a lock have the same token, so that a fence that refuses
+    /// lower tokens admits them all. If not, a reader's token is above those of all earlier writers
+    /// and below those of all later writers.
     pub one_token_for_readers: bool,
-    /// The most readers that can share a lock; one more waits. `None` if the store keeps no list of readers.
+    /// The most readers that can share a lock; one more waits. `None` if the store keeps no list of
+    /// readers.
     pub most_readers: Option<usize>,
     /// The shortest lease that the store can set.
     pub shortest_lease: Duration,
@@ -154,29 +162,31 @@ pub struct Guarantees {
     pub push: bool,
     /// L3: waiters get the lock in the order of their queue entries.
     pub fair: bool,
-    /// L1: the lock of a crashed holder is free within one lease plus this. A client that waits for many such locks gets
-    /// them as fast as the store answers. Default: 100 ms.
+    /// L1: the lock of a crashed holder is free within one lease plus this. A client that waits for
+    /// many such locks gets them as fast as the store answers. Default: 100 ms.
     pub expiry_slack: Duration,
-    /// L1: how many leases the store can end in one second. If N leases end together (also those of waiters, and spare
-    /// ones), the last ends N divided by this seconds late. `None` if each lease ends on time.
+    /// L1: how many leases the store can end in one second. If N leases end together (also those of
+    /// waiters, and spare ones), the last ends N divided by this seconds late. `None` if each lease
+    /// ends on time.
     pub expiries_per_second: Option<u32>,
     /// L2: a waiter whose push was lost polls within this time. Default: 1 s.
     pub longest_poll: Duration,
     /// L3: the queue entry of a crashed client delays the next one by at most this.
     pub dead_waiter_delay: Duration,
-    /// L3: waiters keep their order while no client and no store stalls for longer than this. After a longer stall the
-    /// store may skip entries of live clients, because their heartbeats are missing.
+    /// L3: waiters keep their order while no client and no store stalls for longer than this. After
+    /// a longer stall the store may skip entries of live clients, because their heartbeats are
+    /// missing.
     pub longest_stall: Duration,
     /// Whether the store can raise the token of a held grant. A migration needs this.
     pub raise: bool,
-    /// How far a token may lead the store's clock: the longest lease, if the store refuses floors by
-    /// [`check_token`](crate::check_token). After a loss of data the quarantine must last at least as long. Otherwise the
-    /// clock would give tokens below earlier ones.
+    /// How far a token may lead the store's clock: the longest lease, if the store refuses floors
+    /// by [`check_token`](crate::check_token). After a loss of data the quarantine must last at
+    /// least as long. Otherwise the clock would give tokens below earlier ones.
     pub token_lead: Duration,
     /// How the connection is protected.
     pub connection: ConnectionSecurity,
-    /// The version of the store's records that this client reads and writes. The client refuses a store with another
-    /// version. `None` if the store keeps none.
+    /// The version of the store's records that this client reads and writes. The client refuses a
+    /// store with another version. `None` if the store keeps none.
     pub record_version: Option<u64>,
 }
 
@@ -212,8 +222,8 @@ impl Guarantees {
 
 /// The margin that a holder subtracts from every lease (S3): 1% of the lease and 2 ms.
 ///
-/// Both the store's clock and the holder's clock count the lease. Their rates may differ by 1%. The 2 ms cover the rounding
-/// of stores that count milliseconds.
+/// Both the store's clock and the holder's clock count the lease. Their rates may differ by 1%. The
+/// 2 ms cover the rounding of stores that count milliseconds.
 #[must_use]
 pub fn drift_margin(lease: Duration) -> Duration {
     lease / DRIFT_PART + ROUNDING

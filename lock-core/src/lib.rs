@@ -1,7 +1,8 @@
-//! The core of leasehold: the trait [`Backend`] that a store implements, and the client that works on every store.
+//! The core of leasehold: the trait [`Backend`] that a store implements, and the client that works
+//! on every store.
 //!
-//! Applications use the crate `leasehold`, which re-exports what they need. This crate is for authors of backends. Read
-//! [`Backend`] first, then the reference backend [`Memory`].
+//! Applications use the crate `leasehold`, which re-exports what they need. This crate is for
+//! authors of backends. Read [`Backend`] first, then the reference backend [`Memory`].
 //!
 //! # The requirements
 //!

@@ -7,8 +7,8 @@ use std::{
 
 use crate::Instant;
 
-/// Limits a line of the log that would repeat while a trouble lasts, such as a store that does not answer: the first is
-/// written, and then at most one per span.
+/// Limits a line of the log that would repeat while a trouble lasts, such as a store that does not
+/// answer: the first is written, and then at most one per span.
 ///
 /// This is for authors of backends. All lines have the target `leasehold`.
 #[derive(Debug)]

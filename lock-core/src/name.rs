@@ -8,7 +8,8 @@ use crate::{Error, ErrorKind};
 
 /// The name of a lock: 1 to 255 bytes of UTF-8 without control characters.
 ///
-/// Every accepted name is safe in every store, so no backend checks it again. Clones share the text.
+/// Every accepted name is safe in every store, so no backend checks it again. Clones share the
+/// text.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct LockName(Arc<str>);

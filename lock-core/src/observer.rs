@@ -1,19 +1,25 @@
-//! The events of a client's locks, and the observer that receives them: for metrics, alerts and audit logs.
+//! The events of a client's locks, and the observer that receives them: for metrics, alerts and
+//! audit logs.
 
 use std::{fmt, time::Duration};
 
 use crate::{Error, FencingToken, LockName, LossReason, OwnerId, OwnerLabel, ReleaseOutcome};
 
-/// Receives the events of a client; see [`LockClient::observed_by`](crate::LockClient::observed_by).
+/// Receives the events of a client; see
+/// [`LockClient::observed_by`](crate::LockClient::observed_by).
 ///
-/// *Guarantees*: each acquire has one [`Requested`](EventKind::Requested), followed by exactly one
-/// [`Acquired`](EventKind::Acquired) or [`NotAcquired`](EventKind::NotAcquired). For each held lock, at most one
-/// [`Lost`](EventKind::Lost) or [`Released`](EventKind::Released) follows `Acquired`; none if the runtime ends before the
-/// answer to the release.
+/// # Guarantees
 ///
-/// *For implementers*: the client calls the observer where the event happens: in the caller's task, in the task that renews
-/// all locks of the client, or in `drop`. So it must not wait, and must not call the client. The client catches a panic of
-/// the observer and goes on.
+/// Each acquire has one [`Requested`](EventKind::Requested), followed by exactly one
+/// [`Acquired`](EventKind::Acquired) or [`NotAcquired`](EventKind::NotAcquired). For each held
+/// lock, at most one [`Lost`](EventKind::Lost) or [`Released`](EventKind::Released) follows
+/// `Acquired`; none if the runtime ends before the answer to the release.
+///
+/// # For implementers
+///
+/// The client calls the observer where the event happens: in the caller's task, in the task that
+/// renews all locks of the client, or in `drop`. So it must not wait, and must not call the client.
+/// The client catches a panic of the observer and goes on.
 ///
 /// A closure is an observer, too:
 ///
@@ -41,8 +47,9 @@ impl<F: Fn(&Event<'_>) + Send + Sync + 'static> Observer for F {
 
 /// Something that happened to a lock. `Display` is one line.
 ///
-/// All primitives consist of plain locks and have the events of these locks: the slots and the door of a semaphore, each
-/// lock of [`all`](crate::all) and [`any`](crate::any), the lock of an election.
+/// All primitives consist of plain locks and have the events of these locks: the slots and the door
+/// of a semaphore, each lock of [`all`](crate::all) and [`any`](crate::any), the lock of an
+/// election.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Event<'a> {
@@ -85,14 +92,16 @@ pub enum EventKind<'a> {
     Renewed {
         /// The time from the request to the answer.
         took: Duration,
-        /// How long the lock would still have been valid without this renewal. At zero it would have been lost.
+        /// How long the lock would still have been valid without this renewal. At zero it would
+        /// have been lost.
         slack: Duration,
         /// The lease that the store has set.
         lease: Duration,
     },
-    /// A renewal got an error, or no answer for a sixth of the lease. The client tries again while the lock is valid. There
-    /// is one such event for each such renewal. The log has fewer lines: the first, and then at most one per quarter of the
-    /// lease, and one for all locks that failed in the same call.
+    /// A renewal got an error, or no answer for a sixth of the lease. The client tries again while
+    /// the lock is valid. There is one such event for each such renewal. The log has fewer lines:
+    /// the first, and then at most one per quarter of the lease, and one for all locks that failed
+    /// in the same call.
     #[non_exhaustive]
     RenewalFailed {
         /// The error.
@@ -118,8 +127,8 @@ pub enum EventKind<'a> {
         /// The store's answer. After an error the lock ends with its lease.
         outcome: Result<ReleaseOutcome, &'a Error>,
     },
-    /// The store is in quarantine and refused an attempt. The client may repeat the attempt: each answer is an event. The log
-    /// has one line per minute.
+    /// The store is in quarantine and refused an attempt. The client may repeat the attempt: each
+    /// answer is an event. The log has one line per minute.
     #[non_exhaustive]
     Quarantined {
         /// How much longer the store grants nothing.
@@ -144,7 +153,8 @@ pub enum NotAcquired<'a> {
 }
 
 impl Event<'_> {
-    /// A short, stable word for the event, such as `acquired`. It is also the `message` of the `tracing` event.
+    /// A short, stable word for the event, such as `acquired`. It is also the `message` of the
+    /// `tracing` event.
     #[must_use]
     pub fn word(&self) -> &'static str {
         match self.kind {

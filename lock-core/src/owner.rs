@@ -11,13 +11,15 @@ use crate::{
 
 /// A random 128-bit id, new for every acquire and for every queue entry.
 ///
-/// It is never used again. With an id per process or per lock object, a late release could free the lock of the next owner.
+/// It is never used again. With an id per process or per lock object, a late release could free the
+/// lock of the next owner.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct OwnerId(u128);
 
 impl OwnerId {
-    /// Shown in place of the holder's id if readers share the lock. All bits are 0; no owner has this id.
+    /// Shown in place of the holder's id if readers share the lock. All bits are 0; no owner has
+    /// this id.
     pub const READERS: Self = Self(0);
 
     /// An owner from 128 random bits.
@@ -72,8 +74,8 @@ impl From<OwnerId> for String {
     }
 }
 
-/// The label that operators see beside an owner's id, such as `host:pid`: up to 255 bytes of UTF-8 without control
-/// characters.
+/// The label that operators see beside an owner's id, such as `host:pid`: up to 255 bytes of UTF-8
+/// without control characters.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct OwnerLabel(Arc<str>);

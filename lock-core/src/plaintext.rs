@@ -7,7 +7,8 @@ use crate::{Error, ErrorKind};
 /// The URL option that allows an unencrypted password, with the value `on`.
 pub const PLAINTEXT: &str = "plaintext";
 
-/// Whether a host is this machine, judged only by its name or address: `localhost`, 127.0.0.0/8 or ::1.
+/// Whether a host is this machine, judged only by its name or address: `localhost`, 127.0.0.0/8 or
+/// ::1.
 #[must_use]
 pub fn is_loopback(host: &str) -> bool {
     let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
@@ -15,7 +16,8 @@ pub fn is_loopback(host: &str) -> bool {
         || address.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
 }
 
-/// The error for a password that would leave the machine unencrypted. `tls` names the options that turn TLS on.
+/// The error for a password that would leave the machine unencrypted. `tls` names the options that
+/// turn TLS on.
 #[must_use]
 pub fn plaintext_refusal(tls: &str) -> Error {
     let message = format!(

@@ -5,8 +5,8 @@ use std::{
     sync::{self, MutexGuard, PoisonError, RwLockReadGuard, RwLockWriteGuard},
 };
 
-/// A mutex that ignores poisoning: its short critical sections never leave broken data behind, even after a panic. Do not
-/// hold it over an await.
+/// A mutex that ignores poisoning: its short critical sections never leave broken data behind, even
+/// after a panic. Do not hold it over an await.
 #[derive(Default)]
 pub struct Mutex<T>(sync::Mutex<T>);
 

@@ -7,10 +7,11 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// A point in time on the clock of an [`Env`](crate::Env): nanoseconds since an arbitrary start, by `CLOCK_BOOTTIME` on Linux.
+/// A point in time on the clock of an [`Env`](crate::Env): nanoseconds since an arbitrary start, by
+/// `CLOCK_BOOTTIME` on Linux.
 ///
-/// `std::time::Instant` stops during suspend on Linux, so a holder would believe a lease for too long. All arithmetic
-/// saturates, so `lease - elapsed` never wraps to a huge validity.
+/// `std::time::Instant` stops during suspend on Linux, so a holder would believe a lease for too
+/// long. All arithmetic saturates, so `lease - elapsed` never wraps to a huge validity.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
 )]

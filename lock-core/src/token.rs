@@ -1,8 +1,9 @@
 //! Fencing tokens: hybrid logical clocks.
 //!
-//! A token is `max(store clock in µs, watermark + 1, floor + 1)`. A plain counter would go back when a store loses its data,
-//! and would keep a key per name for ever. After a loss of data the clock alone makes tokens larger than all earlier ones.
-//! The idea to combine a physical clock with a counter is from Kulkarni et al., "Logical Physical Clocks" (2014).
+//! A token is `max(store clock in µs, watermark + 1, floor + 1)`. A plain counter would go back
+//! when a store loses its data, and would keep a key per name for ever. After a loss of data the
+//! clock alone makes tokens larger than all earlier ones. The idea to combine a physical clock with
+//! a counter is from Kulkarni et al., "Logical Physical Clocks" (2014).
 
 use std::{fmt, str::FromStr};
 
@@ -12,9 +13,10 @@ use crate::{Error, ErrorKind, name::shortened};
 
 /// A number that grows with every grant of a name.
 ///
-/// Send it to the resource that the lock protects. The resource must refuse a token lower than one that it has seen; see
-/// [`Fence`](crate::Fence). A larger token is a later grant; the value has no other meaning. It is near the store's clock in
-/// microseconds since 1970, and below 2^53, so that every store and every JSON reader keeps it exactly.
+/// Send it to the resource that the lock protects. The resource must refuse a token lower than one
+/// that it has seen; see [`Fence`](crate::Fence). A larger token is a later grant; the value has no
+/// other meaning. It is near the store's clock in microseconds since 1970, and below 2^53, so that
+/// every store and every JSON reader keeps it exactly.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
 )]
@@ -42,9 +44,9 @@ impl FencingToken {
 
     /// Makes the token of a new grant.
     ///
-    /// `clock_micros` is the store's clock in microseconds since 1970, `watermark` is at least the last token of the name, and
-    /// the request asks for more than `floor`. Returns `None` when the tokens are used up: in the year 2255, or after a floor
-    /// that was not checked.
+    /// `clock_micros` is the store's clock in microseconds since 1970, `watermark` is at least the
+    /// last token of the name, and the request asks for more than `floor`. Returns `None` when the
+    /// tokens are used up: in the year 2255, or after a floor that was not checked.
     #[must_use]
     pub fn mint(clock_micros: u64, watermark: Self, floor: Self) -> Option<Self> {
         Self::new(clock_micros.max(watermark.0 + 1).max(floor.0 + 1))

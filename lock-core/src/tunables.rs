@@ -4,10 +4,12 @@ use std::time::Duration;
 
 // Defaults.
 
-/// The lease of a lock. A crash is noticed within seconds, and a busy process does not miss three renewals in a row.
+/// The lease of a lock. A crash is noticed within seconds, and a busy process does not miss three
+/// renewals in a row.
 pub(crate) const DEFAULT_LEASE: Duration = Duration::from_secs(10);
 
-/// How long a caller waits for one answer: longer than a healthy store ever takes, shorter than the patience of a caller.
+/// How long a caller waits for one answer: longer than a healthy store ever takes, shorter than the
+/// patience of a caller.
 pub(crate) const DEFAULT_CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The longest lease of a new store. A quarantine after a loss of data lasts as long.
@@ -16,13 +18,14 @@ pub(crate) const DEFAULT_LONGEST_LEASE: Duration = Duration::from_secs(30);
 /// The most held names in one listing, which is kept in memory: about 200 bytes for each name.
 pub(crate) const MOST_LISTED: usize = 1_000_000;
 
-/// The most readers of one lock. The store keeps an id of each, and reads them all to change one. When a crashed
-/// reader stops counting is in `docs/readers-and-writers.md`.
+/// The most readers of one lock. The store keeps an id of each, and reads them all to change one.
+/// When a crashed reader stops counting is in `docs/readers-and-writers.md`.
 pub(crate) const MOST_READERS: usize = 1_000;
 
 // Validity.
 
-/// The part of a lease that a holder subtracts: the rates of its clock and the store's clock may differ by 1%.
+/// The part of a lease that a holder subtracts: the rates of its clock and the store's clock may
+/// differ by 1%.
 pub(crate) const DRIFT_PART: u32 = 100;
 
 /// Subtracted in addition, for the rounding of stores that count milliseconds.
@@ -33,11 +36,12 @@ pub(crate) const CLOCK_CHECK: Duration = Duration::from_secs(1);
 
 // Renewal, as parts of the lease.
 
-/// The client renews a lock after a quarter to a third of its lease, so that two renewals may fail. `RENEW_AFTER` in
-/// `backend-migration` states the same rule.
+/// The client renews a lock after a quarter to a third of its lease, so that two renewals may fail.
+/// `RENEW_AFTER` in `backend-migration` states the same rule.
 pub(crate) const RENEWAL_PART: u32 = 3;
 
-/// Locks that are due within this part of their lease are renewed in the same call as those that are due now.
+/// Locks that are due within this part of their lease are renewed in the same call as those that
+/// are due now.
 pub(crate) const SAME_BATCH_PART: u32 = 24;
 
 /// A renewal without an answer after this part of the lease is sent again.
@@ -46,15 +50,16 @@ pub(crate) const RESEND_PART: u32 = 6;
 /// The pause after a failed renewal.
 pub(crate) const RENEWAL_RETRY_PART: u32 = 20;
 
-/// While the renewals of a lock fail, the log has at most one line about it per this part of the lease.
+/// While the renewals of a lock fail, the log has at most one line about it per this part of the
+/// lease.
 pub(crate) const FAILURE_LINE_PART: u32 = 4;
 
-/// When less than this part of the validity is left, renewal counts as failing. Two thirds are over then, so at least one
-/// renewal has failed, and the holder has a third to stop its work.
+/// When less than this part of the validity is left, renewal counts as failing. Two thirds are over
+/// then, so at least one renewal has failed, and the holder has a third to stop its work.
 pub(crate) const FAILING_PART: u32 = 3;
 
-/// The client confirms a pushed grant after this part of its validity: early, but not before a lock that is held only for a
-/// moment is released.
+/// The client confirms a pushed grant after this part of its validity: early, but not before a lock
+/// that is held only for a moment is released.
 pub(crate) const CONFIRM_PART: u32 = 16;
 
 // Retries.
@@ -65,12 +70,13 @@ pub(crate) const SHORTEST_RETRY_PAUSE: Duration = Duration::from_millis(5);
 /// The longest pause before a retry: the client notices within a second that the store is back.
 pub(crate) const LONGEST_RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// The shortest pause between polls, even if the store says less: it may count leases more coarsely than it answers.
+/// The shortest pause between polls, even if the store says less: it may count leases more coarsely
+/// than it answers.
 pub(crate) const SHORTEST_POLL_PAUSE: Duration = Duration::from_millis(1);
 
-/// A call for a queue entry may take this many `call_timeout`s before the client gives the entry up. A client that loses its
-/// entry goes to the end of the queue, and on a busy store it would lose the next entry, too. The callers' own waits are not
-/// affected.
+/// A call for a queue entry may take this many `call_timeout`s before the client gives the entry
+/// up. A client that loses its entry goes to the end of the queue, and on a busy store it would
+/// lose the next entry, too. The callers' own waits are not affected.
 pub(crate) const CALL_TIMEOUTS_PER_POLL: u32 = 3;
 
 // The wait for the end of a quarantine.
@@ -81,7 +87,8 @@ pub(crate) const LONGEST_QUARANTINE_PAUSE: Duration = Duration::from_secs(1);
 /// The shortest pause: a store may count a quarantine more coarsely than it answers.
 pub(crate) const SHORTEST_QUARANTINE_PAUSE: Duration = Duration::from_millis(10);
 
-/// A quarantine may last this much longer than the store says: etcd counts whole seconds, and ends a lease late.
+/// A quarantine may last this much longer than the store says: etcd counts whole seconds, and ends
+/// a lease late.
 pub(crate) const QUARANTINE_COARSENESS: Duration = Duration::from_secs(2);
 
 // The check of a store.
@@ -92,22 +99,26 @@ pub(crate) const ROUND_TRIPS: usize = 5;
 /// Above this round trip the check warns: renewals of the default lease then have only a few tries.
 pub(crate) const SLOW_ROUND_TRIP: Duration = Duration::from_millis(500);
 
-/// Above this difference of clocks the check warns: after a loss of data, tokens rely on the clocks.
+/// Above this difference of clocks the check warns: after a loss of data, tokens rely on the
+/// clocks.
 pub(crate) const LARGE_CLOCK_DIFFERENCE: Duration = Duration::from_secs(1);
 
 // Semaphores and elections.
 
-/// The most permits of a semaphore: a waiter waits for every slot. For more holders use a rate limiter.
+/// The most permits of a semaphore: a waiter waits for every slot. For more holders use a rate
+/// limiter.
 pub(crate) const MOST_PERMITS: u32 = 128;
 
-/// How many slots a client tries before it waits. If half of the slots are free, three of four clients find one.
+/// How many slots a client tries before it waits. If half of the slots are free, three of four
+/// clients find one.
 pub(crate) const PROBES: u32 = 2;
 
-/// The longest lease of a semaphore's door: how long a client that crashed there delays those behind it. With a shorter
-/// lease, a client that waits there would renew more often.
+/// The longest lease of a semaphore's door: how long a client that crashed there delays those
+/// behind it. With a shorter lease, a client that waits there would renew more often.
 pub(crate) const DOOR_LEASE: Duration = Duration::from_secs(3);
 
-/// The pause of a candidate that has lost leadership, or whose store has failed, so that others go first.
+/// The pause of a candidate that has lost leadership, or whose store has failed, so that others go
+/// first.
 pub(crate) const ELECTION_PAUSE: Duration = Duration::from_secs(1);
 
 /// The shortest interval of a leadership watch: a shorter one only loads the store.

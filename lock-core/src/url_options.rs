@@ -4,8 +4,8 @@ use std::{collections::BTreeSet, fmt::Display};
 
 use crate::{Error, ErrorKind};
 
-/// The options that were found in a store's URL. Each may be given once, because a second value would silently replace the
-/// first. For backends that parse URLs.
+/// The options that were found in a store's URL. Each may be given once, because a second value
+/// would silently replace the first. For backends that parse URLs.
 #[derive(Debug, Default)]
 pub struct SeenOptions(BTreeSet<String>);
 
@@ -23,8 +23,8 @@ impl SeenOptions {
     }
 }
 
-/// The error for an unknown option: `InvalidInput`, naming the known ones. It does not show the unknown option, which may
-/// be a part of a password that was not percent-encoded.
+/// The error for an unknown option: `InvalidInput`, naming the known ones. It does not show the
+/// unknown option, which may be a part of a password that was not percent-encoded.
 pub fn unknown_option(allowed: impl Display) -> Error {
     let message = format!("unknown option in the URL; it must be one of {allowed}");
     Error::new(ErrorKind::InvalidInput, message)

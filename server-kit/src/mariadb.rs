@@ -50,8 +50,8 @@ impl MariadbOptions {
     }
 
     options! { tls:
-        /// Also takes TLS, on the same port (default: off). With required certificates, `root` has to
-        /// show one over TLS or not.
+        /// Also takes TLS, on the same port (default: off). With required certificates, `root` has
+        /// to show one over TLS or not.
     }
 
     options! { clock }

@@ -118,8 +118,8 @@ impl Process {
         Ok(process)
     }
 
-    /// Starts it with what is in its folder, after [`kill`](Self::kill) or [`stop`](Self::stop). One
-    /// that still runs is killed first.
+    /// Starts it with what is in its folder, after [`kill`](Self::kill) or [`stop`](Self::stop).
+    /// One that still runs is killed first.
     ///
     /// # Errors
     ///
@@ -155,8 +155,8 @@ impl Process {
     ///
     /// # Errors
     ///
-    /// [`KitError::Exited`] as soon as the process ends, [`KitError::TimedOut`] after a minute, both
-    /// with the end of its log.
+    /// [`KitError::Exited`] as soon as the process ends, [`KitError::TimedOut`] after a minute,
+    /// both with the end of its log.
     pub async fn ready<F, Fut>(&mut self, mut ready: F) -> Result<()>
     where
         F: FnMut() -> Fut,

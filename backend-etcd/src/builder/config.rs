@@ -35,7 +35,8 @@ impl EtcdBuilder {
     /// How many spare leases of each length the client keeps by default.
     pub const DEFAULT_SPARE_LEASES: usize = tunables::SPARE_LEASES;
 
-    /// The cluster with these members, such as `10.0.0.1:2379`. They must not contain a user or a password: see [`user`](Self::user).
+    /// The cluster with these members, such as `10.0.0.1:2379`. They must not contain a user or a
+    /// password: see [`user`](Self::user).
     #[must_use]
     pub fn new<E: Into<String>>(endpoints: impl IntoIterator<Item = E>) -> Self {
         Self {
@@ -51,24 +52,26 @@ impl EtcdBuilder {
         }
     }
 
-    /// Authenticates as this user, and again when etcd's authentication token has expired. Default: no user.
+    /// Authenticates as this user, and again when etcd's authentication token has expired. Default:
+    /// no user.
     #[must_use]
     pub fn user(mut self, name: impl Into<String>, password: impl Into<String>) -> Self {
         self.user = Some((name.into(), password.into()));
         self
     }
 
-    /// Sets a provider of the user and the password, instead of [`user`](Self::user). It is called in `build`, and when etcd no
-    /// longer accepts the client's authentication token because it has expired or the password was changed. It must return a
-    /// user. The call counts towards the time limit of the connection or request that needs it. Default: none.
+    /// Sets a provider of the user and the password, instead of [`user`](Self::user). It is called
+    /// in `build`, and when etcd no longer accepts the client's authentication token because it has
+    /// expired or the password was changed. It must return a user. The call counts towards the time
+    /// limit of the connection or request that needs it. Default: none.
     #[must_use]
     pub fn credentials(mut self, provider: CredentialsProvider) -> Self {
         self.credentials = Some(provider);
         self
     }
 
-    /// Connects with TLS, and trusts servers whose certificate this authority (PEM) signed. Default: no
-    /// TLS.
+    /// Connects with TLS, and trusts servers whose certificate this authority (PEM) signed.
+    /// Default: no TLS.
     #[must_use]
     pub fn tls(mut self, authority: impl AsRef<[u8]>) -> Self {
         let options = self.tls.take().unwrap_or_default();
@@ -88,8 +91,9 @@ impl EtcdBuilder {
         self
     }
 
-    /// Whether the client may send a password unencrypted over a network, to any server that answers for a host. If not, the
-    /// client refuses a password without TLS, unless all hosts are this machine. Default: no.
+    /// Whether the client may send a password unencrypted over a network, to any server that
+    /// answers for a host. If not, the client refuses a password without TLS, unless all hosts are
+    /// this machine. Default: no.
     #[must_use]
     pub fn plaintext(mut self, allowed: bool) -> Self {
         self.plaintext = allowed;
@@ -111,24 +115,25 @@ impl EtcdBuilder {
         self.endpoints.iter().map(of).min().unwrap_or(ConnectionSecurity::Plain)
     }
 
-    /// The prefix of all keys. Default: `leasehold/`, so that `etcdctl lock leasehold/NAME` takes the same lock as `NAME` here.
+    /// The prefix of all keys. Default: `leasehold/`, so that `etcdctl lock leasehold/NAME` takes
+    /// the same lock as `NAME` here.
     #[must_use]
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// The longest lease that the store must have. A store with another longest lease is refused. Default: that of the store, or
-    /// 30 s for a new store.
+    /// The longest lease that the store must have. A store with another longest lease is refused.
+    /// Default: that of the store, or 30 s for a new store.
     #[must_use]
     pub fn longest_lease(mut self, longest: Duration) -> Self {
         self.longest_lease = Some(longest);
         self
     }
 
-    /// How many unused leases of each length the client keeps at most, so that an acquire need not request one: 0 to
-    /// 1,000. They are refilled as fast as they are used, expire if they are not used, and are revoked when the
-    /// client closes. Default: 16.
+    /// How many unused leases of each length the client keeps at most, so that an acquire need not
+    /// request one: 0 to 1,000. They are refilled as fast as they are used, expire if they are not
+    /// used, and are revoked when the client closes. Default: 16.
     #[must_use]
     pub fn spare_leases(mut self, most: usize) -> Self {
         self.spare_leases = most;
@@ -145,8 +150,8 @@ impl EtcdBuilder {
     /// Connects, writes the settings if there are none, and checks them against this builder.
     ///
     /// # Errors
-    /// `InvalidInput` for a setting that is not allowed; `Unavailable`, `Timeout`, `OutcomeUnknown`,
-    /// `Auth` or `Config` for a cluster that cannot be used.
+    /// `InvalidInput` for a setting that is not allowed; `Unavailable`, `Timeout`,
+    /// `OutcomeUnknown`, `Auth` or `Config` for a cluster that cannot be used.
     pub async fn build(self) -> Result<Arc<dyn Backend>, Error> {
         self.open().await.map_err(|error| error.at("etcd", "connect"))
     }
@@ -176,7 +181,8 @@ impl EtcdBuilder {
             let shown = humantime::format_duration(self.timeout);
             return refuse(format!("timeout {shown} must be between 1ms and 1h"));
         }
-        // The client library uses the application's provider of cryptography, then its own, and panics without any.
+        // The client library uses the application's provider of cryptography, then its own, and
+        // panics without any.
         #[cfg(not(any(feature = "tls-ring", feature = "tls-aws-lc")))]
         if rustls::crypto::CryptoProvider::get_default().is_none()
             && (self.tls.is_some() || self.endpoints.iter().any(|at| at.starts_with("https:")))
@@ -193,11 +199,12 @@ impl EtcdBuilder {
         }
         let mut options = ConnectOptions::new()
             .with_connect_timeout(self.timeout)
-            // Detects a connection that hangs, and ends its calls and streams. etcd accepts pings only while
-            // there is a stream.
+            // Detects a connection that hangs, and ends its calls and streams. etcd accepts pings
+            // only while there is a stream.
             .with_keep_alive(tunables::PING_EVERY, tunables::PING_ANSWER)
             .with_keep_alive_while_idle(false)
-            // A member that is cut off from the others must return an error instead of letting the client wait.
+            // A member that is cut off from the others must return an error instead of letting the
+            // client wait.
             .with_require_leader(true);
         if let Some(tls) = self.tls {
             options = options.with_tls(tls);

@@ -12,8 +12,9 @@ const FORM: &str = "the URL of an etcd store is etcd://HOST:PORT,HOST:PORT?optio
 
 /// Opens the store that a URL describes:
 /// `etcd://USER:PASSWORD@HOST:PORT,HOST:PORT?prefix=leasehold/&longest_lease=30s&spare_leases=64&timeout=5s&\
-/// plaintext=on&ca=FILE&cert=FILE&key=FILE`. All parts except one host are optional. `ca`, or `cert` and `key`,
-/// turn TLS on. Without TLS, a password is sent to another machine only with `plaintext=on`.
+/// plaintext=on&ca=FILE&cert=FILE&key=FILE`. All parts except one host are optional. `ca`, or
+/// `cert` and `key`, turn TLS on. Without TLS, a password is sent to another machine only with
+/// `plaintext=on`.
 ///
 /// # Errors
 /// As [`EtcdBuilder::build`]; `InvalidInput` for a URL of another form; `Config` for a file

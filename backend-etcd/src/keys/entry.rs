@@ -9,12 +9,14 @@ use serde::{Deserialize, Serialize};
 use super::{layout::mode_of, reserved::ReservedKey};
 use crate::rpc::Lease;
 
-/// The value of a queue entry that leasehold wrote. Entries of etcd's own tools have another value, mostly an empty one.
+/// The value of a queue entry that leasehold wrote. Entries of etcd's own tools have another value,
+/// mostly an empty one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct QueueEntry {
     pub(crate) owner: OwnerId,
     pub(crate) label: OwnerLabel,
-    /// The offset of the token, as it was in the settings when the grant was made. Later raises do not change it.
+    /// The offset of the token, as it was in the settings when the grant was made. Later raises do
+    /// not change it.
     pub(crate) offset: i64,
     /// The lock was granted to it. Otherwise it waits, or its client has not noticed its turn yet.
     pub(crate) granted: bool,
@@ -63,8 +65,8 @@ impl StoredEntry {
         got.kvs().first().map(Self::read)
     }
 
-    /// Its key and create revision, for the waiter that follows it. If the key is not UTF-8, that waiter notices its deletion
-    /// only by polling.
+    /// Its key and create revision, for the waiter that follows it. If the key is not UTF-8, that
+    /// waiter notices its deletion only by polling.
     pub(crate) fn to_follow(&self) -> (String, i64) {
         (String::from_utf8_lossy(&self.key).into_owned(), self.created)
     }
@@ -83,7 +85,8 @@ impl StoredEntry {
         mode_of(&self.key)
     }
 
-    /// Whether it certainly holds the lock as a reader. A reader that had to wait may hold the lock without this mark.
+    /// Whether it certainly holds the lock as a reader. A reader that had to wait may hold the lock
+    /// without this mark.
     pub(crate) fn is_granted_reader(&self) -> bool {
         self.mode() == Mode::Shared && self.entry.as_ref().is_some_and(|entry| entry.granted)
     }
@@ -92,8 +95,8 @@ impl StoredEntry {
         self.entry.as_ref().is_some_and(|entry| entry.kept)
     }
 
-    /// The holder, with the remaining time of its lease. Entries of other tools show only the number of their lease. An entry
-    /// whose value cannot be parsed holds the lock all the same.
+    /// The holder, with the remaining time of its lease. Entries of other tools show only the
+    /// number of their lease. An entry whose value cannot be parsed holds the lock all the same.
     pub(crate) fn holder(&self, remaining: Duration) -> Option<Holder> {
         if let Some(QueueEntry { owner, label, .. }) = &self.entry {
             return Some(match self.mode() {
@@ -111,7 +114,8 @@ impl StoredEntry {
     }
 }
 
-/// The entries of a name that hold the lock: the first one and, if it is a reader, all readers before the first writer.
+/// The entries of a name that hold the lock: the first one and, if it is a reader, all readers
+/// before the first writer.
 pub(crate) fn holders(mut entries: Vec<StoredEntry>) -> Vec<StoredEntry> {
     entries.sort_by_key(|seen| seen.created);
     let readers = entries.iter().take_while(|seen| seen.mode() == Mode::Shared).count();
@@ -142,8 +146,8 @@ impl Held {
         &self.reserved.key
     }
 
-    /// Its entry as it was granted, and the conditions that it still exists unchanged. They mostly succeed, since nobody else
-    /// changes the entry of a holder.
+    /// Its entry as it was granted, and the conditions that it still exists unchanged. They mostly
+    /// succeed, since nobody else changes the entry of a holder.
     pub(crate) fn as_granted(&self) -> (QueueEntry, Vec<Compare>) {
         let entry = self.entry.clone();
         let same = vec![
@@ -154,7 +158,8 @@ impl Held {
         (entry, same)
     }
 
-    /// The same for the entry as it was read, for example with a raised token. `None` if the lock is no longer held.
+    /// The same for the entry as it was read, for example with a raised token. `None` if the lock
+    /// is no longer held.
     pub(crate) fn as_found(&self, found: &GetResponse) -> Option<(QueueEntry, Vec<Compare>)> {
         let seen = StoredEntry::from_get(found)?;
         if seen.created != self.created || seen.lease != self.lease.id {

@@ -1,9 +1,10 @@
 //! The keys, in the layout of etcd's own lock tools.
 //!
-//! An entry of a lock's queue is `<prefix><name>/<number in hex>`, and the entry with the oldest create revision below
-//! `<prefix><name>/` holds the lock. etcd's tools look for entries by the same prefix, so they and leasehold exclude each
-//! other. etcd's tools use the entry's lease as the number. A leasehold client reuses a few numbers of its own. A reader's
-//! entry has `~` before the number: so it blocks every writer, and a reader can ask for the writers alone.
+//! An entry of a lock's queue is `<prefix><name>/<number in hex>`, and the entry with the oldest
+//! create revision below `<prefix><name>/` holds the lock. etcd's tools look for entries by the
+//! same prefix, so they and leasehold exclude each other. etcd's tools use the entry's lease as the
+//! number. A leasehold client reuses a few numbers of its own. A reader's entry has `~` before the
+//! number: so it blocks every writer, and a reader can ask for the writers alone.
 
 use lock_core::{LockName, Mode, OwnerId};
 
@@ -23,7 +24,8 @@ pub struct EntryKey {
     pub name: LockName,
     /// Which entry of the name it is. etcd's own tools put the entry's lease here.
     pub number: i64,
-    /// Whether it is the entry of a reader or of a writer. All entries of etcd's own tools are writers.
+    /// Whether it is the entry of a reader or of a writer. All entries of etcd's own tools are
+    /// writers.
     pub mode: Mode,
 }
 
@@ -61,8 +63,8 @@ impl KeyLayout {
         format!("{}{READER}", self.entries(name))
     }
 
-    /// The end of the key range, from [`entries`](Self::entries) on, of all entries that block a request of this mode: every entry
-    /// blocks a writer, and only writers block a reader.
+    /// The end of the key range, from [`entries`](Self::entries) on, of all entries that block a
+    /// request of this mode: every entry blocks a writer, and only writers block a reader.
     pub(crate) fn end_of_obstacles(&self, name: &LockName, mode: Mode) -> String {
         match mode {
             Mode::Shared => self.readers(name),
@@ -71,7 +73,8 @@ impl KeyLayout {
         }
     }
 
-    /// The key of the settings. No escaped name is `%leasehold`, so this key is not among the entries of any name.
+    /// The key of the settings. No escaped name is `%leasehold`, so this key is not among the
+    /// entries of any name.
     #[must_use]
     pub fn settings(&self) -> String {
         format!("{}%leasehold/settings", self.prefix)
@@ -89,7 +92,8 @@ impl KeyLayout {
         format!("{}%leasehold/abandoned/{owner}", self.prefix)
     }
 
-    /// The key that names the entry of a reader, so that a repeat of its request finds the entry. It lives by the same lease.
+    /// The key that names the entry of a reader, so that a repeat of its request finds the entry.
+    /// It lives by the same lease.
     pub(crate) fn reader(&self, owner: OwnerId) -> String {
         format!("{}%leasehold/readers/{owner}", self.prefix)
     }
@@ -114,7 +118,8 @@ impl KeyLayout {
         };
         let number = i64::from_str_radix(number, 16).ok().filter(|number| *number > 0)?;
         let entry = EntryKey { name, number, mode };
-        // Each entry has one spelling: `+1f`, `01F` or `%61` would be another key with the same meaning.
+        // Each entry has one spelling: `+1f`, `01F` or `%61` would be another key with the same
+        // meaning.
         (self.entry(&entry.name, mode, number) == key).then_some(entry)
     }
 }
@@ -130,8 +135,8 @@ pub(crate) fn mode_of(key: &[u8]) -> Mode {
 
 /// Escapes `/`: otherwise the entries of `a/b` would be among those of `a`.
 ///
-/// `%` is escaped too, so that no two names share keys. All else stays, so that a name without these
-/// two characters is the same name in etcd's tools.
+/// `%` is escaped too, so that no two names share keys. All else stays, so that a name without
+/// these two characters is the same name in etcd's tools.
 fn escape(name: &str) -> String {
     name.replace('%', "%25").replace('/', "%2F")
 }

@@ -22,8 +22,8 @@ impl KeyLayout {
             .with_range(self.end_of_obstacles(name, mode))
     }
 
-    /// The condition that all entries that block a request of this mode were created at `created` or later. etcd evaluates it to
-    /// false if there is no such entry.
+    /// The condition that all entries that block a request of this mode were created at `created`
+    /// or later. etcd evaluates it to false if there is no such entry.
     pub(crate) fn no_earlier_obstacle(&self, name: &LockName, mode: Mode, created: i64) -> Compare {
         Compare::create_revision(self.entries(name), CompareOp::Greater, created - 1)
             .with_range(self.end_of_obstacles(name, mode))

@@ -1,9 +1,9 @@
 //! The numbers that this client uses in the keys of its entries.
 //!
-//! etcd's own tools use the lease of the entry as its number, so each entry has a new key. But etcd keeps all past
-//! keys until they are compacted, and walks over all keys of a name to find its entries. So an acquire would become slower
-//! each time. A leasehold client therefore reuses a few numbers. The create revision distinguishes two entries that
-//! had the same key.
+//! etcd's own tools use the lease of the entry as its number, so each entry has a new key. But etcd
+//! keeps all past keys until they are compacted, and walks over all keys of a name to find its
+//! entries. So an acquire would become slower each time. A leasehold client therefore reuses a few
+//! numbers. The create revision distinguishes two entries that had the same key.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -37,8 +37,8 @@ impl ReservedKeys {
         Self(Arc::new(Shared { first, taken: Mutex::default() }))
     }
 
-    /// Reserves the first free key of a name. After an unknown outcome the key may still exist in etcd, so each
-    /// transaction that makes an entry compares it.
+    /// Reserves the first free key of a name. After an unknown outcome the key may still exist in
+    /// etcd, so each transaction that makes an entry compares it.
     pub(crate) fn next(&self, layout: &KeyLayout, name: &LockName, mode: Mode) -> Arc<ReservedKey> {
         let mut taken = self.0.taken.lock();
         let mut number = self.0.first;
@@ -57,8 +57,8 @@ impl ReservedKeys {
         Arc::new(ReservedKey { key, frees: is_new.then(|| self.clone()) })
     }
 
-    /// Reserves a random key, for a reader whose next key exists in etcd. A reader whose release failed leaves its entry
-    /// there until its lease ends, and must not block other readers.
+    /// Reserves a random key, for a reader whose next key exists in etcd. A reader whose release
+    /// failed leaves its entry there until its lease ends, and must not block other readers.
     pub(crate) fn random(
         &self,
         layout: &KeyLayout,

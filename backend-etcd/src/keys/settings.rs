@@ -1,12 +1,13 @@
-//! The settings record that all clients of a store share: the longest lease, the offset of the tokens, and the numbers that
-//! reveal a restore.
+//! The settings record that all clients of a store share: the longest lease, the offset of the
+//! tokens, and the numbers that reveal a restore.
 //!
-//! etcd cannot add numbers. So a token is the sum of the entry's create revision, which etcd counts, and an offset,
-//! which clients raise and never lower. Every transaction that grants compares the revision of the settings record, to be
-//! sure that the offset is current. Revisions grow more slowly than microseconds: if a token would lag behind the clock
-//! by more than [`TOKEN_LAG`], the client raises the offset in the same transaction. So there is at most one raise in that
-//! time. It costs every other client one read and one more attempt, and every waiting entry a write. After a restore,
-//! tokens start above the clock and do not depend on the lag.
+//! etcd cannot add numbers. So a token is the sum of the entry's create revision, which etcd
+//! counts, and an offset, which clients raise and never lower. Every transaction that grants
+//! compares the revision of the settings record, to be sure that the offset is current. Revisions
+//! grow more slowly than microseconds: if a token would lag behind the clock by more than
+//! [`TOKEN_LAG`], the client raises the offset in the same transaction. So there is at most one
+//! raise in that time. It costs every other client one read and one more attempt, and every waiting
+//! entry a write. After a restore, tokens start above the clock and do not depend on the lag.
 
 use std::time::Duration;
 
@@ -23,7 +24,8 @@ use crate::tunables::{LONGEST_LEASES, OLD_SETTINGS, TOKEN_LAG};
 /// The version of the layout of keys, entries and settings.
 pub(crate) const RECORD_VERSION: u64 = 1;
 
-/// The largest token by the revision that the client knows. It leaves room, because etcd may have reached a higher revision.
+/// The largest token by the revision that the client knows. It leaves room, because etcd may have
+/// reached a higher revision.
 const LAST: i64 = FencingToken::MAX.get().cast_signed() - (1 << 32);
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,22 +34,26 @@ pub(crate) struct Record {
     #[serde(default)]
     pub(crate) version: u64,
     pub(crate) longest_lease_micros: u64,
-    /// No lease that may still be held is longer than this. A lease granted before the longest lease was shortened goes on.
+    /// No lease that may still be held is longer than this. A lease granted before the longest
+    /// lease was shortened goes on.
     pub(crate) longest_held_micros: u64,
     /// Whether nothing is granted for `longest_held_micros` after a restore.
     pub(crate) quarantine: bool,
     pub(crate) offset: i64,
-    /// All tokens granted from now on are larger than this. Set after a restore, above all tokens granted before it.
+    /// All tokens granted from now on are larger than this. Set after a restore, above all tokens
+    /// granted before it.
     pub(crate) least: i64,
-    /// A random number, drawn with the first settings and kept as long as a client knows them. `None` in settings from before
-    /// there was such a number: the name of their store must not change, because records of a migration may contain it.
+    /// A random number, drawn with the first settings and kept as long as a client knows them.
+    /// `None` in settings from before there was such a number: the name of their store must not
+    /// change, because records of a migration may contain it.
     #[serde(default)]
     pub(crate) store: Option<u64>,
     /// The number of the history. A new one is drawn after a restore.
     pub(crate) history: u64,
     /// etcd's id of the cluster.
     pub(crate) cluster: u64,
-    /// By how much the index of the log was ahead of the revision when a client of this history saw both.
+    /// By how much the index of the log was ahead of the revision when a client of this history saw
+    /// both.
     pub(crate) lead: i64,
 }
 
@@ -93,9 +99,9 @@ impl Record {
         Self { store: Some(SystemEnv.random() as u64), ..Self::new(longest) }
     }
 
-    /// The unique name of the store: the cluster's id, the prefix of the keys, and the random number. The number is needed
-    /// because etcd derives the cluster's id from flags that another cluster may share. It comes last, so that it seldom
-    /// decides the order of two stores.
+    /// The unique name of the store: the cluster's id, the prefix of the keys, and the random
+    /// number. The number is needed because etcd derives the cluster's id from flags that another
+    /// cluster may share. It comes last, so that it seldom decides the order of two stores.
     pub(crate) fn name_of_store(&self, layout: &KeyLayout) -> String {
         let name = format!("etcd:{:016x}:{}", self.cluster, layout.prefix());
         match self.store {
@@ -117,7 +123,8 @@ impl Record {
         self.offset.saturating_add(revision) >= LAST || self.least >= LAST
     }
 
-    /// The highest token that may have been granted at a revision; the largest possible token if none is left.
+    /// The highest token that may have been granted at a revision; the largest possible token if
+    /// none is left.
     pub(crate) fn highest_token(&self, revision: i64) -> FencingToken {
         let highest = self.offset.saturating_add(revision).max(self.least);
         let highest = FencingToken::new(highest.max(0).cast_unsigned());
@@ -171,17 +178,18 @@ impl Settings {
         Compare::mod_revision(layout.settings(), CompareOp::Equal, self.revision)
     }
 
-    /// Whether the record was confirmed so long ago that others have probably raised the offset since.
+    /// Whether the record was confirmed so long ago that others have probably raised the offset
+    /// since.
     pub(crate) fn is_old(&self) -> bool {
         SystemEnv.now().since(self.confirmed_at) > OLD_SETTINGS
     }
 
-    /// The offset that a grant of an entry created at `revision` or later needs, so that its token is above `floor` and not
-    /// far behind the clock. `None` if the present offset is enough.
+    /// The offset that a grant of an entry created at `revision` or later needs, so that its token
+    /// is above `floor` and not far behind the clock. `None` if the present offset is enough.
     ///
     /// # Errors
-    /// `Config` if no larger tokens are left, for example after a clock that was centuries ahead: tokens above the
-    /// largest would all be the same.
+    /// `Config` if no larger tokens are left, for example after a clock that was centuries ahead:
+    /// tokens above the largest would all be the same.
     pub(crate) fn raised_offset(
         &self,
         revision: i64,

@@ -73,9 +73,10 @@ impl Keepalives {
 
 /// The unanswered keepalives of one stream: when each was sent, and what waits for its answer.
 ///
-/// An answer names the lease, not the keepalive. A stream keeps the order per lease, so an answer belongs to the oldest
-/// unanswered keepalive of its lease *on that stream*. If it were matched to a later one, the client would believe in the
-/// lease for longer than etcd keeps it. A new stream starts with none: those of the old one count for nothing.
+/// An answer names the lease, not the keepalive. A stream keeps the order per lease, so an answer
+/// belongs to the oldest unanswered keepalive of its lease *on that stream*. If it were matched to
+/// a later one, the client would believe in the lease for longer than etcd keeps it. A new stream
+/// starts with none: those of the old one count for nothing.
 #[derive(Debug)]
 struct Unanswered<T>(HashMap<i64, VecDeque<(Instant, T)>>);
 
@@ -91,8 +92,8 @@ impl<T> Unanswered<T> {
         self.0.entry(lease).or_default().push_back((at, waits));
     }
 
-    /// What an answer of etcd means for the keepalives that it answers. etcd reports a lease that is gone by a TTL of 0 or
-    /// less, and then answers all keepalives of that lease.
+    /// What an answer of etcd means for the keepalives that it answers. etcd reports a lease that
+    /// is gone by a TTL of 0 or less, and then answers all keepalives of that lease.
     fn answered(&mut self, id: i64, ttl: i64) -> Vec<(T, Option<Lease>)> {
         let seconds = u64::try_from(ttl).unwrap_or(0);
         if seconds == 0 {
@@ -157,7 +158,8 @@ impl Task {
         first: (i64, Reply),
     ) -> Option<Error> {
         let mut request = Some(first);
-        // When the last answer came, or when the oldest of the waiting keepalives was sent, if that was later.
+        // When the last answer came, or when the oldest of the waiting keepalives was sent, if that
+        // was later.
         let mut last_progress = SystemEnv.now();
         loop {
             if let Some((lease, reply)) = request.take() {
@@ -178,7 +180,8 @@ impl Task {
                 SystemEnv.sleep((last_progress + SILENT_KEEPALIVES).since(SystemEnv.now())).await
             };
             tokio::select! {
-                // Answers first: if this task was delayed, it must not give up a stream whose answers have arrived.
+                // Answers first: if this task was delayed, it must not give up a stream whose
+                // answers have arrived.
                 biased;
                 message = stream.message() => match message {
                     Ok(Some(message)) => {

@@ -1,8 +1,9 @@
 //! A pool of unused leases. An acquire that finds a lease in the pool saves etcd a write.
 //!
-//! The pool is refilled in bursts, which etcd writes in one flush, and only as fast as it is used: the first use of a
-//! length adds one lease, and each later burst is twice the last one, up to the limit, while the pool runs low.
-//! Unused leases expire, so an idle client costs nothing. `close` revokes them.
+//! The pool is refilled in bursts, which etcd writes in one flush, and only as fast as it is used:
+//! the first use of a length adds one lease, and each later burst is twice the last one, up to the
+//! limit, while the pool runs low. Unused leases expire, so an idle client costs nothing. `close`
+//! revokes them.
 
 use std::{
     collections::HashMap,
@@ -59,7 +60,8 @@ impl LeasePool {
         self.0.stock.lock()
     }
 
-    /// The youngest lease of this length. etcd may have ended it already. A pool that runs low is refilled in the background.
+    /// The youngest lease of this length. etcd may have ended it already. A pool that runs low is
+    /// refilled in the background.
     pub(crate) fn take(&self, ttl: Duration) -> Option<Lease> {
         let mut stock = self.stock();
         let (closed, limit) = (stock.closed, self.0.limit);

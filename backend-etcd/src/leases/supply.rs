@@ -22,7 +22,8 @@ pub(crate) struct Leases {
 }
 
 impl Leases {
-    /// Keeps a pool of at most `limit` leases of each length. `probe` is an unused lease of the shortest length that etcd grants.
+    /// Keeps a pool of at most `limit` leases of each length. `probe` is an unused lease of the
+    /// shortest length that etcd grants.
     pub(crate) fn new(rpc: Rpc, keepalives: Keepalives, limit: usize, probe: Lease) -> Self {
         let pool = LeasePool::new(rpc.clone(), limit);
         pool.put(probe);
@@ -65,8 +66,8 @@ impl Leases {
         self.pool.put(lease);
     }
 
-    /// The lease for a tombstone. It lasts at least [`TOMBSTONE_LIFE`] from now on, and at least as long as the lease that a late
-    /// request may ask for.
+    /// The lease for a tombstone. It lasts at least [`TOMBSTONE_LIFE`] from now on, and at least as
+    /// long as the lease that a late request may ask for.
     pub(crate) async fn for_tombstone(&self, span: Duration) -> Result<Lease, Error> {
         if span > TOMBSTONE_LIFE {
             return Ok(self.rpc.grant(span).await?);

@@ -1,4 +1,5 @@
-//! The settings as this client knows them, and the check around each grant that the cluster was not restored.
+//! The settings as this client knows them, and the check around each grant that the cluster was not
+//! restored.
 
 use std::{sync::Arc, time::Duration};
 
@@ -77,11 +78,13 @@ impl RestoreCheck {
         })
     }
 
-    /// Records the settings that a transaction at revision `now` has read or written; `None` if it only confirmed the known ones.
+    /// Records the settings that a transaction at revision `now` has read or written; `None` if it
+    /// only confirmed the known ones.
     pub(crate) fn note(&self, found: Option<(Record, i64)>, now: i64) {
         let mut settings = self.settings.lock();
-        // The latest answer counts, not the highest revision: after a restore, revisions are lower, and a token must not be
-        // estimated higher than it will be. A late answer does no harm, because the next transaction compares.
+        // The latest answer counts, not the highest revision: after a restore, revisions are lower,
+        // and a token must not be estimated higher than it will be. A late answer does no harm,
+        // because the next transaction compares.
         let (record, revision) = match (found, settings.as_mut()) {
             (Some(found), _) => found,
             (None, Some(settings)) => {
@@ -96,21 +99,23 @@ impl RestoreCheck {
         self.guarantees.update(&record);
     }
 
-    /// Records the settings that a transaction at revision `now` has read, and refuses those of another version.
+    /// Records the settings that a transaction at revision `now` has read, and refuses those of
+    /// another version.
     pub(crate) fn note_found(&self, found: &GetResponse, now: i64) -> Result<(), Error> {
         let found = Record::found(found);
         if let Ok(Some((record, revision))) = &found {
             let (mut record, known) = (record.clone(), self.settings());
             if *revision < known.revision {
-                // The cluster may have been restored, and leases that the newer settings allowed may still be held. The next
-                // grant observes the cluster.
+                // The cluster may have been restored, and leases that the newer settings allowed
+                // may still be held. The next grant observes the cluster.
                 let held = known.record.longest_held_micros;
                 record.longest_held_micros = record.longest_held_micros.max(held);
                 self.history.doubt();
             }
             self.note(Some((record, *revision)), now);
         } else {
-            // The next grant observes the cluster, and so finds out why the settings are gone or unreadable.
+            // The next grant observes the cluster, and so finds out why the settings are gone or
+            // unreadable.
             self.history.doubt();
         }
         found?.map_or(Ok(()), |(record, _)| record.check_version())
@@ -124,7 +129,8 @@ impl RestoreCheck {
         checked.inspect_err(|_| self.history.doubt())
     }
 
-    /// The same for operations that may be the only ones of a client: before it refuses the settings, it reads them again.
+    /// The same for operations that may be the only ones of a client: before it refuses the
+    /// settings, it reads them again.
     pub(crate) async fn check_known_version(&self) -> Result<(), Error> {
         match self.check_version() {
             Ok(()) => Ok(()),
@@ -132,8 +138,8 @@ impl RestoreCheck {
         }
     }
 
-    /// Refuses a request whose floor is too high, or whose lease is longer than the settings allow. Before it refuses a lease,
-    /// it reads the settings again, since others may have changed them.
+    /// Refuses a request whose floor is too high, or whose lease is longer than the settings allow.
+    /// Before it refuses a lease, it reads the settings again, since others may have changed them.
     pub(crate) async fn check_request(
         &self,
         request: &Request,
@@ -149,20 +155,22 @@ impl RestoreCheck {
         check_lease(request.lease, longest(&self.settings().record))
     }
 
-    /// Refuses a token that is further ahead of the clock than the longest lease: after a loss of data, new tokens could be lower.
+    /// Refuses a token that is further ahead of the clock than the longest lease: after a loss of
+    /// data, new tokens could be lower.
     pub(crate) fn check_token(&self, token: FencingToken) -> Result<(), Error> {
         check_token(token, SystemEnv.wall_micros(), self.settings().record.longest_lease())
     }
 
-    /// The name of the store, from freshly read settings: the known ones may have been lost, and another client may have written
-    /// new ones.
+    /// The name of the store, from freshly read settings: the known ones may have been lost, and
+    /// another client may have written new ones.
     pub(crate) async fn name_of_store(&self) -> Result<String, Error> {
         self.history.doubt();
         self.history_token().await?;
         Ok(self.settings().record.name_of_store(&self.layout))
     }
 
-    /// Call this before a transaction that may grant. Checks the cluster's history and the version of the settings.
+    /// Call this before a transaction that may grant. Checks the cluster's history and the version
+    /// of the settings.
     pub(crate) async fn history_token(&self) -> Result<HistoryToken, Error> {
         let token = self.history_of_any_version().await?;
         self.check_version()?;
@@ -208,8 +216,9 @@ impl RestoreCheck {
         true
     }
 
-    /// Call this after a transaction that granted. Returns whether it was carried out in the history of its token. If not, the
-    /// grant is released, and the next `history_token` finds out what happened.
+    /// Call this after a transaction that granted. Returns whether it was carried out in the
+    /// history of its token. If not, the grant is released, and the next `history_token` finds out
+    /// what happened.
     pub(crate) async fn confirm_history(
         &self,
         token: &HistoryToken,
@@ -231,8 +240,8 @@ impl RestoreCheck {
         Ok(false)
     }
 
-    /// Starts the quarantine for a restore that an operator reports, and that clients may be unable to detect. Other clients
-    /// learn of it from the settings.
+    /// Starts the quarantine for a restore that an operator reports, and that clients may be unable
+    /// to detect. Other clients learn of it from the settings.
     pub(crate) async fn begin_reported_restore(&self) -> Result<(), Error> {
         let _one = self.observing.lock().await;
         for _ in 0..TRIES {

@@ -1,26 +1,29 @@
 //! Detects restores: whether the cluster still has the history that this client knows.
 //!
-//! A snapshot that is restored with the flags of the installation keeps the ids of the cluster and of the members. The term
-//! of the election starts again, so it may also be the same. But one number falls: the number of all requests in the log
-//! minus the number of those that wrote (`index - revision`, here called the *lead*), because the revision comes with the
-//! snapshot and the log starts again. Within one history the lead never falls. The settings and each client remember a
-//! lead. If a client finds a lower lead, a lower revision, or no settings although there were some, it starts the
-//! quarantine.
+//! A snapshot that is restored with the flags of the installation keeps the ids of the cluster and
+//! of the members. The term of the election starts again, so it may also be the same. But one
+//! number falls: the number of all requests in the log minus the number of those that wrote (`index
+//! - revision`, here called the *lead*), because the revision comes with the snapshot and the log
+//! starts again. Within one history the lead never falls. The settings and each client remember a
+//! lead. If a client finds a lower lead, a lower revision, or no settings although there were some,
+//! it starts the quarantine.
 //!
-//! No single answer shows the lead exactly. A member reads its revision first and its index some time later, and a write
-//! appears in the revision before it appears in the applied index. So an observation is a read between two status requests:
-//! the applied index before it gives a lead that was certainly reached (the lower bound), and the committed index after it
-//! gives a lead that was certainly not exceeded (the upper bound). Only lower bounds are remembered, and only upper bounds
-//! are compared with them.
+//! No single answer shows the lead exactly. A member reads its revision first and its index some
+//! time later, and a write appears in the revision before it appears in the applied index. So an
+//! observation is a read between two status requests: the applied index before it gives a lead that
+//! was certainly reached (the lower bound), and the committed index after it gives a lead that was
+//! certainly not exceeded (the upper bound). Only lower bounds are remembered, and only upper
+//! bounds are compared with them.
 //!
-//! A restored log catches up after it has received as many requests that write nothing as the lost log: those of
-//! other users, refused ones, and the ends of leases without keys. Then nobody can distinguish the two logs, and an
-//! operator must report the restore: `init --restored`.
+//! A restored log catches up after it has received as many requests that write nothing as the lost
+//! log: those of other users, refused ones, and the ends of leases without keys. Then nobody can
+//! distinguish the two logs, and an operator must report the restore: `init --restored`.
 //!
-//! A transaction cannot compare the lead. But a restore replaces the server process, which ends its connections. So a
-//! transaction belongs to an observed history if no connection was begun between the observation and the answer.
-//! Before each transaction that grants, the client gets a [`HistoryToken`]. If a connection was begun since, the
-//! client believes the grant only after another observation.
+//! A transaction cannot compare the lead. But a restore replaces the server process, which ends its
+//! connections. So a transaction belongs to an observed history if no connection was begun between
+//! the observation and the answer. Before each transaction that grants, the client gets a
+//! [`HistoryToken`]. If a connection was begun since, the client believes the grant only after
+//! another observation.
 
 use etcd_client::{ResponseHeader, StatusResponse, Txn, TxnResponse};
 use lock_core::{Env as _, Error, ErrorKind, Instant, Mutex, SystemEnv};
@@ -86,7 +89,8 @@ impl History {
         (known.token.opened == opened && is_fresh).then_some(known.token)
     }
 
-    /// Settings to be written with another offset, and with the highest lead that this client knows.
+    /// Settings to be written with another offset, and with the highest lead that this client
+    /// knows.
     pub(crate) fn with_offset(&self, record: &Record, offset: i64) -> Record {
         let mut record = Record { offset, ..record.clone() };
         if let Some(known) =
@@ -126,8 +130,8 @@ impl History {
         }
     }
 
-    /// How an observation contradicts the known history; `None` if it does not. `revision` is the answer of
-    /// [`known_revision`](Self::known_revision) before the observation.
+    /// How an observation contradicts the known history; `None` if it does not. `revision` is the
+    /// answer of [`known_revision`](Self::known_revision) before the observation.
     pub(crate) fn contradiction(
         &self,
         state: &ClusterState,
@@ -137,7 +141,8 @@ impl History {
         contradiction(state, revision, lead)
     }
 
-    /// The history and the highest revision that are known, for a comparison with a later observation.
+    /// The history and the highest revision that are known, for a comparison with a later
+    /// observation.
     pub(crate) fn known_revision(&self) -> Option<(u64, i64)> {
         self.0.lock().as_ref().map(|known| (known.token.history, known.token.revision))
     }
@@ -167,7 +172,8 @@ fn contradiction(
         if revision.is_some() {
             return Some("the settings in etcd are gone".into());
         }
-        // Each revision except the first belongs to a request. A cluster with more revisions than requests was restored once.
+        // Each revision except the first belongs to a request. A cluster with more revisions than
+        // requests was restored once.
         return (lead < -1).then(|| {
             "the cluster was once restored from a snapshot, and has no settings from before".into()
         });
@@ -219,7 +225,8 @@ pub(crate) async fn observe(rpc: &Rpc, layout: &KeyLayout) -> Result<ClusterStat
                 opened,
             });
         }
-        // Usually this observation began the connection, and a repeat succeeds at once. Otherwise another member answered.
+        // Usually this observation began the connection, and a repeat succeeds at once. Otherwise
+        // another member answered.
         if opened == rpc.members.opened() {
             SystemEnv.sleep(OBSERVE_PAUSE).await;
         }
@@ -240,8 +247,8 @@ fn lead_bounds(
     (lead(before.raft_applied_index()), lead(after.raft_index()))
 }
 
-/// Whether the second answer is from the same member as the first. Another member may lag, even if its
-/// revision is the same.
+/// Whether the second answer is from the same member as the first. Another member may lag, even if
+/// its revision is the same.
 fn is_same_member(first: &ResponseHeader, later: &ResponseHeader) -> bool {
     first.cluster_id() == later.cluster_id()
         && first.member_id() == later.member_id()
@@ -354,8 +361,8 @@ mod tests {
         );
     }
 
-    /// A member at work. An entry of its log is first committed, then a write appears in the revision, then the entry
-    /// counts as applied. `step` is its progress: three steps per entry.
+    /// A member at work. An entry of its log is first committed, then a write appears in the
+    /// revision, then the entry counts as applied. `step` is its progress: three steps per entry.
     fn status(log: &[bool], step: usize) -> StatusResponse {
         let header = Some(header(log, step));
         let raft_index = step.div_ceil(3) as u64;

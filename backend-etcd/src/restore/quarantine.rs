@@ -1,7 +1,9 @@
-//! The quarantine: after a restore, nothing is granted until every lease that may have been lost has expired.
+//! The quarantine: after a restore, nothing is granted until every lease that may have been lost
+//! has expired.
 //!
-//! The quarantine is a key, and every transaction that grants compares it. It lives by a lease as long as the longest
-//! lease that may be held. So etcd itself counts the time, and no client's clock can shorten it.
+//! The quarantine is a key, and every transaction that grants compares it. It lives by a lease as
+//! long as the longest lease that may be held. So etcd itself counts the time, and no client's
+//! clock can shorten it.
 
 use std::time::Duration;
 
@@ -13,8 +15,8 @@ use crate::{
     rpc::{Rpc, gets, put, revision},
 };
 
-/// Writes settings under a condition, and starts a quarantine in the same transaction. Returns the revision; `None` if the
-/// condition failed.
+/// Writes settings under a condition, and starts a quarantine in the same transaction. Returns the
+/// revision; `None` if the condition failed.
 pub(crate) async fn put_settings(
     rpc: &Rpc,
     layout: &KeyLayout,

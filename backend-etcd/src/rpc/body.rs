@@ -10,8 +10,9 @@ use http_body::{Frame, SizeHint};
 use tokio::task::coop::poll_proceed;
 use tonic::{Status, body::Body};
 
-/// Yields now and then, so that other tasks and the time limit of the call can run. The client library reads one message after
-/// the other, and would never yield to them if the server sent without end.
+/// Yields now and then, so that other tasks and the time limit of the call can run. The client
+/// library reads one message after the other, and would never yield to them if the server sent
+/// without end.
 #[derive(Debug)]
 pub(super) struct YieldingBody(pub(super) Body);
 

@@ -45,7 +45,8 @@ impl Rpc {
         self.login.renew(&self.client, self.login.round(), by).await
     }
 
-    /// Makes a call. If etcd rejects the authentication token, gets a new token and repeats the call once.
+    /// Makes a call. If etcd rejects the authentication token, gets a new token and repeats the
+    /// call once.
     async fn within<T, F: Future<Output = Result<T, etcd_client::Error>>>(
         &self,
         call: impl Fn() -> F,
@@ -139,8 +140,8 @@ impl Rpc {
         .await
     }
 
-    /// Opens a keepalive stream; `None` if the lease is gone. The client library itself sends a first keepalive of `lease`,
-    /// and hides its answer.
+    /// Opens a keepalive stream; `None` if the lease is gone. The client library itself sends a
+    /// first keepalive of `lease`, and hides its answer.
     pub(crate) async fn stream(
         &self,
         lease: i64,
@@ -155,7 +156,8 @@ impl Rpc {
             Err(failure) => {
                 let error = Error::from(failure);
                 match std::error::Error::source(&error).and_then(|source| source.downcast_ref()) {
-                    // The client library returns this error here only for an answer with a TTL of 0.
+                    // The client library returns this error here only for an answer with a TTL of
+                    // 0.
                     Some(etcd_client::Error::LeaseKeepAliveError(_)) => Ok(None),
                     _ => Err(error),
                 }

@@ -1,8 +1,8 @@
 //! A connection that reports when it has ended, and sends a request in one piece.
 //!
-//! HTTP/2 writes a request in pieces: its head at once, its body when another task runs, and the end of a
-//! longer body separately. Each piece would be a system call and a packet that wakes the server. So a flush first lets
-//! the other tasks run, and then sends everything together.
+//! HTTP/2 writes a request in pieces: its head at once, its body when another task runs, and the
+//! end of a longer body separately. Each piece would be a system call and a packet that wakes the
+//! server. So a flush first lets the other tasks run, and then sends everything together.
 
 use std::{
     io,
@@ -29,8 +29,8 @@ pub(crate) struct ConnectionState {
 }
 
 impl ConnectionState {
-    /// Call this when HTTP/2 is established. Before that, writes are not buffered: during its handshake, TLS might not flush
-    /// again.
+    /// Call this when HTTP/2 is established. Before that, writes are not buffered: during its
+    /// handshake, TLS might not flush again.
     pub(crate) fn set_established(&self) {
         self.established.store(true, Ordering::Release);
     }
@@ -114,8 +114,8 @@ impl AsyncWrite for Connection {
         Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 
-    // No vectored writes: with them, HTTP/2 would write a longer body and its end separately. Without them it copies both into
-    // one buffer.
+    // No vectored writes: with them, HTTP/2 would write a longer body and its end separately.
+    // Without them it copies both into one buffer.
 }
 
 #[cfg(test)]

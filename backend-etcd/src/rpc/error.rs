@@ -10,8 +10,9 @@ use super::members::{NoMember, is_due_to};
 const NO_SPACE: &str = "etcd's space quota is exceeded, and it takes no writes; compact and \
                         defragment it, then disarm the alarm";
 
-/// Answers that etcd gives before a request enters its log, or to a mere read. Nothing was carried out, and a repeat may succeed.
-/// Their status codes vary: it is `Unknown` for the first three. From `rpctypes/error.go`, `v3rpc/util.go` and raft's errors.
+/// Answers that etcd gives before a request enters its log, or to a mere read. Nothing was carried
+/// out, and a repeat may succeed. Their status codes vary: it is `Unknown` for the first three.
+/// From `rpctypes/error.go`, `v3rpc/util.go` and raft's errors.
 const NOT_CARRIED_OUT: [&str; 7] = [
     "etcdserver: too many requests",
     // For example while it transfers its leadership.
@@ -72,8 +73,8 @@ pub(crate) fn failure(error: etcd_client::Error) -> Failure {
             {
                 (ErrorKind::Auth, "etcd refuses the user or the password, or misses them")
             }
-            // This also happens for a moment when an operator switches authentication off and on again to invalidate all
-            // tokens. A waiter must not lose its entry then.
+            // This also happens for a moment when an operator switches authentication off and on
+            // again to invalidate all tokens. A waiter must not lose its entry then.
             9 if status.message().contains("authentication is not enabled") => (
                 ErrorKind::Unavailable,
                 "etcd has authentication switched off, and a user is given",
@@ -100,7 +101,8 @@ pub(crate) fn failure(error: etcd_client::Error) -> Failure {
     Failure::Error(Error::new(kind, message).with_source(words(error)))
 }
 
-/// The error as a readable source. A status shows its causes as code, so only the root cause is added, as text.
+/// The error as a readable source. A status shows its causes as code, so only the root cause is
+/// added, as text.
 fn words(error: etcd_client::Error) -> Box<dyn std::error::Error + Send + Sync> {
     let etcd_client::Error::GRpcStatus(status) = &error else { return error.into() };
     let mut text = status.message().to_owned();

@@ -1,7 +1,8 @@
 //! How a client authenticates: when it connects, and when etcd no longer accepts its token.
 //!
-//! An authentication token ends when it is unused for a while (5 minutes by default), when the server process that made it
-//! ends, and when the user's password or permissions change. etcd then refuses requests before it carries anything out.
+//! An authentication token ends when it is unused for a while (5 minutes by default), when the
+//! server process that made it ends, and when the user's password or permissions change. etcd then
+//! refuses requests before it carries anything out.
 
 use std::{
     fmt,
@@ -17,8 +18,8 @@ use tokio::{
 
 use super::error::{failure, late_login};
 
-/// etcd's answers to a request with a token that it no longer accepts, whatever the status code. From
-/// `rpctypes/error.go`, as in etcd's own client.
+/// etcd's answers to a request with a token that it no longer accepts, whatever the status code.
+/// From `rpctypes/error.go`, as in etcd's own client.
 const REJECTED_TOKEN: [&str; 3] = [
     "etcdserver: invalid auth token",
     "etcdserver: revision of auth store is old",
@@ -52,8 +53,9 @@ impl Login {
         rejected && self.provider.is_some()
     }
 
-    /// Authenticates, unless another caller did since `round`. If a try fails, all callers that were waiting for it get the same
-    /// failure. So a provider that hangs costs all of them together one time limit, not one each.
+    /// Authenticates, unless another caller did since `round`. If a try fails, all callers that
+    /// were waiting for it get the same failure. So a provider that hangs costs all of them
+    /// together one time limit, not one each.
     pub(super) async fn renew(
         &self,
         client: &Client,

@@ -1,9 +1,9 @@
 //! Connects to the members of a cluster: to one at a time, and counts every new connection.
 //!
-//! The client library spreads its calls over all members, so a member that hangs swallows its share of the calls
-//! for as long as its connection lives. It also reconnects silently. Here all calls go to one member until that member
-//! fails or hangs. As long as no new connection begins, the process at the other end stays the same, and so does its
-//! history (see `restore/history.rs`).
+//! The client library spreads its calls over all members, so a member that hangs swallows its share
+//! of the calls for as long as its connection lives. It also reconnects silently. Here all calls go
+//! to one member until that member fails or hangs. As long as no new connection begins, the process
+//! at the other end stays the same, and so does its history (see `restore/history.rs`).
 
 use std::{
     error::Error,
@@ -77,10 +77,11 @@ pub(crate) struct Members(Arc<Shared>);
 #[derive(Default)]
 struct Shared {
     list: Mutex<List>,
-    /// A counter with a random start. It says which member is used, and grows each time a member is given up.
+    /// A counter with a random start. It says which member is used, and grows each time a member is
+    /// given up.
     position: AtomicUsize,
-    /// How many connections were begun. It has its own `Arc`, which each channel holds: a channel that held all members
-    /// would never end.
+    /// How many connections were begun. It has its own `Arc`, which each channel holds: a channel
+    /// that held all members would never end.
     opened: Arc<AtomicU64>,
 }
 
@@ -127,8 +128,8 @@ impl Members {
         self.0.opened.load(Ordering::SeqCst)
     }
 
-    /// Counts a stream like a connection: behind a proxy, another server than the observed one may answer it over the same
-    /// connection.
+    /// Counts a stream like a connection: behind a proxy, another server than the observed one may
+    /// answer it over the same connection.
     pub(crate) fn count_stream(&self) {
         self.0.opened.fetch_add(1, Ordering::SeqCst);
     }
@@ -237,8 +238,8 @@ impl Members {
     }
 }
 
-/// Opens one connection, counts it, and refuses to open another. So a request that finds the connection ended was certainly not
-/// sent, and can go to the next member.
+/// Opens one connection, counts it, and refuses to open another. So a request that finds the
+/// connection ended was certainly not sent, and can go to the next member.
 fn connector(
     opened: &Arc<AtomicU64>,
     state: &Arc<ConnectionState>,

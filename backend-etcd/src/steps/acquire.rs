@@ -33,8 +33,8 @@ enum Obstacle {
     Restored,
 }
 
-/// The lock is free if no entry blocks the request. Then one transaction makes the entry of the request, and the token is
-/// computed from its revision.
+/// The lock is free if no entry blocks the request. Then one transaction makes the entry of the
+/// request, and the token is computed from its revision.
 pub(crate) async fn try_acquire(store: &Store, request: &Request) -> Result<Attempt, Error> {
     store.restore.check_request(request, Record::longest_lease).await?;
     let (reserved_keys, layout, name) = (&store.reserved_keys, &store.layout, &request.name);
@@ -94,8 +94,9 @@ async fn acquire(
     Ok(Err(Box::pin(find_obstacle(store, request, key)).await?))
 }
 
-/// Why a transaction was refused, as far as that can still be read. The transaction itself does not read: most are not
-/// refused, and each read makes the entry in etcd's log longer, even if it is not carried out.
+/// Why a transaction was refused, as far as that can still be read. The transaction itself does not
+/// read: most are not refused, and each read makes the entry in etcd's log longer, even if it is
+/// not carried out.
 async fn find_obstacle(store: &Store, request: &Request, key: String) -> Result<Obstacle, Error> {
     let layout = &store.layout;
     let reads = [

@@ -21,7 +21,8 @@ use crate::{
     tunables::{LEASES_AT_ONCE, PAGE},
 };
 
-/// The quarantine that runs, if any. It is identified by the history and by the revision of its key.
+/// The quarantine that runs, if any. It is identified by the history and by the revision of its
+/// key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RunningQuarantine {
     history: u64,
@@ -54,8 +55,9 @@ async fn held_by(store: &Store, name: &LockName) -> Result<(Vec<StoredEntry>, us
     Ok((holders(all), count))
 }
 
-/// `None` if no entry holds the lock. Each reader has its own lease, and the last to end counts. A thousand readers would need
-/// a thousand calls, so only the leases of the newest readers are queried.
+/// `None` if no entry holds the lock. Each reader has its own lease, and the last to end counts. A
+/// thousand readers would need a thousand calls, so only the leases of the newest readers are
+/// queried.
 async fn lock_state(
     store: &Store,
     name: LockName,
@@ -122,8 +124,8 @@ pub(crate) async fn list(store: &Store, from: Option<Cursor>) -> Result<Page, Er
     Ok(Page::new(states.into_iter().flatten().collect(), next))
 }
 
-/// The name in whose queue a key is: any key there blocks the lock, even a key that no client made. Without a
-/// prefix most keys are not locks, so only a key that looks like an entry counts.
+/// The name in whose queue a key is: any key there blocks the lock, even a key that no client made.
+/// Without a prefix most keys are not locks, so only a key that looks like an entry counts.
 fn name_blocked_by(store: &Store, seen: &StoredEntry) -> Option<LockName> {
     let name = store.layout.name_of(&seen.key)?;
     let key = std::str::from_utf8(&seen.key);
@@ -131,8 +133,8 @@ fn name_blocked_by(store: &Store, seen: &StoredEntry) -> Option<LockName> {
     (looks_so || !store.layout.prefix().is_empty()).then_some(name)
 }
 
-/// Revokes the leases of the entries that hold the lock. A session of etcd's own tools may hold other locks by the same
-/// lease: it loses these too, and etcd notifies its process.
+/// Revokes the leases of the entries that hold the lock. A session of etcd's own tools may hold
+/// other locks by the same lease: it loses these too, and etcd notifies its process.
 pub(crate) async fn force_release(store: &Store, name: &LockName) -> Result<ReleaseOutcome, Error> {
     let (held_by, _) = held_by(store, name).await?;
     let ends = stream::iter(held_by).map(|seen| end(store, seen)).buffer_unordered(LEASES_AT_ONCE);
@@ -196,8 +198,8 @@ pub(crate) async fn running_quarantine(
     Ok(RunningQuarantine { history: token.history, revision })
 }
 
-/// Writes the settings that `init` wants. `before` is the quarantine that a first use may end. `false` if others changed the
-/// settings meanwhile.
+/// Writes the settings that `init` wants. `before` is the quarantine that a first use may end.
+/// `false` if others changed the settings meanwhile.
 pub(crate) async fn put_init(
     store: &Store,
     init: &Init,
@@ -237,8 +239,9 @@ pub(crate) async fn put_init(
             changed.then_some((old, "the longest lease was changed, and the old one is waited out"))
         };
         let (same, put) = (settings.unchanged(layout), record.put(layout));
-        // A longer quarantine, such as after a restore, must not end early. It is written in the same transaction as the
-        // settings, so that a quarantine that begins meanwhile is not missed.
+        // A longer quarantine, such as after a restore, must not end early. It is written in the
+        // same transaction as the settings, so that a quarantine that begins meanwhile is not
+        // missed.
         let held_back = wait.map(|(span, why)| match running {
             Some(running) if running.0 > span => running,
             _ => (span, why.to_owned()),
@@ -252,12 +255,14 @@ pub(crate) async fn put_init(
     let Some(revision) = now.revision.filter(|_| first_use) else { return Ok(true) };
     let same = Compare::mod_revision(layout.quarantine(), CompareOp::Equal, revision);
     let open = TxnOp::delete(layout.quarantine(), None);
-    // If another quarantine has begun, it stays. If this one has ended by itself, nothing is left to do.
+    // If another quarantine has begun, it stays. If this one has ended by itself, nothing is left
+    // to do.
     rpc.txn(Txn::new().when([same]).and_then([open])).await?;
     Ok(true)
 }
 
-/// The end of the range of all keys that start with `prefix`. In etcd a zero byte means a range without an end.
+/// The end of the range of all keys that start with `prefix`. In etcd a zero byte means a range
+/// without an end.
 fn end_of(prefix: &str) -> Vec<u8> {
     let mut end = prefix.as_bytes().to_vec();
     while let Some(last) = end.pop() {

@@ -32,16 +32,18 @@ struct TurnCheck {
     condition: Compare,
 }
 
-/// The attempt of an owner whose entry this client made: the lock is granted if no earlier entry blocks it.
+/// The attempt of an owner whose entry this client made: the lock is granted if no earlier entry
+/// blocks it.
 pub(crate) async fn claim(store: &Store, request: &Request) -> Result<Attempt, Error> {
     store.restore.check_request(request, Record::longest_held).await?;
     let is_reader = request.mode == Mode::Shared;
     let mut is_first = false;
     for _ in 0..TRIES {
         let Some(waiting) = store.waiters.get(request.owner) else { break };
-        // A check costs etcd no write. A writer whose predecessor is gone needs no check, unless its transaction would
-        // write and may be refused because the offset was raised: a refused write costs a flush. The condition of a
-        // reader depends on the writers behind it, so a reader always checks.
+        // A check costs etcd no write. A writer whose predecessor is gone needs no check, unless
+        // its transaction would write and may be refused because the offset was raised: a refused
+        // write costs a flush. The condition of a reader depends on the writers behind it, so a
+        // reader always checks.
         let is_next = waiting.predecessor_gone.swap(false, Ordering::AcqRel) && !is_reader;
         let condition = if is_first || is_next && can_skip_check(store, &waiting, request) {
             store.layout.no_earlier_obstacle(&request.name, request.mode, waiting.created)
@@ -90,15 +92,17 @@ async fn try_claim(
     // Until its predecessor is known again, the deletion of any entry of its name wakes it.
     waiting.follow_none();
     let settings = restore.settings();
-    // The longest lease may have been shortened while this entry waited. Earlier leases are waited out, so they count.
+    // The longest lease may have been shortened while this entry waited. Earlier leases are waited
+    // out, so they count.
     check_lease(request.lease, settings.record.longest_held())?;
     let raised = settings.raised_offset(waiting.created, request.floor);
     let raised = raised.inspect_err(|_| restore.history.doubt())?;
     let offset = raised.unwrap_or(settings.record.offset);
-    // Read before the transaction is sent: a keepalive that is confirmed later proves nothing about the grant.
+    // Read before the transaction is sent: a keepalive that is confirmed later proves nothing about
+    // the grant.
     let lease = waiting.lease();
-    // A grant uses the current offset, which must be in the settings. If the entry already has this offset, it is only
-    // read, which costs etcd no flush.
+    // A grant uses the current offset, which must be in the settings. If the entry already has this
+    // offset, it is only read, which costs etcd no flush.
     let is_written = raised.is_none() && waiting.offset == offset;
     let entry = QueueEntry::new(request, offset, !is_written);
     let (mut steps, mut record) = (Vec::new(), None);
@@ -111,8 +115,8 @@ async fn try_claim(
     }
     let txn = Txn::new()
         .when([
-            // The mod revision, not only the create revision: after a grant or a release, another attempt has written
-            // the entry, and it may live by another lease.
+            // The mod revision, not only the create revision: after a grant or a release, another
+            // attempt has written the entry, and it may live by another lease.
             Compare::mod_revision(waiting.key(), CompareOp::Equal, waiting.created),
             condition,
             settings.unchanged(layout),
@@ -168,14 +172,16 @@ async fn try_claim(
     Ok(Some(Attempt::Busy(busy(store, StoredEntry::from_get(first)).await?)))
 }
 
-/// Whether a claim without a check is cheap: it writes nothing, or the settings were confirmed a moment ago.
+/// Whether a claim without a check is cheap: it writes nothing, or the settings were confirmed a
+/// moment ago.
 fn can_skip_check(store: &Store, waiting: &WaiterEntry, request: &Request) -> bool {
     let settings = store.restore.settings();
     let raised = settings.raised_offset(waiting.created, request.floor);
     matches!(raised, Ok(None)) && settings.record.offset == waiting.offset || !settings.is_old()
 }
 
-/// Like [`busy`], for a waiter that polls: while the holder is the same, it does not query the holder's lease each time.
+/// Like [`busy`], for a waiter that polls: while the holder is the same, it does not query the
+/// holder's lease each time.
 async fn busy_behind(
     store: &Store,
     waiting: &WaiterEntry,

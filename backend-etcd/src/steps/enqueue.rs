@@ -59,7 +59,8 @@ pub(crate) async fn enqueue(store: &Store, request: &Request) -> Result<Enqueued
         Queued::Refused(first) => {
             Enqueued::Waiting(Box::new(AbandonedWaiter), busy(store, first).await?)
         }
-        // No other entry may block it: the settings had changed, or an earlier attempt made the entry.
+        // No other entry may block it: the settings had changed, or an earlier attempt made the
+        // entry.
         Queued::Waiting(waiter, first) if may_be_next(request, &waiter, first.as_ref()) => {
             claim_or_wait(store, request, waiter, first).await
         }
@@ -115,8 +116,9 @@ pub(super) async fn join_queue(store: &Store, request: &Request) -> Result<Queue
         };
         store.attempts.note(request.owner, attempt.clone());
         match try_join_queue(store, request, &attempt).await {
-            // An earlier attempt may have made its entry, or may still make it. That entry lives by this lease, so no
-            // other entry may use the lease, and a later repeat must find the entry.
+            // An earlier attempt may have made its entry, or may still make it. That entry lives by
+            // this lease, so no other entry may use the lease, and a later repeat must find the
+            // entry.
             Ok(Some(queued @ Queued::Quarantined(_))) if is_repeat => return Ok(queued),
             Ok(Some(queued)) => {
                 store.attempts.forget(request.owner);
@@ -143,9 +145,10 @@ pub(super) async fn join_queue(store: &Store, request: &Request) -> Result<Queue
     Err(Error::new(ErrorKind::Unavailable, "etcd ended the lease again and again"))
 }
 
-/// The key range that is watched for an entry: all entries of the name, whose watch also serves the next turn, or only its
-/// predecessor. A reader watches only the last writer before it, since other readers do not block it. A writer with many
-/// entries before it watches only its predecessor, so that etcd need not report each release to many clients.
+/// The key range that is watched for an entry: all entries of the name, whose watch also serves the
+/// next turn, or only its predecessor. A reader watches only the last writer before it, since other
+/// readers do not block it. A writer with many entries before it watches only its predecessor, so
+/// that etcd need not report each release to many clients.
 fn range(
     store: &Store,
     request: &Request,
@@ -175,7 +178,8 @@ async fn try_join_queue(
     let key = reserved.key.clone();
     let AcquireTxn { txn, entry: granted, known, record } =
         acquire_txn(store, request, &key, lease)?;
-    // A waiting entry has the offset of the settings: a raised one is not in the settings yet, and others read the entry.
+    // A waiting entry has the offset of the settings: a raised one is not in the settings yet, and
+    // others read the entry.
     let entry = QueueEntry::new(request, known, false);
     let own = Compare::create_revision(key.as_str(), CompareOp::Equal, 0);
     let mut steps = puts(store, request, &key, &entry, lease);
@@ -243,7 +247,8 @@ async fn try_join_queue(
         WaiterEntry::new(request.owner, entries, reserved, created_with, lease, predecessor);
     let Store { waiters, keepalives, rpc, watch, .. } = store;
     let waiter = EtcdWaiter::start(entry, waiters, keepalives, rpc, watch);
-    // After the entry was added to the waiters: a watch that begins wakes the waiters that it finds.
+    // After the entry was added to the waiters: a watch that begins wakes the waiters that it
+    // finds.
     waiter.watch_range(watch.range(range));
     Ok(Some(Queued::Waiting(waiter, first)))
 }

@@ -26,7 +26,8 @@ pub(super) struct AcquireTxn {
     pub(super) record: Option<Record>,
 }
 
-/// The transaction that makes an entry if no other entry blocks it, with the offset that its token needs.
+/// The transaction that makes an entry if no other entry blocks it, with the offset that its token
+/// needs.
 pub(super) fn acquire_txn(
     store: &Store,
     request: &Request,
@@ -35,7 +36,8 @@ pub(super) fn acquire_txn(
 ) -> Result<AcquireTxn, Error> {
     let (restore, layout) = (&store.restore, &store.layout);
     let settings = restore.settings();
-    // The settings may have changed since the caller checked the lease. The transaction compares these settings.
+    // The settings may have changed since the caller checked the lease. The transaction compares
+    // these settings.
     check_lease(request.lease, settings.record.longest_lease())?;
     let raised = settings.raised_offset(settings.now + 1, request.floor);
     // An operator may have reset the tokens since: the next attempt reads the settings again.
@@ -60,8 +62,8 @@ pub(super) fn acquire_txn(
     Ok(AcquireTxn { txn, entry, known: settings.record.offset, record })
 }
 
-/// The steps that make the entry of a request. A writer that repeats a request is blocked by its own entry, and so finds it.
-/// A reader is not, so a second key names its entry.
+/// The steps that make the entry of a request. A writer that repeats a request is blocked by its
+/// own entry, and so finds it. A reader is not, so a second key names its entry.
 pub(super) fn puts(
     store: &Store,
     request: &Request,
@@ -76,7 +78,8 @@ pub(super) fn puts(
     puts
 }
 
-/// The grant of a transaction that succeeded. `None` if the cluster was restored meanwhile: then the grant was released.
+/// The grant of a transaction that succeeded. `None` if the cluster was restored meanwhile: then
+/// the grant was released.
 pub(super) async fn confirm(
     store: &Store,
     request: &Request,
@@ -93,8 +96,8 @@ pub(super) async fn confirm(
     Ok(Some(granted(request, held)))
 }
 
-/// Repeats an attempt that was granted: extends the lease and keeps the token. `None` if the grant is gone, its owner was
-/// abandoned, or a quarantine runs.
+/// Repeats an attempt that was granted: extends the lease and keeps the token. `None` if the grant
+/// is gone, its owner was abandoned, or a quarantine runs.
 pub(super) async fn repeat(
     store: &Store,
     request: &Request,

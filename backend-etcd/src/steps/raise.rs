@@ -9,8 +9,8 @@ use crate::{
     store::Store,
 };
 
-/// Raises the token in the entry, and the offset in the settings, so that the tokens of all waiters exceed it too. `false`
-/// if the grant is gone.
+/// Raises the token in the entry, and the offset in the settings, so that the tokens of all waiters
+/// exceed it too. `false` if the grant is gone.
 pub(crate) async fn raise(store: &Store, held: &Held, wanted: FencingToken) -> Result<bool, Error> {
     let offset = wanted.get().cast_signed() - held.created;
     let (mut entry, mut same) = held.as_granted();

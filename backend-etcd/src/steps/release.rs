@@ -16,7 +16,8 @@ use crate::{
     store::Store,
 };
 
-/// Revokes the lease, which deletes the entry. For a minimum hold, moves the entry to another lease instead.
+/// Revokes the lease, which deletes the entry. For a minimum hold, moves the entry to another lease
+/// instead.
 pub(crate) async fn release(
     store: &Store,
     held: &Held,
@@ -54,8 +55,8 @@ async fn move_to_lease(store: &Store, held: &Held, last: Lease) -> Result<bool, 
     }
 }
 
-/// Releases, and at the same time makes an entry for the next request of this process. In whichever order etcd carries out the
-/// two, other waiters come first.
+/// Releases, and at the same time makes an entry for the next request of this process. In whichever
+/// order etcd carries out the two, other waiters come first.
 pub(crate) async fn release_and_enqueue(
     store: &Store,
     held: &Held,
@@ -64,16 +65,16 @@ pub(crate) async fn release_and_enqueue(
     let (outcome, queued) = join(release(store, held, None), join_queue(store, next)).await;
     let (outcome, queued) = match (outcome, queued) {
         (Ok(outcome), Ok(queued)) => (outcome, queued),
-        // A repeat must find the entry. To delete it would need another call, which may also fail, and then the repeat would
-        // make a second entry behind it.
+        // A repeat must find the entry. To delete it would need another call, which may also fail,
+        // and then the repeat would make a second entry behind it.
         (Err(error), queued) => {
             if let Some(attempt) = queued.ok().and_then(|queued| queued.attempt()) {
                 store.attempts.note(next.owner, attempt);
             }
             return Err(error);
         }
-        // The next request may have an entry, so the core repeats both calls. If the repeat finds the lock gone, it was
-        // released.
+        // The next request may have an entry, so the core repeats both calls. If the repeat finds
+        // the lock gone, it was released.
         (Ok(ReleaseOutcome::Released), Err(error)) if error.is_ambiguous() => {
             return Err(error);
         }
@@ -101,7 +102,8 @@ pub(crate) async fn release_and_enqueue(
     Ok(Released::new(outcome, next))
 }
 
-/// Writes a tombstone first: after that no late request of this owner makes an entry. Then deletes the entries made before.
+/// Writes a tombstone first: after that no late request of this owner makes an entry. Then deletes
+/// the entries made before.
 pub(crate) async fn abandon(store: &Store, request: &Request) -> Result<(), Error> {
     store.attempts.forget(request.owner);
     let tombstone = store.layout.tombstone(request.owner);
@@ -121,7 +123,8 @@ pub(crate) async fn abandon(store: &Store, request: &Request) -> Result<(), Erro
         match written {
             Ok(answer) => break answer,
             Err(Failure::LeaseGone) => store.leases.forget_tombstones(),
-            // etcd has no room for a tombstone, and so none for a late request: only the entries must be deleted.
+            // etcd has no room for a tombstone, and so none for a late request: only the entries
+            // must be deleted.
             Err(Failure::Error(error)) if error.kind() == ErrorKind::Config => {
                 refused = Some(error);
                 break store.rpc.txn(Txn::new().and_then([read])).await?;

@@ -20,8 +20,8 @@ pub(crate) async fn renew(
     }
 }
 
-/// Whether a grant whose lease lives still has its entry. It has, unless the cluster was restored since: a
-/// snapshot may contain the lease, which was in the pool then, but not the entry.
+/// Whether a grant whose lease lives still has its entry. It has, unless the cluster was restored
+/// since: a snapshot may contain the lease, which was in the pool then, but not the entry.
 async fn has_entry(store: &Store, held: &Held) -> Result<bool, Error> {
     if store.restore.history_token().await?.history == held.history {
         return Ok(true);

@@ -22,7 +22,8 @@ async fn a_release_wakes_the_first_waiter() {
         sleep(STEP).await;
     }
     release(&one, &held).await;
-    // The watch reports this after the release: once this waiter knows its loss, everything before it was reported.
+    // The watch reports this after the release: once this waiter knows its loss, everything before
+    // it was reported.
     end(&etcd, two.waiters.get(later.owner).unwrap().lease().id).await;
     while !matches!(timeout(PATIENCE, last.next()).await.expect("its end"), Signal::Lost(_)) {}
     let entry = two.waiters.get(wanted.owner).unwrap();

@@ -1,4 +1,5 @@
-//! Tests that need the inside of the backend, on real servers. Each is for one condition of the code.
+//! Tests that need the inside of the backend, on real servers. Each is for one condition of the
+//! code.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod claims;

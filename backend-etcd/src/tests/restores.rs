@@ -22,7 +22,8 @@ async fn send(store: &Store, txn: Txn) -> TxnResponse {
     tokio::time::timeout(PATIENCE, sending).await.expect("an answer")
 }
 
-/// No transaction compares the lead. Only the connections show whether it was carried out before or after a restore.
+/// No transaction compares the lead. Only the connections show whether it was carried out before or
+/// after a restore.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_begun_meanwhile_leaves_a_grant_in_doubt() {
     let etcd = start().await;

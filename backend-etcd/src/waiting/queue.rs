@@ -32,13 +32,13 @@ pub(crate) struct WaiterEntry {
     prefix: String,
     /// Its lease, as etcd last confirmed it.
     lease: Mutex<Lease>,
-    /// The entry whose deletion wakes it, by key and create revision. `None` if it is not known: then the deletion of any entry
-    /// of its name wakes it.
+    /// The entry whose deletion wakes it, by key and create revision. `None` if it is not known:
+    /// then the deletion of any entry of its name wakes it.
     predecessor: Mutex<Option<(String, i64)>>,
     /// Keeps the watch for that deletion; `None` while the entry is being added.
     watched: Mutex<Option<WatchedRange>>,
-    /// The lease of the holder, as it was last queried, and the earliest time at which it ends. Renewals only lengthen it, and a
-    /// minimum hold uses another lease.
+    /// The lease of the holder, as it was last queried, and the earliest time at which it ends.
+    /// Renewals only lengthen it, and a minimum hold uses another lease.
     holder: Mutex<Option<(i64, Instant)>>,
     /// The predecessor is gone, so this entry is probably the first.
     pub(crate) predecessor_gone: AtomicBool,
@@ -84,7 +84,8 @@ impl WaiterEntry {
     }
 
     fn follow(&self, (key, created): (String, i64)) {
-        // Set first: when the watch of the key begins, it wakes the waiters that follow the key at that time.
+        // Set first: when the watch of the key begins, it wakes the waiters that follow the key at
+        // that time.
         *self.predecessor.lock() = Some((key.clone(), created));
         if let Some(watched) = &mut *self.watched.lock() {
             watched.switch_to(&key);
@@ -140,15 +141,16 @@ impl WaiterEntry {
         self.wake.notified().await;
     }
 
-    /// Handles a deletion that the watch reported before this client knew this entry or its predecessor.
+    /// Handles a deletion that the watch reported before this client knew this entry or its
+    /// predecessor.
     fn replay_deletion(&self, key: &str, at: i64) {
         if self.predecessor.lock().is_some() {
             self.deleted(key, at);
         }
     }
 
-    /// Handles the deletion of an entry of its name at a revision. Keys are reused, so a deletion before this entry was made
-    /// is not its own.
+    /// Handles the deletion of an entry of its name at a revision. Keys are reused, so a deletion
+    /// before this entry was made is not its own.
     fn deleted(&self, key: &str, at: i64) {
         if self.key() == key {
             if at > self.created {
@@ -187,7 +189,8 @@ pub(crate) struct Waiters(Arc<Mutex<Known>>);
 #[derive(Debug, Default)]
 struct Known {
     entries: HashMap<OwnerId, Arc<WaiterEntry>>,
-    /// The same entries by the key prefix of their name, since a deletion concerns only the waiters of its name.
+    /// The same entries by the key prefix of their name, since a deletion concerns only the waiters
+    /// of its name.
     names: HashMap<String, Vec<Arc<WaiterEntry>>>,
     /// The last deletions that the watch reported.
     deleted: VecDeque<(String, i64)>,
@@ -215,7 +218,8 @@ impl Waiters {
         self.0.lock().remove(owner);
     }
 
-    /// Sets the entry that a waiter follows from now on. The watch may already have reported its deletion.
+    /// Sets the entry that a waiter follows from now on. The watch may already have reported its
+    /// deletion.
     pub(crate) fn follow(&self, entry: &WaiterEntry, predecessor: (String, i64)) {
         entry.follow(predecessor);
         self.0.lock().deleted.iter().for_each(|(key, at)| entry.replay_deletion(key, *at));
@@ -233,7 +237,8 @@ impl Waiters {
         }
     }
 
-    /// Wakes all waiters. Like the next two, this is for a watch that just began: it may have missed a deletion.
+    /// Wakes all waiters. Like the next two, this is for a watch that just began: it may have
+    /// missed a deletion.
     pub(crate) fn wake_all(&self) {
         self.0.lock().entries.values().for_each(|entry| entry.wake.notify_one());
     }
@@ -267,7 +272,8 @@ impl Known {
     }
 }
 
-/// The prefix of all keys of the same name. Neither an escaped name nor the part after it contains `/`.
+/// The prefix of all keys of the same name. Neither an escaped name nor the part after it contains
+/// `/`.
 fn name_of(key: &str) -> &str {
     key.rfind('/').map_or("", |at| &key[..=at])
 }

@@ -21,7 +21,8 @@ pub(super) struct WatchedRanges {
 struct Known {
     /// How many waiters use each range.
     users: HashMap<String, usize>,
-    /// Names without users, the oldest first. They stay watched, since clients that take turns soon wait for them again.
+    /// Names without users, the oldest first. They stay watched, since clients that take turns soon
+    /// wait for them again.
     idle: VecDeque<String>,
     /// More than [`MOST_WATCHED`] ranges are in use, so one watch covers all keys.
     all: bool,
@@ -124,7 +125,8 @@ impl WatchedRanges {
             return;
         }
         if is_key(range) {
-            // A later entry may have the same key. If the watch stayed, etcd would report the deletion of that entry too.
+            // A later entry may have the same key. If the watch stayed, etcd would report the
+            // deletion of that entry too.
             known.users.remove(range);
             self.changed.notify_one();
         } else if known.users.len() > MOST_WATCHED {

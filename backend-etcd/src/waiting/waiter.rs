@@ -53,7 +53,8 @@ impl EtcdWaiter {
 
 impl Drop for EtcdWaiter {
     fn drop(&mut self) {
-        // After a grant, the renewals of the lock keep the lease alive. Otherwise the entry must end.
+        // After a grant, the renewals of the lock keep the lease alive. Otherwise the entry must
+        // end.
         self.keepalive.abort();
         self.waiters.remove(self.entry.owner);
     }

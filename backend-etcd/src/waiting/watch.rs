@@ -1,9 +1,9 @@
-//! One watch stream for all waiters of a client. It watches the names that they wait for, single keys for readers and for
-//! writers in a crowded queue, or all keys if these ranges are many.
+//! One watch stream for all waiters of a client. It watches the names that they wait for, single
+//! keys for readers and for writers in a crowded queue, or all keys if these ranges are many.
 //!
-//! It never requests past events, which etcd serves late. When a watch begins, its waiters are woken and read the queue
-//! themselves, and later deletions are pushed. A waiter that is not woken polls. A progress request detects a stream that
-//! hangs without an error.
+//! It never requests past events, which etcd serves late. When a watch begins, its waiters are
+//! woken and read the queue themselves, and later deletions are pushed. A waiter that is not woken
+//! polls. A progress request detects a stream that hangs without an error.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -154,13 +154,15 @@ async fn watch(
         for range in new {
             requests.watch(range.as_str(), Some(open.add(&range))).await.map_err(failure)?;
         }
-        // After the new watches were added, so that each deletion meanwhile is reported by an old or a new watch.
+        // After the new watches were added, so that each deletion meanwhile is reported by an old
+        // or a new watch.
         for (range, id) in unwanted {
             open.ids.remove(&range);
             requests.cancel(id).await.map_err(failure)?;
         }
         tokio::select! {
-            // Answers first: if only this task was delayed, it must not give up a watch whose answers this process has read.
+            // Answers first: if only this task was delayed, it must not give up a watch whose
+            // answers this process has read.
             biased;
             answer = stream.message() => {
                 let Some(answer) = answer.map_err(failure)? else { return Ok(()) };
@@ -186,7 +188,8 @@ async fn watch(
     }
 }
 
-/// Wakes the waiters that an answer concerns. Returns whether etcd has canceled a watch that is still wanted.
+/// Wakes the waiters that an answer concerns. Returns whether etcd has canceled a watch that is
+/// still wanted.
 fn wake_waiters(open: &OpenWatches<'_>, answer: &WatchResponse, waiters: &Waiters) -> bool {
     let range = open.range(answer.watch_id());
     if answer.created()

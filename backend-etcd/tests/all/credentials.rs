@@ -155,7 +155,8 @@ async fn rejected_tokens_cost_neither_lock_nor_entry() {
     short.release().await.unwrap();
 }
 
-/// This also happens while an operator switches authentication off and on again to make etcd reject all tokens.
+/// This also happens while an operator switches authentication off and on again to make etcd reject
+/// all tokens.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_user_while_authentication_is_off_is_a_retryable_error() {
     let etcd = single().await;

@@ -84,8 +84,8 @@ async fn with_a_full_quota_locks_are_renewed_and_released_and_none_is_granted() 
     client.lock("other").wait(WAIT).acquire().await.unwrap().release().await.unwrap();
 }
 
-/// etcd refuses requests while it has applied 5,000 fewer entries than it has committed. The status code of such an
-/// answer is the same as for an unknown outcome.
+/// etcd refuses requests while it has applied 5,000 fewer entries than it has committed. The status
+/// code of such an answer is the same as for an unknown outcome.
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_that_an_overloaded_etcd_refuses_have_a_known_outcome() {
     let etcd = single().await;
@@ -95,7 +95,8 @@ async fn requests_that_an_overloaded_etcd_refuses_have_a_known_outcome() {
     for _ in 0..4 {
         client.lock("job").acquire().await.unwrap().release().await.unwrap();
     }
-    // The log is flushed, so requests are committed. The database is not, so they wait to be applied.
+    // The log is flushed, so requests are committed. The database is not, so they wait to be
+    // applied.
     let (process, database) = (etcd.members()[0].process(), etcd.members()[0].database());
     let slow = SlowFlush::start_on(process, WAIT, &[database]).await.unwrap();
     let others = Client::connect([address.to_string()], None).await.unwrap();

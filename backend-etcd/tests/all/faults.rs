@@ -7,7 +7,8 @@ use crate::support::{
     request_for, single,
 };
 
-/// The attempt arrives and its answer is lost: the outcome is unknown, and the clean-up leaves nothing.
+/// The attempt arrives and its answer is lost: the outcome is unknown, and the clean-up leaves
+/// nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_answer_leaves_no_lock() {
     let (_etcd, proxy, [direct, behind]) = proxied("500ms").await;
@@ -21,7 +22,8 @@ async fn a_lost_answer_leaves_no_lock() {
     granted(&*direct, &request()).await;
 }
 
-/// For less than the lease the network swallows everything, then refuses connections, then breaks those that it has.
+/// For less than the lease the network swallows everything, then refuses connections, then breaks
+/// those that it has.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_short_network_fault_loses_neither_lock_nor_entry() {
     let (etcd, proxy, [_, holder]) = proxied("1s").await;

@@ -1,5 +1,5 @@
-//! A hostile server instead of etcd. How much of an answer the client reads is bounded by the client library's limit of
-//! 4 MiB per message and by the client's time limit.
+//! A hostile server instead of etcd. How much of an answer the client reads is bounded by the
+//! client library's limit of 4 MiB per message and by the client's time limit.
 
 use std::{
     future::poll_fn,

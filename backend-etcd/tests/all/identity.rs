@@ -103,7 +103,8 @@ async fn an_identity_is_kept_as_long_as_the_data() {
     same(&cluster, "the settings were lost").await;
 }
 
-/// A client that did not know the lost settings writes those of a new store, and so changes the store for all clients.
+/// A client that did not know the lost settings writes those of a new store, and so changes the
+/// store for all clients.
 #[tokio::test(flavor = "multi_thread")]
 async fn lost_settings_that_a_new_client_replaces_make_another_store() {
     let etcd = single().await;
@@ -135,7 +136,8 @@ async fn a_copy_with_other_flags_is_another_store() {
     );
 }
 
-/// Records of a running migration contain the names of their stores, so settings without a number never get one.
+/// Records of a running migration contain the names of their stores, so settings without a number
+/// never get one.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_without_a_number_keeps_the_name_that_it_had() {
     let mut cluster = Cluster::start(1).await;

@@ -104,7 +104,8 @@ async fn reads(backend: &dyn Backend) -> Grant {
     granted(backend, &reader()).await
 }
 
-/// For etcd's own tools each reader is an entry before theirs, and for a reader each of theirs is a writer.
+/// For etcd's own tools each reader is an entry before theirs, and for a reader each of theirs is a
+/// writer.
 #[tokio::test(flavor = "multi_thread")]
 async fn etcdctl_waits_for_all_readers_and_readers_wait_behind_it() {
     let etcd = single().await;

@@ -17,7 +17,8 @@ fn lag(token: FencingToken, requested: u64) -> Duration {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_token_lags_the_clock_by_more_than_a_second() {
-    // One client raises the offset, and the other learns of each raise when its own transaction is refused.
+    // One client raises the offset, and the other learns of each raise when its own transaction is
+    // refused.
     let (_etcd, clients) = pair().await;
     let (mut last, mut worst) = (FencingToken::ZERO, Duration::ZERO);
     let began = SystemEnv.now();

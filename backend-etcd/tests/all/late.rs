@@ -1,4 +1,5 @@
-//! Requests that arrive late, or a second time, after everything that followed them was carried out.
+//! Requests that arrive late, or a second time, after everything that followed them was carried
+//! out.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,7 +18,8 @@ use crate::support::{
 /// The written form of a granted entry, which only a transaction that takes a lock sends.
 const TAKES: &str = "\"granted\":true";
 
-/// An entry whose turn comes, and whose grant must be written because the offset was raised meanwhile.
+/// An entry whose turn comes, and whose grant must be written because the offset was raised
+/// meanwhile.
 async fn turn_that_is_written(
     holder: &dyn Backend,
     waiter: &dyn Backend,
@@ -32,7 +34,8 @@ async fn turn_that_is_written(
     entry
 }
 
-/// A late request for a turn comes between the two steps of the release that keeps the entry for a minimum hold.
+/// A late request for a turn comes between the two steps of the release that keeps the entry for a
+/// minimum hold.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_late_claim_does_not_shorten_a_minimum_hold() {
     let (etcd, streams, [direct, behind]) = streamed("2s").await;
@@ -54,7 +57,8 @@ async fn a_late_claim_does_not_shorten_a_minimum_hold() {
     busy(&*direct, &request()).await;
 }
 
-/// A late request after the release gets no grant, even though the entry still exists, with another lease.
+/// A late request after the release gets no grant, even though the entry still exists, with another
+/// lease.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_entry_in_its_minimum_hold_is_granted_to_nobody() {
     let (_etcd, [direct, waiter]) = pair().await;
@@ -142,7 +146,8 @@ async fn the_entry_of_an_abandoned_next_request_is_deleted() {
     granted(&*direct, &request()).await;
 }
 
-/// The store had lost the lock before any release arrived: the caller must not learn that it was released.
+/// The store had lost the lock before any release arrived: the caller must not learn that it was
+/// released.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_that_was_lost_before_its_release_arrived_was_not_held() {
     let (_etcd, streams, [direct, behind]) = streamed("10s").await;

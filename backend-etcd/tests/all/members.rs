@@ -65,12 +65,13 @@ fn is_fixed(version: &str) -> bool {
     version >= if version[..2] == [3, 4] { [3, 4, 31] } else { [3, 5, 13] }
 }
 
-/// More than the 16 leases that an etcd revokes at a time. A leader that comes back revokes the first 16 in its own term, where it
-/// cannot succeed. By the next 16, it has learnt of the new leader and forwards them.
+/// More than the 16 leases that an etcd revokes at a time. A leader that comes back revokes the
+/// first 16 in its own term, where it cannot succeed. By the next 16, it has learnt of the new
+/// leader and forwards them.
 const MANY: usize = 64;
 
-/// Why `Guarantees` assumes that no leader comes back: by its own count, leases that were renewed while it was paused have
-/// expired, and an etcd without the fix revokes them.
+/// Why `Guarantees` assumes that no leader comes back: by its own count, leases that were renewed
+/// while it was paused have expired, and an etcd without the fix revokes them.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_that_comes_back_revokes_what_was_renewed_without_it() {
     let mut etcd = Etcd::three(EtcdOptions::new()).await.unwrap();
@@ -85,7 +86,8 @@ async fn a_leader_that_comes_back_revokes_what_was_renewed_without_it() {
     // Long enough for the other members to elect a leader, even on a busy machine.
     let lease = Duration::from_secs(5);
     let mut revoked = false;
-    // It may learn of the new leader before it revokes anything. And the fix leaves a moment in which it may revoke.
+    // It may learn of the new leader before it revokes anything. And the fix leaves a moment in
+    // which it may revoke.
     let (tries, count) = if fixed { (2, 1) } else { (10, MANY) };
     for _ in 0..tries {
         let leader = etcd.leader().await.unwrap();

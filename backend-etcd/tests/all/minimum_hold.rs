@@ -26,7 +26,8 @@ async fn a_minimum_hold_is_not_shortened_by_the_age_of_a_pooled_lease() {
     assert!(kept >= LEASE, "it is kept for less than {kept:?}");
 }
 
-/// A client that has released the lock no longer holds it, although no other client can have it yet.
+/// A client that has released the lock no longer holds it, although no other client can have it
+/// yet.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_in_its_minimum_hold_is_not_held() {
     let etcd = single().await;

@@ -4,8 +4,8 @@ use lock_core::{Backend, Request, Waiter};
 
 use crate::support::{ahead, busy, granted, pair, release, request, waits};
 
-/// Makes an entry right after its client has read the store's revision, so that the entry needs the same offset when it is
-/// made and when its turn comes.
+/// Makes an entry right after its client has read the store's revision, so that the entry needs the
+/// same offset when it is made and when its turn comes.
 async fn waits_now(backend: &dyn Backend, request: &Request) -> Box<dyn Waiter> {
     busy(backend, request).await;
     waits(backend, request).await

@@ -33,7 +33,8 @@ async fn past_keys(etcd: &Etcd, prefix: &str) -> (HashSet<String>, usize) {
     }
 }
 
-/// To find the entries of a name, etcd walks over all keys that the name ever had, until they are compacted.
+/// To find the entries of a name, etcd walks over all keys that the name ever had, until they are
+/// compacted.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_that_was_held_very_often_leaves_few_keys_behind() {
     let (etcd, clients) = pair().await;

@@ -41,7 +41,8 @@ async fn more_readers_share_a_lock_than_elsewhere() {
 async fn a_lost_answer_makes_no_second_reader() {
     let (_etcd, proxy, [direct, _]) = proxied("1s").await;
     granted(&*direct, &request_for("other")).await;
-    // Each client has observed the cluster and has a pooled lease from a refused attempt, so its next call is one request.
+    // Each client has observed the cluster and has a pooled lease from a refused attempt, so its
+    // next call is one request.
     let client = async || {
         let behind = connect(proxy.address(), "1s").await;
         busy(&*behind, &request_for("other")).await;
@@ -115,8 +116,8 @@ async fn a_reader_is_served_before_the_writers_behind_it() {
     assert!(before.token < inside.token && inside.token < after.token);
 }
 
-/// An older client is one that does not know readers. This test sends its requests. The values of entries must be as it knows
-/// them.
+/// An older client is one that does not know readers. This test sends its requests. The values of
+/// entries must be as it knows them.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_older_client_and_readers_keep_each_other_out() {
     const OLD: [&str; 5] = ["owner", "label", "offset", "granted", "kept"];

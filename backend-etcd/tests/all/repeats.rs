@@ -5,8 +5,8 @@ use lock_core::{Enqueued, Init};
 
 use crate::support::{LEASE, busy, granted, proxied, request, request_for, waiting};
 
-/// The first attempt makes its entry, but its answer is lost. The repeat meets a quarantine. No other key may use the entry's
-/// lease, or it would end with the entry.
+/// The first attempt makes its entry, but its answer is lost. The repeat meets a quarantine. No
+/// other key may use the entry's lease, or it would end with the entry.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_lease_of_an_unanswered_enqueue_serves_no_other_request() {
     let (etcd, proxy, [direct, behind]) = proxied("1s").await;

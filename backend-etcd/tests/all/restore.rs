@@ -1,4 +1,5 @@
-//! Restored snapshots: a lost lock is waited out, tokens go on, and nothing else is mistaken for a restore.
+//! Restored snapshots: a lost lock is waited out, tokens go on, and nothing else is mistaken for a
+//! restore.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,8 +26,8 @@ async fn a_lock_lost_in_a_restore_is_waited_out(members: usize) {
     let lost = known.try_acquire(&request("job")).await.unwrap().granted().unwrap();
     let ended = lost.from + lost.lease;
     cluster.restore().await;
-    // First a client that connects only now: it knows nothing but the settings. Then one that knows the cluster, and one
-    // that had the lock.
+    // First a client that connects only now: it knows nothing but the settings. Then one that knows
+    // the cluster, and one that had the lock.
     let fresh = cluster.connect().await;
     for backend in [&fresh, &idle, &known] {
         let held_back = held_back(&**backend, "job").await;
@@ -69,7 +70,8 @@ async fn a_lease_that_lives_on_does_not_keep_a_lock_that_was_lost(proxied: bool)
     let guard = client.lock("job").lease(LONGEST).acquire().await.unwrap();
     let lease = format!("{:x}", leases(&cluster.etcd, "job").await[0]);
     assert!(before.contains(&lease), "{lease} is not from the pool: {before}");
-    // So that the new settings, which the client soon writes, do not reach the lost revision before the test compares.
+    // So that the new settings, which the client soon writes, do not reach the lost revision before
+    // the test compares.
     for _ in 0..10 {
         cluster.etcd.ctl(&["put", "lost", ""]).await.unwrap();
     }
@@ -152,8 +154,8 @@ async fn a_reported_restore_waits_out_the_longest_lease_that_may_be_held() {
     assert!(settings.grants_in > LONGEST * 9, "{settings:?}");
 }
 
-/// With a pooled lease, the transaction that takes the lock is the first request over the new connection to the restored
-/// cluster.
+/// With a pooled lease, the transaction that takes the lock is the first request over the new
+/// connection to the restored cluster.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_grant_of_a_restored_cluster_is_released() {
     let mut cluster = Cluster::start(1).await;
@@ -177,7 +179,8 @@ async fn a_grant_of_a_restored_cluster_is_released() {
     assert_eq!(entries(&cluster.etcd).await, "");
 }
 
-/// The same behind a proxy that reconnects, and the release of the grant fails: the caller must clean up.
+/// The same behind a proxy that reconnects, and the release of the grant fails: the caller must
+/// clean up.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_grant_of_a_restored_cluster_whose_release_fails_has_an_unknown_outcome() {
     let mut cluster = Cluster::start(1).await;
@@ -317,7 +320,8 @@ async fn crashes_elections_compactions_and_defragmentation_are_no_restore() {
     }
 }
 
-/// A write appears in the log and in the revision, but a member does not report both at the same instant.
+/// A write appears in the log and in the revision, but a member does not report both at the same
+/// instant.
 #[tokio::test(flavor = "multi_thread")]
 async fn writes_while_the_cluster_is_observed_are_no_restore() {
     let cluster = Cluster::start(1).await;

@@ -21,7 +21,8 @@ async fn set(backend: &dyn Backend, longest: Duration, first_use: bool) -> Durat
     backend.init(&init).await.unwrap().grants_in
 }
 
-/// A running quarantine is not replaced by a shorter one: holders may still believe in the leases that it waits for.
+/// A running quarantine is not replaced by a shorter one: holders may still believe in the leases
+/// that it waits for.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_of_settings_does_not_cut_a_quarantine_short() {
     let (_etcd, [backend, _]) = pair().await;
@@ -88,8 +89,8 @@ async fn turning_the_quarantine_on_waits_out_a_longest_lease() {
     assert!(turn(true).await.grants_in <= left);
 }
 
-/// An operator may shorten the longest lease without a wait. Then a client that still knows the old settings must not get a
-/// longer lease.
+/// An operator may shorten the longest lease without a wait. Then a client that still knows the old
+/// settings must not get a longer lease.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lease_of_old_settings_is_refused() {
     let (_etcd, [known, other]) = pair().await;
@@ -110,7 +111,8 @@ async fn a_lease_of_old_settings_is_refused() {
     granted(&*known, &request()).await;
 }
 
-/// The same for an entry that was made before. If the quarantine waits out the old longest lease, the entry is served.
+/// The same for an entry that was made before. If the quarantine waits out the old longest lease,
+/// the entry is served.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_entry_of_old_settings_is_served_only_if_they_are_waited_out() {
     let (etcd, [known, other]) = pair().await;
@@ -147,8 +149,8 @@ async fn a_tombstone_lasts_for_as_long_as_the_lease_of_its_request() {
     assert!(shown.contains("granted with TTL(1800s)"), "{shown}");
 }
 
-/// The delete operation for the quarantine's key, as it is encoded in a transaction: the tag and the length of the operation,
-/// those of the key, the key.
+/// The delete operation for the quarantine's key, as it is encoded in a transaction: the tag and
+/// the length of the operation, those of the key, the key.
 const ENDS_QUARANTINE: &str = "\u{1a}!\n\u{1f}leasehold/%leasehold/quarantine";
 
 /// An operator knows only about the locks of that time.
@@ -171,8 +173,8 @@ async fn a_quarantine_that_begins_meanwhile_is_not_ended_by_a_first_use() {
     assert!(matches!(refused, Attempt::Quarantined(_)), "{refused:?}");
 }
 
-/// Another user of etcd may write among the entries of a name. Such a key blocks the lock, is listed, and can be removed by
-/// force.
+/// Another user of etcd may write among the entries of a name. Such a key blocks the lock, is
+/// listed, and can be removed by force.
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_of_other_programs_are_listed_and_removed_by_force() {
     let etcd = single().await;

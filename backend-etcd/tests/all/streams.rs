@@ -8,8 +8,8 @@ use crate::support::{
     WAIT, granted, hands_over, held_and_waited_for, renewed, request_for, streamed, until,
 };
 
-/// A follower forwards keepalives to the leader one by one. With many locks the last answer takes seconds, although the
-/// stream works all the time.
+/// A follower forwards keepalives to the leader one by one. With many locks the last answer takes
+/// seconds, although the stream works all the time.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_busy_keepalive_stream_is_not_given_up() {
     let (_etcd, streams, [_, backend]) = streamed("60s").await;
@@ -53,7 +53,8 @@ async fn a_hanging_watch_delays_nobody_for_long_and_is_replaced() {
     let (_etcd, streams, [holder, waiter]) = streamed("5s").await;
     let (guard, waiting) = held_and_waited_for(holder, waiter.clone()).await;
     until("a watch", async || streams.opened("Watch") > 0).await;
-    // It is silent, but it answers the progress request: a healthy watch stays. An unanswered one is given up after 6 s.
+    // It is silent, but it answers the progress request: a healthy watch stays. An unanswered one
+    // is given up after 6 s.
     tokio::time::sleep(Duration::from_secs(7)).await;
     assert_eq!(streams.opened("Watch"), 1, "a healthy watch was given up");
     streams.stick("Watch");

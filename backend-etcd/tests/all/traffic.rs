@@ -120,7 +120,8 @@ async fn a_waiter_polls_less_often_the_further_back_it_is() {
         after.0 - before.0
     };
     assert_eq!(backend.guarantees().longest_poll, Duration::from_secs(10));
-    // First each reads the queue and the remaining time of the holder's lease, later only the queue.
+    // First each reads the queue and the remaining time of the holder's lease, later only the
+    // queue.
     let (first, next) = (poll().await, poll().await);
     assert!((11.5..12.5).contains(&first), "{first} requests");
     assert!((5.5..6.5).contains(&next), "{next} requests");
@@ -156,7 +157,8 @@ async fn cost_of_uncontended(lock: Lock, member: &Member) {
         of(&after.0) - of(&before.0)
     };
     let locks = f64::from(LOCKS);
-    // An observation of the cluster is a transaction between two `Status`. It is made once a minute.
+    // An observation of the cluster is a transaction between two `Status`. It is made once a
+    // minute.
     let observations = (seconds / 60.0).ceil();
     // One more each second, for a raise of the offset by another client.
     let others = seconds + observations + 0.5;

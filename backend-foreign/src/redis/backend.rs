@@ -221,7 +221,8 @@ impl Foreign {
         Ok((states, seen.map(Duration::from_micros)))
     }
 
-    /// Foreign clients keep no migration record. So the listing shows one for them, which says that a process uses only this store.
+    /// Foreign clients keep no migration record. So the listing shows one for them, which says that
+    /// a process uses only this store.
     async fn foreign_record(&self, seen: Duration) -> Result<Option<LockState>, Error> {
         let store = self.name_of_store().await?;
         let Some((name, label, left)) = record::of_foreign_clients(&store, self.layout.word, seen)?
@@ -352,8 +353,9 @@ impl Backend for Foreign {
         Ok(state.filter(|state| state.holder.is_some()))
     }
 
-    /// Lists only the locks that leasehold clients hold: foreign locks cannot be distinguished from other data. For a while
-    /// after a foreign client was seen, the listing also has a migration record.
+    /// Lists only the locks that leasehold clients hold: foreign locks cannot be distinguished from
+    /// other data. For a while after a foreign client was seen, the listing also has a migration
+    /// record.
     async fn list(&self, from: Option<Cursor>) -> Result<Page, Error> {
         self.page(from).await.map_err(|error| error.at("foreign", "list"))
     }

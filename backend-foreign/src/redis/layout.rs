@@ -16,8 +16,8 @@ pub(crate) struct Layout {
     pub(crate) key: String,
     pub(crate) token: TokenKey,
     pub(crate) wake: Wake,
-    /// How long leasehold clients leave the lock alone after many grants in a row: as long as a foreign waiter may sleep between
-    /// two polls. Zero if foreign clients do not wait.
+    /// How long leasehold clients leave the lock alone after many grants in a row: as long as a
+    /// foreign waiter may sleep between two polls. Zero if foreign clients do not wait.
     pub(crate) rest: Duration,
 }
 
@@ -93,7 +93,8 @@ pub(crate) const WORDS: &str =
     "redisson, redis-py, redsync, node-redlock, python-redis-lock, spring, shedlock or string";
 
 impl Layout {
-    /// A layout by its name. `detail` is the registry of `spring`, the environment of `shedlock` or the template of `string`.
+    /// A layout by its name. `detail` is the registry of `spring`, the environment of `shedlock` or
+    /// the template of `string`.
     pub(crate) fn new(word: &str, detail: Option<&str>) -> Result<Self, Error> {
         let millis = Duration::from_millis;
         let text = |word, key: &str, wake, rest| Self {
@@ -104,7 +105,8 @@ impl Layout {
             wake,
             rest: millis(rest),
         };
-        // The rests, in milliseconds, are a little longer than the longest pause between polls of the library's waiters.
+        // The rests, in milliseconds, are a little longer than the longest pause between polls of
+        // the library's waiters.
         let layout = match word {
             "redisson" => Self {
                 word: "redisson",
@@ -146,7 +148,8 @@ impl Layout {
         Ok(layout)
     }
 
-    /// The prefix of leasehold's own keys. Each layout has another prefix, so locks of two layouts are two locks.
+    /// The prefix of leasehold's own keys. Each layout has another prefix, so locks of two layouts
+    /// are two locks.
     pub(crate) fn prefix(&self) -> String {
         if self.key == NAME {
             return format!("leasehold-foreign:{}", self.word);
@@ -168,7 +171,8 @@ impl Layout {
     /// The keys of a name.
     ///
     /// # Errors
-    /// `InvalidInput` if they cannot share a slot of a cluster, or if the lock's key would be one of leasehold's own records.
+    /// `InvalidInput` if they cannot share a slot of a cluster, or if the lock's key would be one
+    /// of leasehold's own records.
     pub(crate) fn keys(&self, name: &LockName) -> Result<Keys, Error> {
         let lock = self.key.replace(NAME, name.as_str());
         let token = match self.token {

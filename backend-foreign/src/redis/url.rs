@@ -16,12 +16,14 @@ const FORM: &str =
     "the URL of locks shared with another library is redis://HOST:PORT?layout=LAYOUT";
 
 /// Opens the locks of another library: `redis://HOST:PORT?layout=LAYOUT`, `rediss://…` with TLS, or
-/// `unix:PATH?layout=LAYOUT`, with the options of a `redis://` URL. Layouts are `redisson`, `redis-py`, `redsync`,
-/// `node-redlock`, `python-redis-lock`, `spring` with `registry=KEY`, `shedlock` with `env=default`, and `string` with
-/// `key=TEMPLATE`, in which `{name}` is replaced by the name.
+/// `unix:PATH?layout=LAYOUT`, with the options of a `redis://` URL. Layouts are `redisson`,
+/// `redis-py`, `redsync`, `node-redlock`, `python-redis-lock`, `spring` with `registry=KEY`,
+/// `shedlock` with `env=default`, and `string` with `key=TEMPLATE`, in which `{name}` is replaced
+/// by the name.
 ///
 /// # Errors
-/// As [`backend_redis::connect`]; `InvalidInput` for an unknown layout, and for sentinels and clusters.
+/// As [`backend_redis::connect`]; `InvalidInput` for an unknown layout, and for sentinels and
+/// clusters.
 pub(crate) async fn connect(url: &str) -> Result<Arc<dyn Backend>, Error> {
     let (layout, rest) = parse(url)?;
     let mut builder = node::from_url(&rest, "layout, registry, env, key, ")?;

@@ -93,7 +93,8 @@ impl Drop for SubscribedWaiter {
         let Some(here) = all.get_mut(&self.channel) else { return };
         here.retain(|entry| entry.number != self.number);
         match here.first() {
-            // A message may have woken this waiter, and it leaves without an attempt: the next one must try.
+            // A message may have woken this waiter, and it leaves without an attempt: the next one
+            // must try.
             Some(oldest) => oldest.wake.notify_one(),
             None => _ = all.remove(&self.channel),
         }

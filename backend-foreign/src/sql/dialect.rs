@@ -1,4 +1,5 @@
-//! The trait `Dialect` of leasehold-sql for ShedLock's table, with one implementation for both databases.
+//! The trait `Dialect` of leasehold-sql for ShedLock's table, with one implementation for both
+//! databases.
 
 use std::{sync::Arc, time::Duration};
 
@@ -174,8 +175,8 @@ impl<S: Server> Dialect for ShedLock<S> {
         Ok(done.into())
     }
 
-    /// First the tombstone, then the release: an attempt that ended before the tombstone is released, and a later attempt finds
-    /// the tombstone.
+    /// First the tombstone, then the release: an attempt that ended before the tombstone is
+    /// released, and a later attempt finds the tombstone.
     async fn abandon(&self, request: &Request) -> Result<(), Error> {
         let owner = request.owner.to_string();
         let whose = [Text(request.name.as_str()), Text(&owner)];
@@ -198,8 +199,8 @@ impl<S: Server> Dialect for ShedLock<S> {
         Ok(server.run_once(&self.sql.force_release, &name).await?.is_some())
     }
 
-    /// Also lists locks of ShedLock's clients. For a while after one of these was seen, the listing ends with a migration
-    /// record.
+    /// Also lists locks of ShedLock's clients. For a while after one of these was seen, the listing
+    /// ends with a migration record.
     async fn list(&self, after: &str, limit: u32) -> Result<Vec<Listed>, Error> {
         if after == LAST {
             return Ok(Vec::new());
@@ -221,7 +222,8 @@ impl<S: Server> Dialect for ShedLock<S> {
 
     /// Removes no rows, because ShedLock remembers which rows exist.
     async fn sweep(&self, _rows: bool) -> Result<(), Error> {
-        // The server's settings are read again now and then, since an operator may have changed them.
+        // The server's settings are read again now and then, since an operator may have changed
+        // them.
         self.update_guarantees(self.guarantees().longest_lease).await
     }
 

@@ -168,7 +168,8 @@ impl Server for Mysql {
         rows.iter().map(pair).collect::<Result<_, _>>().map_err(general)
     }
 
-    /// One by one, in the same order in all clients, so that two clients never wait for each other's rows.
+    /// One by one, in the same order in all clients, so that two clients never wait for each
+    /// other's rows.
     async fn renew(
         &self,
         sql: &Statement,

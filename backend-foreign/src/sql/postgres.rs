@@ -1,7 +1,7 @@
 //! ShedLock's table in PostgreSQL.
 //!
-//! Its columns are VARCHAR. The statements compare them as text. Otherwise PostgreSQL would prefer an operator that another
-//! role defined for VARCHAR to its own.
+//! Its columns are VARCHAR. The statements compare them as text. Otherwise PostgreSQL would prefer
+//! an operator that another role defined for VARCHAR to its own.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -22,7 +22,8 @@ use super::{
 /// The server's UTC at the moment of the read.
 const UTC: &str = "pg_catalog.timezone('UTC', {now})";
 
-/// For how many microseconds a lock is still held. 'infinity' cannot be converted, and counts as a thousand years.
+/// For how many microseconds a lock is still held. 'infinity' cannot be converted, and counts as a
+/// thousand years.
 const LEFT: &str = "greatest((pg_catalog.date_part('epoch', greatest(least(l.lock_until, {utc} + interval '1000 years'), {utc}) \
                     - {utc}) * 1000000::double precision)::bigint, 0)";
 

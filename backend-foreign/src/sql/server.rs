@@ -46,7 +46,8 @@ pub(super) trait Server: Debug + Send + Sync + Sized + 'static {
     /// The shortest lease: some round trips on a busy machine.
     const SHORTEST_LEASE: Duration;
 
-    /// The column types of `lock_until` and `locked_at` that keep the server's UTC unchanged and with enough digits.
+    /// The column types of `lock_until` and `locked_at` that keep the server's UTC unchanged and
+    /// with enough digits.
     const TIMES: &'static [&'static str];
 
     /// Whether the rows of a name must exist before the name can be acquired.
@@ -67,8 +68,8 @@ pub(super) trait Server: Debug + Send + Sync + Sized + 'static {
     /// How often a statement was repeated although the first try may have been carried out.
     fn broken(&self) -> u64;
 
-    /// Runs a write that must not be carried out twice unnoticed. Returns the number that it reports, or 1 if it only changed a
-    /// row; `None` if it changed nothing.
+    /// Runs a write that must not be carried out twice unnoticed. Returns the number that it
+    /// reports, or 1 if it only changed a row; `None` if it changed nothing.
     async fn run_once(&self, sql: &Self::Statement, args: &[Arg<'_>])
     -> Result<Option<i64>, Error>;
 
@@ -95,16 +96,17 @@ pub(super) trait Server: Debug + Send + Sync + Sized + 'static {
     /// Reads pairs of texts, such as the names and types of columns.
     async fn pairs(&self, sql: &Self::Statement) -> Result<Vec<(String, String)>, Error>;
 
-    /// Renews each grant with its lease. Returns for each whether it was renewed. A grant whose row another transaction has
-    /// locked counts as not renewed.
+    /// Renews each grant with its lease. Returns for each whether it was renewed. A grant whose row
+    /// another transaction has locked counts as not renewed.
     async fn renew(
         &self,
         sql: &Self::Statement,
         grants: &[(&Grant, Duration)],
     ) -> Result<Vec<bool>, Error>;
 
-    /// Whether ShedLock's table, the companion table and the settings exist. Call this before any statement that uses one of them:
-    /// it refuses a table that could run another role's code with the rights of this one.
+    /// Whether ShedLock's table, the companion table and the settings exist. Call this before any
+    /// statement that uses one of them: it refuses a table that could run another role's code with
+    /// the rights of this one.
     async fn existing_tables(&self, names: &Names) -> Result<[bool; 3], Error>;
 
     /// Creates the missing tables.

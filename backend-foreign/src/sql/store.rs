@@ -12,8 +12,8 @@ use super::{
     statements::{Names, RECORD_VERSION, Statements},
 };
 
-/// Appended to the owner in `locked_by` during a minimum hold after the release. No owner id has this form, so statements that
-/// compare the holder do not match.
+/// Appended to the owner in `locked_by` during a minimum hold after the release. No owner id has
+/// this form, so statements that compare the holder do not match.
 const RELEASED: &str = " released";
 
 /// The owner id that is shown for clients of ShedLock, which have none.
@@ -27,7 +27,8 @@ pub(super) struct ShedLock<S: Server> {
     pub(super) names: Names,
     pub(super) sql: Statements<S::Statement>,
     pub(super) promised: RwLock<Arc<Guarantees>>,
-    /// Set after the settings were checked: how many characters a name may have, if ShedLock's table has a limit.
+    /// Set after the settings were checked: how many characters a name may have, if ShedLock's
+    /// table has a limit.
     agreed: OnceCell<Option<usize>>,
 }
 
@@ -82,7 +83,8 @@ impl<S: Server> ShedLock<S> {
         Ok(stored)
     }
 
-    /// Refuses a name that is too long for ShedLock's table, or that the table would confuse with another name.
+    /// Refuses a name that is too long for ShedLock's table, or that the table would confuse with
+    /// another name.
     pub(super) async fn check_name(&self, name: &LockName) -> Result<(), Error> {
         if S::PADS && name.as_str().ends_with(' ') {
             let message = "the name ends with a space, which ShedLock's table does not tell from the name without it; \

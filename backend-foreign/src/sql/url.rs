@@ -11,8 +11,9 @@ use crate::options::{self, refuse};
 /// Options of leasehold's own stores in these databases that have no meaning here.
 const NOT_HERE: [&str; 3] = ["strategy", "table_prefix", "listen"];
 
-/// Opens the locks of ShedLock in PostgreSQL: `postgres://USER:PASSWORD@HOST:PORT/DATABASE?layout=shedlock&table=shedlock`,
-/// with the options of a `postgres://` URL except `strategy`, `table_prefix` and `listen`.
+/// Opens the locks of ShedLock in PostgreSQL:
+/// `postgres://USER:PASSWORD@HOST:PORT/DATABASE?layout=shedlock&table=shedlock`, with the options
+/// of a `postgres://` URL except `strategy`, `table_prefix` and `listen`.
 #[cfg(feature = "postgres")]
 pub(crate) async fn postgres(url: &str) -> Result<Arc<dyn Backend>, Error> {
     let (table, rest) = parse(url)?;
@@ -21,8 +22,9 @@ pub(crate) async fn postgres(url: &str) -> Result<Arc<dyn Backend>, Error> {
     Ok(Arc::new(backend(ShedLock::open(server, described, &table).await?)))
 }
 
-/// Opens the locks of ShedLock in MySQL or MariaDB: `mysql://USER:PASSWORD@HOST:PORT/DATABASE?layout=shedlock&table=shedlock`,
-/// with the options of a `mysql://` URL except `strategy` and `table_prefix`.
+/// Opens the locks of ShedLock in MySQL or MariaDB:
+/// `mysql://USER:PASSWORD@HOST:PORT/DATABASE?layout=shedlock&table=shedlock`, with the options of a
+/// `mysql://` URL except `strategy` and `table_prefix`.
 #[cfg(feature = "mysql")]
 pub(crate) async fn mysql(url: &str) -> Result<Arc<dyn Backend>, Error> {
     let (table, rest) = parse(url)?;

@@ -30,7 +30,8 @@ fn block(beginning: &str) -> String {
 #[tokio::test]
 async fn the_documented_permissions_are_enough() {
     let acl = documented_acl(PAGE, "## Permissions", "");
-    // Its own scripts, and what the client and the common scripts of backend-redis need for one server.
+    // Its own scripts, and what the client and the common scripts of backend-redis need for one
+    // server.
     let mut needed = of_scripts(concat!(env!("CARGO_MANIFEST_DIR"), "/src/redis"));
     needed.extend(OF_THE_CRATE.map(str::to_owned));
     let common = "info time eval evalsha scan hmget hset hdel hget";
@@ -60,7 +61,8 @@ async fn the_documented_permissions_are_enough() {
     assert!(refused.contains("no permissions"), "{refused}");
 }
 
-/// A foreign client that continues counting as the page says gets tokens between those of leasehold clients.
+/// A foreign client that continues counting as the page says gets tokens between those of leasehold
+/// clients.
 #[tokio::test]
 async fn foreign_clients_may_continue_the_count_of_tokens() {
     let server = Redis::start(RedisOptions::new()).await.unwrap();
@@ -211,7 +213,8 @@ async fn a_free_lock_costs_two_scripts() {
     }
 }
 
-/// With any URL: in a cluster Redisson wakes by another kind of message, and a replica may take over.
+/// With any URL: in a cluster Redisson wakes by another kind of message, and a replica may take
+/// over.
 #[tokio::test]
 async fn a_cluster_is_refused() {
     let cluster = RedisCluster::start(3, 0, RedisOptions::new()).await.unwrap();

@@ -1,5 +1,5 @@
-//! Another role may create functions, operators and tables in a schema of the search path. None of its code may run with the
-//! rights of a leasehold client.
+//! Another role may create functions, operators and tables in a schema of the search path. None of
+//! its code may run with the rights of a leasehold client.
 
 use conformance_tests::{
     kit::{Hostile, Postgres, PostgresOptions, Server as _},
@@ -10,8 +10,8 @@ use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
 
 use crate::operations;
 
-/// The types of all values and columns in the statements. ShedLock's columns are VARCHAR. For this type PostgreSQL may prefer
-/// another role's operator to its own.
+/// The types of all values and columns in the statements. ShedLock's columns are VARCHAR. For this
+/// type PostgreSQL may prefer another role's operator to its own.
 const TYPES: &str = "name|text|text[]|varchar|bigint|smallint|integer|double precision|boolean|\
     interval|interval[]|timestamp|timestamptz|oid|regclass|\"char\"";
 
@@ -93,8 +93,9 @@ fn refused<T: std::fmt::Debug>(answer: Result<T, Error>) {
     assert!(error.to_string().contains("\"hostile\""), "{error}");
 }
 
-/// `hostile` owns one of the three tables after the other, and gives it a trigger, whose code runs with the rights of each writer.
-/// Then `hostile` creates a view, whose functions run with the rights of each reader.
+/// `hostile` owns one of the three tables after the other, and gives it a trigger, whose code runs
+/// with the rights of each writer. Then `hostile` creates a view, whose functions run with the
+/// rights of each reader.
 #[tokio::test]
 async fn tables_and_views_of_another_role_are_refused() {
     let server = start().await;

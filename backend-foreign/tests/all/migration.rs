@@ -1,4 +1,5 @@
-//! A migration from another library's locks. Foreign clients keep no migration record, and count as processes in phase `old`.
+//! A migration from another library's locks. Foreign clients keep no migration record, and count as
+//! processes in phase `old`.
 
 use std::{sync::Arc, time::Duration};
 

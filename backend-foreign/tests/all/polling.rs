@@ -11,7 +11,8 @@ use std::{
 use conformance_tests::kit::{Redis, RedisOptions, Server as _};
 use lock_core::{Init, LockClient};
 
-/// Leasehold clients hand the lock to each other without a pause, and the foreign client polls every 100 ms.
+/// Leasehold clients hand the lock to each other without a pause, and the foreign client polls
+/// every 100 ms.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_foreign_client_that_polls_is_served_among_many_leasehold_clients() {
     let server = Redis::start(RedisOptions::new()).await.unwrap();

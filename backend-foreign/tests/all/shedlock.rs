@@ -103,12 +103,14 @@ async fn the_guarantees_say_what_is_withheld() {
     }
 }
 
-/// In MySQL an abandon waits for the same row as the attempt. (For PostgreSQL a case in missing_guards/tables tests this.)
+/// In MySQL an abandon waits for the same row as the attempt. (For PostgreSQL a case in
+/// missing_guards/tables tests this.)
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_attempt_that_is_abandoned_while_it_waits_for_its_row_gets_nothing() {
     let server = Server::start(Kind::Mysql).await;
     store(&server).await.close().await;
-    // A long time limit: on a busy machine the statements wait for as long as this test takes to see them.
+    // A long time limit: on a busy machine the statements wait for as long as this test takes to
+    // see them.
     let url = server.url("shedlock") + "&timeout=60s";
     let store = backend_foreign::connect(&url).await.unwrap();
     let first = granted(&*store, &request("a", LONG)).await.unwrap();
@@ -205,7 +207,8 @@ async fn a_timestamp_of_another_zone_is_refused() {
     assert!(error.to_string().contains("of the server's time zone +02:00"), "{error}");
 }
 
-/// A zone for the server, which it has from its tables: `summer` are the months in which summer time begins and ends.
+/// A zone for the server, which it has from its tables: `summer` are the months in which summer
+/// time begins and ends.
 fn zone(id: u32, name: &str, summer: Option<[u32; 2]>) -> String {
     let mut sql = format!(
         "INSERT INTO mysql.time_zone VALUES ({id}, 'N'); INSERT INTO mysql.time_zone_name VALUES ('{name}', {id}); \
@@ -222,8 +225,8 @@ fn zone(id: u32, name: &str, summer: Option<[u32; 2]>) -> String {
     sql
 }
 
-/// A client of ShedLock that locks in winter until a moment in summer, or is written to in summer, is an hour off. In half of the
-/// year nothing can be seen of it.
+/// A client of ShedLock that locks in winter until a moment in summer, or is written to in summer,
+/// is an hour off. In half of the year nothing can be seen of it.
 #[tokio::test]
 async fn a_timestamp_of_a_zone_that_has_summer_time_is_refused_whatever_its_name() {
     let server = Server::start(Kind::Mysql).await;

@@ -1,7 +1,7 @@
 //! Phase `Both`: takes a lock in two stores, in an order that all processes share.
 //!
-//! A process that holds the lock in the first store may wait for the second. No process that holds it in the second waits for
-//! the first. So there is no deadlock.
+//! A process that holds the lock in the first store may wait for the second. No process that holds
+//! it in the second waits for the first. So there is no deadlock.
 
 use std::sync::Arc;
 
@@ -37,8 +37,8 @@ enum Second {
 /// Why an attempt failed. Its grants were released, or the outcome of that is unknown too.
 struct Failure {
     error: Error,
-    /// A release of this owner may still arrive. The owner must never acquire again, since that release would free the new
-    /// grant.
+    /// A release of this owner may still arrive. The owner must never acquire again, since that
+    /// release would free the new grant.
     owner_used_up: bool,
 }
 
@@ -48,8 +48,8 @@ impl From<Error> for Failure {
     }
 }
 
-/// The request for the second store. Its token must not be below that of the first, so that mostly only the first must be
-/// raised.
+/// The request for the second store. Its token must not be below that of the first, so that mostly
+/// only the first must be raised.
 fn above(request: &Request, first: FencingToken) -> Request {
     let floor = FencingToken::new(first.get().saturating_sub(1)).unwrap_or(FencingToken::MAX);
     let mut request = request.clone();
@@ -196,7 +196,8 @@ impl Both {
         }
     }
 
-    /// Handles an error of the second store: releases the first, so that processes that use only the first are not blocked.
+    /// Handles an error of the second store: releases the first, so that processes that use only
+    /// the first are not blocked.
     async fn second_failed(&self, request: &Request, first: &Grant, error: Error) -> Failure {
         if let Err(failure) = self.release_one(0, first).await {
             return failure;
@@ -206,7 +207,8 @@ impl Both {
         if by_clock { self.clock_error(1, error).into() } else { error.into() }
     }
 
-    /// The error if a token of one store leads the clock of the other (`behind`) by more than is allowed.
+    /// The error if a token of one store leads the clock of the other (`behind`) by more than is
+    /// allowed.
     fn clock_error(&self, behind: usize, error: Error) -> Error {
         let [ahead, behind] = [1 - behind, behind].map(|side| self.stores[side].kind());
         let message = format!(
@@ -275,7 +277,8 @@ impl Both {
     }
 }
 
-/// Shortens the pause between polls, because the waiter's polls also renew the lease in the first store.
+/// Shortens the pause between polls, because the waiter's polls also renew the lease in the first
+/// store.
 fn poll_to_renew(mut busy: Busy, first: &Grant) -> Busy {
     busy.retry_after = busy.retry_after.min(first.lease / RENEW_AFTER);
     busy

@@ -94,8 +94,8 @@ impl Backend for Both {
         };
         let mut page = self.stores[side].list(inner).await?;
         if side == 1 {
-            // A lock that the same owner also holds in the first store was on the pages of that store. A lock of an attempt
-            // that is under way may not have been.
+            // A lock that the same owner also holds in the first store was on the pages of that
+            // store. A lock of an attempt that is under way may not have been.
             let mut fresh = Vec::with_capacity(page.locks.len());
             for lock in page.locks {
                 let first =

@@ -19,7 +19,8 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// Both as one grant: with the token that both stores have, and with the end of the lease that ends first.
+    /// Both as one grant: with the token that both stores have, and with the end of the lease that
+    /// ends first.
     pub(crate) fn together(request: &Request, token: FencingToken, grants: [Grant; 2]) -> Grant {
         let shared = grants.iter().all(|grant| grant.mode == Mode::Shared);
         let mode = if shared { Mode::Shared } else { Mode::Exclusive };
@@ -61,7 +62,8 @@ pub(super) async fn renew(
 ) -> Vec<Renewal> {
     // A grant of another phase is not a pair: it is answered without a call to a store.
     let pairs: Vec<_> = grants.iter().map(|grant| Pair::of(grant)).collect();
-    // The lease of `grant` counts: the holder may want another lease than the waiter that made the entry.
+    // The lease of `grant` counts: the holder may want another lease than the waiter that made the
+    // entry.
     let half = |side: usize| -> Vec<Grant> {
         let known = grants.iter().zip(&pairs);
         let known = known.filter_map(|(grant, pair)| Some((grant, pair.as_ref().ok()?)));
@@ -87,13 +89,15 @@ pub(super) async fn renew(
     pairs.into_iter().map(one).collect()
 }
 
-/// The lock is renewed if both stores renewed it, and lost if one lost it. A missing answer is not a loss.
+/// The lock is renewed if both stores renewed it, and lost if one lost it. A missing answer is not
+/// a loss.
 ///
-/// If only one store has lost the lock, the grant in the other store is not released: it stays until its lease ends. The
-/// holder was promised the time up to the end of its last confirmed renewal, may have checked this a moment ago, and may be in
-/// the middle of its work. In the store that has lost the lock, nothing blocks the next holder. So only the grant in the
-/// other store keeps the next holder out until then (S1). The price is time: at most one lease from this answer on. (Redlock
-/// leaves its votes for the same reason. A test found this there.)
+/// If only one store has lost the lock, the grant in the other store is not released: it stays
+/// until its lease ends. The holder was promised the time up to the end of its last confirmed
+/// renewal, may have checked this a moment ago, and may be in the middle of its work. In the store
+/// that has lost the lock, nothing blocks the next holder. So only the grant in the other store
+/// keeps the next holder out until then (S1). The price is time: at most one lease from this answer
+/// on. (Redlock leaves its votes for the same reason. A test found this there.)
 fn one_answer(answers: (Renewal, Renewal)) -> Renewal {
     match answers {
         (Renewal::Lost(one), Renewal::Lost(two)) => {

@@ -1,4 +1,5 @@
-//! A waiter's entry: first in the queue of the first store and then, while it holds that store, in the queue of the second.
+//! A waiter's entry: first in the queue of the first store and then, while it holds that store, in
+//! the queue of the second.
 
 use std::{collections::HashMap, sync::Arc};
 

@@ -6,12 +6,13 @@ use lock_core::{Backend, Env, Error, ErrorKind, Holder, Listing, LockName};
 
 use crate::phase::Phase;
 
-/// The prefix of the names of records. A record is a lock that only says that its holder is alive. The words after the prefix
-/// are those of version 1. Another version has another first word, and is refused.
+/// The prefix of the names of records. A record is a lock that only says that its holder is alive.
+/// The words after the prefix are those of version 1. Another version has another first word, and
+/// is refused.
 const RECORD: &str = "leasehold migration ";
 
-/// Which stores a process uses, by the digests of their identities. Not by their roles, since processes that move back
-/// exchange the roles.
+/// Which stores a process uses, by the digests of their identities. Not by their roles, since
+/// processes that move back exchange the roles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UsedStores {
     /// One of the two.
@@ -74,8 +75,8 @@ pub(crate) fn is_record(name: &LockName) -> bool {
     UsedStores::parse(name).is_some()
 }
 
-/// FNV-1a: a short form of an identity, the same in every process and version. backend-foreign uses the same rule for the
-/// names of the records that it shows for clients of other libraries.
+/// FNV-1a: a short form of an identity, the same in every process and version. backend-foreign uses
+/// the same rule for the names of the records that it shows for clients of other libraries.
 pub(crate) fn digest(identity: &str) -> u64 {
     let start = 0xcbf2_9ce4_8422_2325;
     identity.bytes().fold(start, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))

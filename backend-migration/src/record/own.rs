@@ -1,10 +1,12 @@
-//! This process's own record: a lock with a reserved name in both stores, renewed like any other lock.
+//! This process's own record: a lock with a reserved name in both stores, renewed like any other
+//! lock.
 //!
-//! A process writes its record to both stores, then reads the records of the others, and only then acts. If two
-//! processes enter the two end phases at once, at least one of them sees the other and does not enter. In an end
-//! phase a process acquires and renews only while it may believe its record in its own store (the store that it uses), and
-//! believes no lock for longer. So when a record has ended, all locks under it have ended too. While the process believes
-//! a lock, its record in the other store stays, even if the record in its own store is lost.
+//! A process writes its record to both stores, then reads the records of the others, and only then
+//! acts. If two processes enter the two end phases at once, at least one of them sees the other and
+//! does not enter. In an end phase a process acquires and renews only while it may believe its
+//! record in its own store (the store that it uses), and believes no lock for longer. So when a
+//! record has ended, all locks under it have ended too. While the process believes a lock, its
+//! record in the other store stays, even if the record in its own store is lost.
 
 use std::{
     pin::pin,
@@ -55,9 +57,11 @@ struct Keeper {
 struct State {
     name: Option<LockName>,
     guards: [Option<Guard>; 2],
-    /// Whether the records of the others were read after this record was written. Until then this record does not count.
+    /// Whether the records of the others were read after this record was written. Until then this
+    /// record does not count.
     entered: bool,
-    /// The floor of this phase's tokens: the token of the other store at a time when no process used only that store.
+    /// The floor of this phase's tokens: the token of the other store at a time when no process
+    /// used only that store.
     floor: FencingToken,
     /// Until when locks that were granted or renewed under this record may be believed.
     believed: Instant,
@@ -140,7 +144,8 @@ impl OwnRecord {
         self.env.now()
     }
 
-    /// Until when the process may believe its record in the store that it uses, and the floor of its tokens.
+    /// Until when the process may believe its record in the store that it uses, and the floor of
+    /// its tokens.
     ///
     /// # Errors
     /// `Unavailable` while the record is lost.
@@ -179,16 +184,16 @@ impl OwnRecord {
         let uses = UsedStores::of(self.phase, &digests);
         let before = self.state().name.as_ref().and_then(UsedStores::parse);
         if before.is_some_and(|before| before != uses) {
-            // A store lost its data and came back with another identity. What is left of the old record names the old
-            // identity, and would keep out this process and all others that used the store. No lock is believed under
-            // it any more.
+            // A store lost its data and came back with another identity. What is left of the old
+            // record names the old identity, and would keep out this process and all others that
+            // used the store. No lock is believed under it any more.
             self.leave().await;
         }
         let name = uses.record_name(&*self.env)?;
         let Some(own) = self.own_side() else {
-            // All processes of this migration are neighbours. This record only makes the process visible, so a failed
-            // write is repeated later, and a failed read is tolerated. But another migration may share one of the
-            // stores.
+            // All processes of this migration are neighbours. This record only makes the process
+            // visible, so a failed write is repeated later, and a failed read is tolerated. But
+            // another migration may share one of the stores.
             self.state().name = Some(name);
             for side in 0..2 {
                 if let Err(error) = self.write(side).await {
@@ -219,8 +224,8 @@ impl OwnRecord {
             self.write(1 - own).await?;
             self.write(own).await?;
             self.refuse_distant(uses, &digests).await?;
-            // From now on no process uses only the other store, and none can start to. So if the record is written there
-            // again, its token is above all tokens that were granted there.
+            // From now on no process uses only the other store, and none can start to. So if the
+            // record is written there again, its token is above all tokens that were granted there.
             let early = self.state().guards[1 - own].take();
             if let Some(early) = early {
                 early.release().await?;
@@ -276,8 +281,8 @@ impl OwnRecord {
         // The margin says how far the clocks of a store may be apart, if it has several.
         let floor = other.token.get().saturating_add(other.margin.as_micros() as u64);
         let floor = FencingToken::new(floor).unwrap_or(FencingToken::MAX);
-        // Only the store can decide whether it accepts this floor: its tokens may be behind its clock, and time has passed
-        // between the two writes.
+        // Only the store can decide whether it accepts this floor: its tokens may be behind its
+        // clock, and time has passed between the two writes.
         if let Err(error) = self.stores[own].raise(&ours, floor).await {
             if error.kind() != ErrorKind::InvalidInput {
                 return Err(error);
@@ -310,7 +315,8 @@ impl OwnRecord {
             return Ok(());
         };
         if !self.is_valid(own) && self.believed_until().is_none() {
-            // It may have been lost long ago, and other processes may have changed their phases since.
+            // It may have been lost long ago, and other processes may have changed their phases
+            // since.
             return self.enter().await;
         }
         if !self.is_valid(1 - own) {
@@ -335,8 +341,8 @@ impl OwnRecord {
             self.state().guards.each_ref().map(|guard| guard.as_ref().map(Guard::monitor));
         let [Some(old), Some(new)] = monitors else { return Box::pin(async {}) };
         let (own, other) = if self.own_side() == Some(1) { (new, old) } else { (old, new) };
-        // If the record in the own store is lost, the process enters again only when it believes no lock under it any more.
-        // Until then the record in the other store makes it visible.
+        // If the record in the own store is lost, the process enters again only when it believes no
+        // lock under it any more. Until then the record in the other store makes it visible.
         let pause = match (self.own_side(), self.believed_until()) {
             (Some(_), Some(until)) => Some(self.env.sleep_until(until)),
             _ => None,

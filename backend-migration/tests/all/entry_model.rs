@@ -1,9 +1,9 @@
-//! A model of how the two end phases are entered, searched completely. It shows what breaks without each rule of the
-//! record.
+//! A model of how the two end phases are entered, searched completely. It shows what breaks without
+//! each rule of the record.
 //!
-//! One process of phase `Old` and one of phase `New` enter, work and leave again and again. Each uses another store, so they
-//! must never believe a lock at the same time. At any moment one store may lose its data, or a process its record, but not
-//! both stores. Time passes at any speed.
+//! One process of phase `Old` and one of phase `New` enter, work and leave again and again. Each
+//! uses another store, so they must never believe a lock at the same time. At any moment one store
+//! may lose its data, or a process its record, but not both stores. Time passes at any speed.
 
 use std::collections::HashSet;
 
@@ -116,8 +116,8 @@ impl World {
                     it.believes = believes;
                 }));
             }
-            // Its record ends because it is not renewed, for example while the process is paused. Without the cap, it still
-            // believes a lock then.
+            // Its record ends because it is not renewed, for example while the process is paused.
+            // Without the cap, it still believes a lock then.
             if it.trusts && it.records != [false; 2] {
                 all.push(change(&|it| {
                     let believes = it.believes && !rules.capped;

@@ -1,5 +1,5 @@
-//! Phase `Both` while one of its stores fails: nothing is left behind, there are never two holders, and
-//! tokens rise.
+//! Phase `Both` while one of its stores fails: nothing is left behind, there are never two holders,
+//! and tokens rise.
 
 use std::{sync::Arc, time::Duration};
 
@@ -100,7 +100,8 @@ async fn a_late_release_frees_no_later_grant() {
     }
 }
 
-/// A store repeats an attempt by itself, and its first try is carried out after everything else. Also with one store alone.
+/// A store repeats an attempt by itself, and its first try is carried out after everything else.
+/// Also with one store alone.
 #[tokio::test]
 async fn a_late_first_try_that_a_store_has_repeated_takes_nothing() {
     for (alone, side) in [(true, 1), (false, 0), (false, 1)] {
@@ -117,7 +118,8 @@ async fn a_late_first_try_that_a_store_has_repeated_takes_nothing() {
             match (client.lock("job").lease(LEASE).try_acquire().await, busy) {
                 (Ok(TryAcquire::Acquired(guard)), false) => guard.release().await.unwrap(),
                 (Ok(TryAcquire::Busy(_)), true) => {}
-                // The first store's grant was doubtful, and is released because the second store is held.
+                // The first store's grant was doubtful, and is released because the second store is
+                // held.
                 (Err(error), true) if !alone && side == 0 => assert!(error.is_ambiguous()),
                 (other, _) => panic!("{alone} {side} {busy}: {other:?}"),
             }
@@ -223,8 +225,8 @@ async fn the_remaining_grant_of_a_lock_that_one_store_has_lost_keeps_others_out(
     }
 }
 
-/// A waiter that holds the first store renews it while the second is held by another for longer than
-/// the lease, and releases it at its deadline.
+/// A waiter that holds the first store renews it while the second is held by another for longer
+/// than the lease, and releases it at its deadline.
 #[tokio::test]
 async fn the_first_store_is_renewed_while_the_second_is_waited_for_and_released_in_time() {
     let two = Two::new().await;

@@ -1,8 +1,8 @@
 //! A model of a migration, searched completely. It shows what breaks without each rule.
 //!
-//! Two processes lock one name again and again while they move forward and back between two stores. The clock of one
-//! store is far behind that of the other. One process may be killed at any point. The clocks do not advance, which is the
-//! worst case for tokens.
+//! Two processes lock one name again and again while they move forward and back between two stores.
+//! The clock of one store is far behind that of the other. One process may be killed at any point.
+//! The clocks do not advance, which is the worst case for tokens.
 
 use std::collections::HashSet;
 
@@ -31,7 +31,8 @@ enum Broken {
 const CLOCKS: [u8; 2] = [9, 0];
 const GRANTS: u8 = 6;
 
-/// The phases, forward and then back with the roles exchanged: the stores in use, in the order of their roles.
+/// The phases, forward and then back with the roles exchanged: the stores in use, in the order of
+/// their roles.
 const PATH: [&[usize]; 5] = [&[0], &[0, 1], &[1], &[1, 0], &[0]];
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]

@@ -72,8 +72,8 @@ async fn acquired(client: &LockClient, name: &str, lease: Duration) -> Guard {
     client.lock(name).lease(lease).wait(LONG).acquire().await.unwrap()
 }
 
-/// Between writing its record again and reading those of the others, a process may run at the same time as one at the other
-/// end.
+/// Between writing its record again and reading those of the others, a process may run at the same
+/// time as one at the other end.
 #[tokio::test]
 async fn nothing_is_acquired_before_the_records_of_others_are_read() {
     for phase in ENDS {
@@ -96,7 +96,8 @@ async fn nothing_is_acquired_before_the_records_of_others_are_read() {
     }
 }
 
-/// If the machine pauses between the two tokens that are compared, this must not count as a difference of clocks.
+/// If the machine pauses between the two tokens that are compared, this must not count as a
+/// difference of clocks.
 #[tokio::test]
 async fn a_pause_while_entering_is_no_difference_of_clocks() {
     for phase in ENDS {
@@ -114,8 +115,8 @@ async fn a_pause_while_entering_is_no_difference_of_clocks() {
     }
 }
 
-/// The record in one store is lost, and that in the other is not. As long as this process may believe a lock, no process
-/// enters the other end phase.
+/// The record in one store is lost, and that in the other is not. As long as this process may
+/// believe a lock, no process enters the other end phase.
 #[tokio::test]
 async fn a_record_stays_in_the_other_store_while_anything_is_believed() {
     for phase in ENDS {
@@ -142,8 +143,8 @@ async fn a_record_stays_in_the_other_store_while_anything_is_believed() {
     }
 }
 
-/// A store that lost its data may come back with another identity. The remaining records contain the old identity. They must
-/// not keep out the processes that used the store.
+/// A store that lost its data may come back with another identity. The remaining records contain
+/// the old identity. They must not keep out the processes that used the store.
 #[tokio::test]
 async fn a_store_that_came_back_with_another_identity_is_used_by_all_that_used_it() {
     for phase in ENDS {
@@ -273,7 +274,8 @@ async fn a_record_in_one_store_is_enough_to_be_seen() {
     }
 }
 
-/// Two migrations share one store. Phase `Both` of the one and phase `New` of the other have no store in common.
+/// Two migrations share one store. Phase `Both` of the one and phase `New` of the other have no
+/// store in common.
 #[tokio::test]
 async fn a_migration_with_a_third_store_is_refused_if_no_store_is_shared() {
     let lease = Duration::from_secs(10);
@@ -302,8 +304,8 @@ async fn a_migration_with_a_third_store_is_refused_if_no_store_is_shared() {
     }
 }
 
-/// If a store fails for good in phase `both`, no process can enter an end phase. But when all processes have stopped, and a
-/// longest lease later, the other store can be used by its own URL.
+/// If a store fails for good in phase `both`, no process can enter an end phase. But when all
+/// processes have stopped, and a longest lease later, the other store can be used by its own URL.
 #[test]
 fn after_all_processes_have_stopped_the_remaining_store_can_be_used_alone() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -84,8 +84,9 @@ async fn a_dropped_migration_ends_its_record() {
     open(&old, &new, Phase::New).await.unwrap();
 }
 
-/// A process whose record is lost in the store that it uses stops acquiring and renewing, at the latest when it no longer
-/// believes the record. The record is written again only if all other processes are neighbours.
+/// A process whose record is lost in the store that it uses stops acquiring and renewing, at the
+/// latest when it no longer believes the record. The record is written again only if all other
+/// processes are neighbours.
 #[tokio::test]
 async fn a_process_whose_record_is_lost_stops_until_it_is_written_again() {
     let (old, new) = (Memory::new(), Memory::new());
@@ -96,7 +97,8 @@ async fn a_process_whose_record_is_lost_stops_until_it_is_written_again() {
     let lease = Duration::from_millis(300);
     let client = LockClient::new(Arc::new(open(&old, &new, Phase::Old).await.unwrap()));
     let guard = client.lock("job").lease(lease).acquire().await.unwrap();
-    // Both stores lose the record, and another process enters the other end phase before it is written again.
+    // Both stores lose the record, and another process enters the other end phase before it is
+    // written again.
     let far = loop {
         for store in [&old, &new] {
             for record in records(store).await.into_iter().filter(|name| name.as_str() != "job") {
@@ -133,8 +135,8 @@ async fn a_lease_is_believed_no_longer_than_the_record() {
     client.close().await;
 }
 
-/// Even a store whose clock is behind gives tokens above those of the other, for names that were never locked in
-/// phase `Both`.
+/// Even a store whose clock is behind gives tokens above those of the other, for names that were
+/// never locked in phase `Both`.
 #[tokio::test]
 async fn tokens_go_on_in_a_store_whose_clock_is_behind() {
     let (old, new) = (Memory::new(), Memory::new());

@@ -1,5 +1,5 @@
-//! Phase `Both` while others hold one of its stores: what wakes a waiter, what a lock costs, and why the stores
-//! are taken in one order.
+//! Phase `Both` while others hold one of its stores: what wakes a waiter, what a lock costs, and
+//! why the stores are taken in one order.
 
 use std::sync::Arc;
 
@@ -7,7 +7,8 @@ use crate::support::faulty::Faulty;
 use crate::support::two::{LEASE, Two, both, granted, name, request, waits};
 use lock_core::{Backend as _, LockClient, Memory, ReleaseOptions, Signal};
 
-/// A waiter is woken by the store that it waits for. While it waits for the second, its lease in the first may be lost.
+/// A waiter is woken by the store that it waits for. While it waits for the second, its lease in
+/// the first may be lost.
 #[tokio::test]
 async fn a_waiter_is_woken_by_either_store_and_lost_with_its_grant_in_the_first() {
     let two = Two::new().await;
@@ -69,8 +70,9 @@ async fn a_lock_costs_both_stores_and_at_most_one_raise() {
     }
 }
 
-/// One process moves forward and the other back, so that their roles of the stores differ. With the same order of acquisition
-/// they get on; with different orders (as if they knew different identities) they would block each other.
+/// One process moves forward and the other back, so that their roles of the stores differ. With the
+/// same order of acquisition they get on; with different orders (as if they knew different
+/// identities) they would block each other.
 #[tokio::test]
 async fn the_fixed_order_prevents_a_deadlock_of_opposite_migrations() {
     for same_order in [true, false] {

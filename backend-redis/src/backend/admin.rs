@@ -83,15 +83,16 @@ impl Admin<'_> {
         Ok(Page::new(locks, (next != "0").then_some(next)))
     }
 
-    /// Lists one bucket (one slot) per page. While the slot moves between nodes, the page lacks the keys that have moved
-    /// already.
+    /// Lists one bucket (one slot) per page. While the slot moves between nodes, the page lacks the
+    /// keys that have moved already.
     async fn page_of_bucket(&self, cursor: &str) -> Result<Page, Error> {
         let number: u16 = cursor.parse().unwrap_or(u16::MAX);
         let Some(bucket) = self.0.keys.buckets().nth(number.into()) else {
             return Ok(Page::default());
         };
         let slot = bucket.slot();
-        // Finds the node. A node lists the keys that it has of a slot even if it does not serve the slot.
+        // Finds the node. A node lists the keys that it has of a slot even if it does not serve the
+        // slot.
         for _ in 0..LISTING_TRIES {
             self.states(bucket, &[]).await?;
             let connection = self.0.connection(bucket).await?;
@@ -238,7 +239,8 @@ impl Admin<'_> {
     }
 }
 
-/// A watermark. If the value is not a token (no script of ours wrote it), no token is left to grant.
+/// A watermark. If the value is not a token (no script of ours wrote it), no token is left to
+/// grant.
 fn highest(mark: &Value) -> FencingToken {
     match mark {
         Value::Nil => FencingToken::ZERO,

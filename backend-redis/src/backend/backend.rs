@@ -56,7 +56,8 @@ impl Redis {
     /// Makes a store that connects on the first call. `client` is a random number for this client.
     pub(crate) fn new(settings: Settings, client: u128) -> Self {
         let keys = Keys::in_topology(&settings.prefix, &settings.topology);
-        // With WAIT, replicas must acknowledge a pushed grant first. So a push only tells the waiter to ask again.
+        // With WAIT, replicas must acknowledge a pushed grant first. So a push only tells the
+        // waiter to ask again.
         let only_rechecks = settings.acknowledgement().is_some();
         let pushes = Arc::new(Pushes::new(&keys, client, only_rechecks));
         let batches = keys.buckets().map(|_| batch_queue()).collect();
@@ -86,7 +87,8 @@ impl Redis {
         self.secured(&connection, request, reply).await
     }
 
-    /// The answer to an attempt, once enough replicas have acknowledged the grant. If too few do, the grant is released.
+    /// The answer to an attempt, once enough replicas have acknowledged the grant. If too few do,
+    /// the grant is released.
     async fn secured(
         &self,
         connection: &Connection,
@@ -110,8 +112,8 @@ impl Redis {
     /// An attempt that wants no queue entry. It shares a batch with others, if there are others.
     async fn plain_attempt(&self, request: &Request) -> Result<Reply, Error> {
         let bucket = self.store.keys.bucket(&request.name);
-        // An attempt of a waiter that has a queue entry is its heartbeat, and it finds a queue. So it does not fit in a
-        // batch.
+        // An attempt of a waiter that has a queue entry is its heartbeat, and it finds a queue. So
+        // it does not fit in a batch.
         let queued = self.pushes.listens(bucket) && self.pushes.has(request.owner);
         let reader = request.mode == Mode::Shared;
         // A reader's attempt needs its own script: readers may be let in while others read.
@@ -137,7 +139,8 @@ impl Redis {
         self.attempt(request, "").await
     }
 
-    /// What is known of an entry that exists and whose lock others hold. `None` if the entry needs an attempt of its own.
+    /// What is known of an entry that exists and whose lock others hold. `None` if the entry needs
+    /// an attempt of its own.
     async fn heartbeat(&self, bucket: Bucket, request: &Request) -> Result<Option<Busy>, Error> {
         let sent = SystemEnv.now();
         let known = self.pushes.known(request.owner, sent);
@@ -157,7 +160,8 @@ impl Redis {
         Ok(busy)
     }
 
-    /// Records the server's answer about a queue entry: the entry is lost, or when its next heartbeat is due.
+    /// Records the server's answer about a queue entry: the entry is lost, or when its next
+    /// heartbeat is due.
     fn note_answer(&self, owner: OwnerId, busy: &Busy, queued: bool) {
         match queued {
             true => self.pushes.note_retry(owner, busy.retry_after),
@@ -228,7 +232,8 @@ impl Redis {
             // If the next request was refused, the core sends it again on its own.
             (Some(request), Some(waiter), Some(reply)) => {
                 match self.secured(&connection, request, reply).await {
-                    // The next request may hold the lock now. The core repeats the whole call and so learns the outcome.
+                    // The next request may hold the lock now. The core repeats the whole call and
+                    // so learns the outcome.
                     Err(error) if error.is_ambiguous() => return Err(error),
                     reply => reply.and_then(|reply| self.enqueued(request, waiter, reply)).ok(),
                 }
@@ -239,8 +244,8 @@ impl Redis {
     }
 }
 
-/// The mode is the requested one. A client of an older version may have handed a reader the whole lock; every script treats
-/// that in the same way.
+/// The mode is the requested one. A client of an older version may have handed a reader the whole
+/// lock; every script treats that in the same way.
 fn granted(request: &Request, token: FencingToken) -> Grant {
     Grant::new(request, token).with_mode(request.mode)
 }

@@ -52,8 +52,8 @@ impl Job {
     }
 }
 
-/// Puts a job into the next batch. Returns the number that the script answers, or `None` if the job is not simple and needs
-/// its own script.
+/// Puts a job into the next batch. Returns the number that the script answers, or `None` if the job
+/// is not simple and needs its own script.
 pub(crate) async fn call_in_batch(
     store: &Arc<Store>,
     queue: &BatchQueue,
@@ -72,7 +72,8 @@ impl BatchSink<Job> for Store {
 async fn call(store: &Store, batch: Vec<Queued<Job>>) {
     let Some(bucket) = batch.first().map(|queued| queued.job().bucket) else { return };
     let ready = async { store.connection(bucket).await?.handshake().await }.await;
-    // Takes the jobs as late as possible: if the server hangs, the client has mostly noticed it by now.
+    // Takes the jobs as late as possible: if the server hangs, the client has mostly noticed it by
+    // now.
     let batch: Vec<Job> = batch.into_iter().filter_map(Queued::take).collect();
     if let Err(error) = ready.map_err(error::before_asking) {
         for job in batch {
@@ -80,7 +81,8 @@ async fn call(store: &Store, batch: Vec<Queued<Job>>) {
         }
         return;
     }
-    // A batch has one label. A call with another label (a second client on the same store) is sent on its own.
+    // A batch has one label. A call with another label (a second client on the same store) is sent
+    // on its own.
     let label = batch.iter().find_map(|job| Some(job.plain.attempt.as_ref()?.label.clone()));
     let fits =
         |job: &Job| job.plain.attempt.as_ref().is_none_or(|own| Some(&own.label) == label.as_ref());

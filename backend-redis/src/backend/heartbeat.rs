@@ -1,4 +1,5 @@
-//! Heartbeats of this client's queue entries. Those that are due at the same time share one script call.
+//! Heartbeats of this client's queue entries. Those that are due at the same time share one script
+//! call.
 
 use std::sync::Arc;
 
@@ -48,7 +49,8 @@ pub(crate) struct Heartbeat {
     answer: oneshot::Sender<Result<HeartbeatAnswer, Error>>,
 }
 
-/// Sends a heartbeat together with the others that are due. `with_lock` asks for the state of the lock too.
+/// Sends a heartbeat together with the others that are due. `with_lock` asks for the state of the
+/// lock too.
 pub(crate) async fn heartbeat(
     store: &Arc<Store>,
     queue: &HeartbeatQueue,
@@ -75,7 +77,8 @@ impl BatchSink<Heartbeat> for Store {
         else {
             return;
         };
-        // Entries that differ from the first one in more than their owner get an attempt of their own.
+        // Entries that differ from the first one in more than their owner get an attempt of their
+        // own.
         let (mut due, others): (Vec<_>, Vec<_>) =
             due.into_iter().partition(|heartbeat| heartbeat.entry == entry);
         for heartbeat in others {

@@ -31,7 +31,8 @@ pub(crate) async fn renew(store: &Store, grants: &[&Grant], sent: Instant) -> Ve
     answers.into_values().collect()
 }
 
-/// `longest` is the store's longest lease, if it was read after `sent`. Otherwise the script reads it.
+/// `longest` is the store's longest lease, if it was read after `sent`. Otherwise the script reads
+/// it.
 async fn renew_batch(
     store: &Store,
     bucket: Bucket,
@@ -64,8 +65,9 @@ async fn renew_batch(
         Ok(answers) if answers.0.len() == grants.len() => answers,
         Ok(_) => return unknown(grants, &reply::not_understood()),
         Err(error) if error::is_divided(&error) && longest.is_none() => {
-            // The slot is moving, and the script was refused. Each single key is on one node or the other, that of the
-            // epoch record too. So the client reads the record first and then renews each lock alone.
+            // The slot is moving, and the script was refused. Each single key is on one node or the
+            // other, that of the epoch record too. So the client reads the record first and then
+            // renews each lock alone.
             let longest = match store.stored(bucket).await {
                 Ok(stored) => stored.unwrap_or_else(|| store.agreed()).longest_lease,
                 Err(error) => return unknown(grants, &error),

@@ -22,7 +22,8 @@ pub(crate) struct RedisWaiter {
 }
 
 impl RedisWaiter {
-    /// Registers the waiter in this process. This happens before the server knows of it, so that no push is missed.
+    /// Registers the waiter in this process. This happens before the server knows of it, so that no
+    /// push is missed.
     pub(crate) fn enter(store: &Arc<Store>, pushes: &Arc<Pushes>, request: &Request) -> Box<Self> {
         let (number, signals) = pushes.enter(store.keys.bucket(&request.name), request);
         let (store, pushes, request) = (Arc::clone(store), Arc::clone(pushes), request.clone());

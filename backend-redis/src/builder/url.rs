@@ -23,23 +23,25 @@ const FORM: &str = "the URL of a Redis store is redis://USER:PASSWORD@HOST:PORT/
 /// - `rediss://…` the same with TLS;
 /// - `unix:///PATH?options` or `redis+unix:///PATH?options` for a socket, with options `user`,
 ///   `password` and `db`;
-/// - `redis+sentinel://USER:PASSWORD@HOST:PORT,HOST:PORT/MASTER/DATABASE?options`, with the hosts of
-///   the sentinels and the name under which they watch the master, and options `sentinel_user` and
-///   `sentinel_password`; `rediss+sentinel://…` the same with TLS to all;
-/// - `redis+cluster://USER:PASSWORD@HOST:PORT,HOST:PORT?options` with some nodes of a Redis Cluster;
-///   `rediss+cluster://…` the same with TLS.
+/// - `redis+sentinel://USER:PASSWORD@HOST:PORT,HOST:PORT/MASTER/DATABASE?options`, with the hosts
+///   of the sentinels and the name under which they watch the master, and options `sentinel_user`
+///   and `sentinel_password`; `rediss+sentinel://…` the same with TLS to all;
+/// - `redis+cluster://USER:PASSWORD@HOST:PORT,HOST:PORT?options` with some nodes of a Redis
+///   Cluster; `rediss+cluster://…` the same with TLS.
 ///
 /// Options: `prefix=leasehold`, `longest_lease=30s`, `quarantine=on|off`, `timeout=5s`,
 /// `allow_eviction=true|false`, `failover_margin=15s`, `wait_replicas=1`, `wait_timeout=500ms`,
-/// `late_after=30s`, `plaintext=on|off`; with TLS `ca=FILE`, and `cert=FILE` with `key=FILE`, in PEM.
+/// `late_after=30s`, `plaintext=on|off`; with TLS `ca=FILE`, and `cert=FILE` with `key=FILE`, in
+/// PEM.
 ///
 /// A password goes to another machine without TLS only with `plaintext=on`.
 ///
-/// Before the host, percent-encode `@ : / ? # %` in a user and a password. In the value of an option, encode also `+` and
-/// `&`, since a `+` there is a space.
+/// Before the host, percent-encode `@ : / ? # %` in a user and a password. In the value of an
+/// option, encode also `+` and `&`, since a `+` there is a space.
 ///
 /// # Errors
-/// As [`RedisBuilder::build`]; `InvalidInput` for a URL that is not of this form. No message shows the URL.
+/// As [`RedisBuilder::build`]; `InvalidInput` for a URL that is not of this form. No message shows
+/// the URL.
 pub async fn connect(url: &str) -> Result<Arc<dyn Backend>, Error> {
     parse(url, "").map_err(|error| error.at("redis", "connect"))?.build().await
 }
@@ -120,8 +122,8 @@ fn single_host(url: &str) -> Result<(String, Vec<String>), Error> {
     Ok((format!("{scheme}://{login}host{tail}"), hosts))
 }
 
-/// `HOST`, `HOST:PORT` or `[ADDRESS]:PORT`, with TLS if the scheme begins with `rediss`. No error repeats the text: it may
-/// be a part of a password.
+/// `HOST`, `HOST:PORT` or `[ADDRESS]:PORT`, with TLS if the scheme begins with `rediss`. No error
+/// repeats the text: it may be a part of a password.
 fn address(text: &str, default: u16, scheme: &str) -> Result<Address, Error> {
     let (host, port) = match text.strip_prefix('[') {
         Some(rest) => {

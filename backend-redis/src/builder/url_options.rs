@@ -14,7 +14,8 @@ use crate::{
 struct UrlOption<'a> {
     name: &'a str,
     value: &'a str,
-    /// The query may be a part of a password with a `?` that was not encoded. Then no error shows it.
+    /// The query may be a part of a password with a `?` that was not encoded. Then no error shows
+    /// it.
     secret: bool,
 }
 

@@ -1,7 +1,7 @@
 //! Limits the size of the server's answers: each is measured before the redis crate reads it.
 //!
-//! The redis crate buffers an answer until it is complete, whatever length the server announces, also before the login. So
-//! a wrong or hostile server could use up the memory of this process.
+//! The redis crate buffers an answer until it is complete, whatever length the server announces,
+//! also before the login. So a wrong or hostile server could use up the memory of this process.
 
 use std::{
     io,
@@ -25,7 +25,8 @@ const LONGEST_NUMBER: usize = 32;
 #[derive(Clone, Copy, Debug)]
 struct Limit {
     bytes: u64,
-    /// The number of parts is limited too: a part of three bytes takes many times as much in the redis crate.
+    /// The number of parts is limited too: a part of three bytes takes many times as much in the
+    /// redis crate.
     parts: u64,
 }
 
@@ -118,7 +119,8 @@ struct Meter {
     parts: u64,
     /// How many bytes of a text are still to come, with its end of line.
     text: u64,
-    /// The beginning of the line that stands before a text or a list, or is a part itself; and its last byte.
+    /// The beginning of the line that stands before a text or a list, or is a part itself; and its
+    /// last byte.
     line: Vec<u8>,
     length: usize,
     last: u8,
@@ -313,8 +315,8 @@ mod tests {
         * % ~ > | $ = ! + - : _ ( \r\n \r \n 3 11 101 abc *2\r\n $3\r\nabc\r\n %1\r\n -1\r\n";
 
     proptest! {
-        /// Whatever the server sends, and however it is cut into pieces: no panic, and neither this code nor the redis
-        /// crate keeps more than the limit.
+        /// Whatever the server sends, and however it is cut into pieces: no panic, and neither this
+        /// code nor the redis crate keeps more than the limit.
         #[test]
         fn fuzz_of_answers_keeps_within_the_limit(
             answer in prop_oneof![soup(WORDS.split(' ')).prop_map(String::into_bytes), vec(any::<u8>(), 0..2_000)],

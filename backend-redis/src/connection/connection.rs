@@ -34,7 +34,8 @@ use crate::{
     tunables::{CONFIRMED_WITHIN, SILENT_AFTER},
 };
 
-/// The script that [`Connection::check_scripts`] sends. By its text, since a server that has just started knows no script.
+/// The script that [`Connection::check_scripts`] sends. By its text, since a server that has just
+/// started knows no script.
 const SERVER: &str = include_str!("../scripts/server.lua");
 
 const NO_INFO: &str = "the server lets no script call INFO, and without that no grant is safe after a restart; must be a \
@@ -45,7 +46,8 @@ pub(crate) struct Connection {
     connection: Socket,
     timeout: Duration,
     handshake: LastHandshake,
-    /// A command had no answer in time, or the connection ended. The next caller makes a new connection.
+    /// A command had no answer in time, or the connection ended. The next caller makes a new
+    /// connection.
     dead: Arc<AtomicBool>,
     /// Whether a replica may replace the server, even if it has no replica now.
     fails_over: bool,
@@ -113,7 +115,8 @@ impl Connection {
         if handshake.identity.clustered && !settings.topology.is_cluster() {
             return Err(Error::new(ErrorKind::Config, error::PART_OF_A_CLUSTER));
         }
-        // A server without cluster mode has the node's address now. It would grant everything, and never answer MOVED.
+        // A server without cluster mode has the node's address now. It would grant everything, and
+        // never answer MOVED.
         if !handshake.identity.clustered && settings.topology.is_cluster() {
             return Err(Error::new(ErrorKind::Unavailable, error::NO_PART_OF_A_CLUSTER));
         }
@@ -129,7 +132,8 @@ impl Connection {
         listener: &Arc<dyn PushListener>,
     ) -> Result<Socket, RedisError> {
         let (dead, listener) = (Arc::clone(dead), Arc::clone(listener));
-        // The redis crate's own limit of 500 ms would make late grants routine. Our limit is per command.
+        // The redis crate's own limit of 500 ms would make late grants routine. Our limit is per
+        // command.
         let config = AsyncConnectionConfig::new().set_response_timeout(None).set_push_sender(
             move |push: PushInfo| -> Result<(), ()> {
                 subscription::received(push, &dead, &*listener);
@@ -143,8 +147,9 @@ impl Connection {
         self.dead.load(Ordering::SeqCst)
     }
 
-    /// Returns once this connection is silent while the server answers on a new one: the network has dropped the connection
-    /// without a word. Then the calls that wait on it would wait for their whole time limit.
+    /// Returns once this connection is silent while the server answers on a new one: the network
+    /// has dropped the connection without a word. Then the calls that wait on it would wait for
+    /// their whole time limit.
     pub(crate) async fn silent(&self, settings: &Settings, listener: &Arc<dyn PushListener>) {
         // During a WAIT no other answer comes.
         let within = settings.acknowledgement().map_or(Duration::ZERO, |wanted| wanted.within);
@@ -160,7 +165,8 @@ impl Connection {
         }
     }
 
-    /// Gives the connection up. Each call that waits for an answer learns that its outcome is unknown.
+    /// Gives the connection up. Each call that waits for an answer learns that its outcome is
+    /// unknown.
     pub(crate) fn give_up(&self) {
         self.retire();
         self.connection.end();
@@ -206,7 +212,8 @@ impl Connection {
         Ok(handshake)
     }
 
-    /// Checks that scripts see the server that INFO describes. They read its run id before they write an epoch record.
+    /// Checks that scripts see the server that INFO describes. They read its run id before they
+    /// write an epoch record.
     ///
     /// # Errors
     /// `Config` if scripts may not call INFO, or see another server.
@@ -240,7 +247,8 @@ impl Connection {
         Err(Error::new(ErrorKind::Config, message))
     }
 
-    /// The settings that limit how long an isolated master accepts writes, if the user may read them.
+    /// The settings that limit how long an isolated master accepts writes, if the user may read
+    /// them.
     async fn limits(&self) -> Result<Limits, Error> {
         if self.refused_config.load(Ordering::Relaxed) {
             return Ok(Limits::default());
@@ -249,7 +257,8 @@ impl Connection {
         ask.arg("GET").arg("min-replicas-*").arg("cluster-node-timeout");
         match self.send(&ask).await? {
             Ok(answer) => Ok(Limits::read(&redis::from_redis_value(answer).unwrap_or_default())),
-            // It may pass. Until the server has answered once, nothing is promised; after that, no handshake does without.
+            // It may pass. Until the server has answered once, nothing is promised; after that, no
+            // handshake does without.
             Err(refusal) if error::is_unknown_refusal(&refusal) => {
                 let nothing_known = self.known().limits == Limits::default();
                 nothing_known.then(Limits::default).ok_or_else(|| error::of_command(&refusal))
@@ -275,7 +284,8 @@ impl Connection {
         }
     }
 
-    /// Sends one command, with the time limit of every command. The inner error is the server's answer.
+    /// Sends one command, with the time limit of every command. The inner error is the server's
+    /// answer.
     pub(crate) async fn send(&self, command: &Cmd) -> Result<Result<Value, RedisError>, Error> {
         match self.limited(self.connection.send(command)).await? {
             Ok(value) => Ok(value.extract_error()),
@@ -310,8 +320,8 @@ impl Connection {
         })
     }
 
-    /// Runs a script that the server does not know: by its text, which also loads it; or by its hash, after another call
-    /// has sent the text.
+    /// Runs a script that the server does not know: by its text, which also loads it; or by its
+    /// hash, after another call has sent the text.
     pub(crate) async fn bring(
         &self,
         asking: bool,

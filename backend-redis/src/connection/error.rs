@@ -24,12 +24,14 @@ pub(crate) fn of_command(error: &RedisError) -> Error {
     Error::new(kind, message).with_source(error.clone())
 }
 
-/// Whether an error of the server is one that is not known here. It may pass, and it may stay: see `store/refusals.rs`.
+/// Whether an error of the server is one that is not known here. It may pass, and it may stay: see
+/// `store/refusals.rs`.
 pub(crate) fn is_unknown_refusal(error: &RedisError) -> bool {
     meaning(error).is_none()
 }
 
-/// The kind of an error, and what it means. `None` for an error of the server that is not known here.
+/// The kind of an error, and what it means. `None` for an error of the server that is not known
+/// here.
 fn meaning(error: &RedisError) -> Option<(ErrorKind, &'static str)> {
     let code = error.code().unwrap_or_default();
     Some(match (error.kind(), code) {
@@ -109,7 +111,8 @@ fn meaning(error: &RedisError) -> Option<(ErrorKind, &'static str)> {
     })
 }
 
-/// The texts with which a server says that it has no such command, or has it with other arguments, or not in scripts.
+/// The texts with which a server says that it has no such command, or has it with other arguments,
+/// or not in scripts.
 const LACKING: [&str; 5] = [
     "unknown command",
     "unknown subcommand",
@@ -118,8 +121,8 @@ const LACKING: [&str; 5] = [
     "wrong number of arguments",
 ];
 
-/// Whether a script may have failed because of what somebody else wrote to one of its keys: the key has another type, or a
-/// line of the script could not handle the value.
+/// Whether a script may have failed because of what somebody else wrote to one of its keys: the key
+/// has another type, or a line of the script could not handle the value.
 pub(crate) fn may_be_of_contents(error: &RedisError) -> bool {
     error.code() == Some("WRONGTYPE") || says(error, "user_script") && is_unknown_refusal(error)
 }
@@ -136,7 +139,8 @@ pub(crate) fn refusal_in(error: &Error) -> Option<&RedisError> {
     None
 }
 
-/// The same for one of our errors. A client that is still connecting has sent no request, so nothing can have been done.
+/// The same for one of our errors. A client that is still connecting has sent no request, so
+/// nothing can have been done.
 pub(crate) fn before_asking(error: Error) -> Error {
     if !error.is_ambiguous() {
         return error;
@@ -144,14 +148,15 @@ pub(crate) fn before_asking(error: Error) -> Error {
     Error::new(ErrorKind::Unavailable, "no connection to the server").with_source(error)
 }
 
-/// Whether the error means that a slot is moving, with some of the keys here and some on the other node.
+/// Whether the error means that a slot is moving, with some of the keys here and some on the other
+/// node.
 pub(crate) fn is_divided(error: &Error) -> bool {
     let source = std::error::Error::source(error).and_then(|source| source.downcast_ref());
     source.is_some_and(|source: &RedisError| source.kind() == Driver::Server(Server::TryAgain))
 }
 
-/// Whether the server refused a script one of its keys. The script names all its keys, and all were there when it began. So
-/// the script has emptied this key, and the slot is moving.
+/// Whether the server refused a script one of its keys. The script names all its keys, and all were
+/// there when it began. So the script has emptied this key, and the slot is moving.
 pub(crate) fn is_of_emptied_key(error: &RedisError) -> bool {
     says(error, "attempted to access a non local key")
 }

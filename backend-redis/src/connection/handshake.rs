@@ -1,4 +1,5 @@
-//! The server's last description of itself on a connection, with the time of the question and the server's clock.
+//! The server's last description of itself on a connection, with the time of the question and the
+//! server's clock.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,16 +18,17 @@ pub(crate) struct Handshake {
 }
 
 impl Handshake {
-    /// The time on the server's clock, in µs, after which an attempt sent now is too late to take effect. It is not before
-    /// the server's present time, unless the clock was stepped after the handshake.
+    /// The time on the server's clock, in µs, after which an attempt sent now is too late to take
+    /// effect. It is not before the server's present time, unless the clock was stepped after the
+    /// handshake.
     pub(crate) fn deadline(&self, now: Instant, late_after: Duration) -> u64 {
         let passed = now.since(self.asked) + late_after;
         self.clock.saturating_add(u64::try_from(passed.as_micros()).unwrap_or(u64::MAX))
     }
 }
 
-/// The last handshake of a connection, as one value. A clock from one handshake beside the instant of another would shift
-/// deadlines by the time between the two.
+/// The last handshake of a connection, as one value. A clock from one handshake beside the instant
+/// of another would shift deadlines by the time between the two.
 #[derive(Debug, Default)]
 pub(crate) struct LastHandshake(Mutex<Handshake>);
 

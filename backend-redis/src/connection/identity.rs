@@ -13,8 +13,8 @@ pub(crate) struct Identity {
     /// Whether it is a node of a cluster.
     pub(crate) clustered: bool,
     pub(crate) replicas: u64,
-    /// Whether it keeps a backlog for replicas. Then it had a replica in the last hour (`repl-backlog-ttl`), which may
-    /// return or be promoted.
+    /// Whether it keeps a backlog for replicas. Then it had a replica in the last hour
+    /// (`repl-backlog-ttl`), which may return or be promoted.
     pub(crate) backlog: bool,
     /// How many replicas are connected, if the server refuses writes with too few.
     pub(crate) good_replicas: Option<u64>,
@@ -125,8 +125,8 @@ impl Identity {
     }
 }
 
-/// Refuses a server before Redis 7.0: in it a script may write although too few replicas are connected
-/// (`min-replicas-to-write`, redis/redis#9993). All versions of Valkey report 7.2.4.
+/// Refuses a server before Redis 7.0: in it a script may write although too few replicas are
+/// connected (`min-replicas-to-write`, redis/redis#9993). All versions of Valkey report 7.2.4.
 fn check_version(version: &str) -> Result<(), Error> {
     let major = version.split('.').next().and_then(|number| number.parse::<u32>().ok());
     if major >= Some(7) {

@@ -2,8 +2,9 @@
 
 use lock_core::{Error, Instant};
 
-/// Kept under the lock that the working caller holds. Callers that began to wait before it failed get the same failure. So
-/// a server that hangs costs all waiting callers one time limit together, not one each.
+/// Kept under the lock that the working caller holds. Callers that began to wait before it failed
+/// get the same failure. So a server that hangs costs all waiting callers one time limit together,
+/// not one each.
 #[derive(Debug, Default)]
 pub(crate) struct LastFailure(Option<(Instant, Error)>);
 

@@ -1,8 +1,10 @@
-//! Runs the redis crate's driver of a connection: the future that writes commands and reads answers.
+//! Runs the redis crate's driver of a connection: the future that writes commands and reads
+//! answers.
 //!
-//! The redis crate expects the driver to run in a task. Then each call wakes that task, mostly on another thread, only to
-//! write its bytes. Here the task reads the answers, and the caller polls the driver once itself, so that its bytes are on
-//! their way before it waits. If another thread is polling the driver, that thread or the task writes the bytes.
+//! The redis crate expects the driver to run in a task. Then each call wakes that task, mostly on
+//! another thread, only to write its bytes. Here the task reads the answers, and the caller polls
+//! the driver once itself, so that its bytes are on their way before it waits. If another thread is
+//! polling the driver, that thread or the task writes the bytes.
 
 use std::{
     future::{Future, poll_fn},
@@ -148,7 +150,8 @@ impl Pipeline {
         self.task.abort();
     }
 
-    /// Runs a driver in a task of the current runtime, until the driver ends or this value is dropped.
+    /// Runs a driver in a task of the current runtime, until the driver ends or this value is
+    /// dropped.
     pub(crate) fn spawn(future: impl Future<Output = ()> + Send + 'static) -> Self {
         let signal = Arc::<Signal>::default();
         let waker = Waker::from(Arc::clone(&signal));
@@ -187,8 +190,8 @@ mod tests {
 
     type Message = oneshot::Sender<()>;
 
-    /// A server that answers from another thread, and the driver of a connection to it. `written` counts the bytes that the
-    /// driver has passed on.
+    /// A server that answers from another thread, and the driver of a connection to it. `written`
+    /// counts the bytes that the driver has passed on.
     fn connection(
         written: &Arc<AtomicUsize>,
     ) -> (mpsc::UnboundedSender<Message>, impl Future<Output = ()> + use<>) {

@@ -14,8 +14,8 @@ use crate::{
     settings::Acknowledgement,
 };
 
-/// The writes of a connection, and those that its last WAIT covered. A WAIT delays everything that is sent after it, so
-/// only one runs at a time. It serves all writes that were sent before it.
+/// The writes of a connection, and those that its last WAIT covered. A WAIT delays everything that
+/// is sent after it, so only one runs at a time. It serves all writes that were sent before it.
 #[derive(Debug, Default)]
 pub(super) struct Replicas {
     writes: AtomicU64,
@@ -29,7 +29,8 @@ struct Covered {
 }
 
 impl Replicas {
-    /// Waits until enough replicas have what was written on the connection before. `send` sends a command on it.
+    /// Waits until enough replicas have what was written on the connection before. `send` sends a
+    /// command on it.
     ///
     /// # Errors
     /// `Unavailable` if too few replicas have it. Other errors if that is unknown.

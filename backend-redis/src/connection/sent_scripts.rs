@@ -1,7 +1,7 @@
 //! The texts of scripts, which a server that does not know them gets once on each connection.
 //!
-//! After a restart thousands of calls may find at the same time that the server does not know their script, and each text
-//! has kilobytes. So one call sends the text, and the others wait for it.
+//! After a restart thousands of calls may find at the same time that the server does not know their
+//! script, and each text has kilobytes. So one call sends the text, and the others wait for it.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -14,7 +14,8 @@ use tokio::sync::OnceCell;
 pub(super) struct SentScripts(Mutex<HashMap<String, Arc<OnceCell<()>>>>);
 
 impl SentScripts {
-    /// Whether a call on this connection has sent the text. The first caller that finds it unset sends the text.
+    /// Whether a call on this connection has sent the text. The first caller that finds it unset
+    /// sends the text.
     pub(super) fn sent(&self, hash: &str) -> Arc<OnceCell<()>> {
         Arc::clone(self.0.lock().entry(hash.to_owned()).or_default())
     }

@@ -28,8 +28,8 @@ use crate::{
     settings::{Address, Settings},
 };
 
-/// A connection and its driver. If the redis crate made the stream, it would also run the driver, and use the process's
-/// default provider of cryptography. So we make every stream.
+/// A connection and its driver. If the redis crate made the stream, it would also run the driver,
+/// and use the process's default provider of cryptography. So we make every stream.
 pub(crate) struct Socket {
     commands: MultiplexedConnection,
     driver: Pipeline,

@@ -1,8 +1,8 @@
 //! The subscriptions through which pushes reach this process.
 //!
-//! Pushes arrive on the connection of the commands. Sharded channels have a second connection: a server that gives a slot
-//! away ends the slot's subscriptions on its own, and the redis crate would take that message for the answer to the oldest
-//! command.
+//! Pushes arrive on the connection of the commands. Sharded channels have a second connection: a
+//! server that gives a slot away ends the slot's subscriptions on its own, and the redis crate
+//! would take that message for the answer to the oldest command.
 
 use std::{
     collections::HashSet,
@@ -116,7 +116,8 @@ impl Listening {
             }
         }
         self.subscribed.fetch_or(bit(bucket), Ordering::SeqCst);
-        // A connection that ended before this bit was set has not cleared it. One that ends later clears it.
+        // A connection that ended before this bit was set has not cleared it. One that ends later
+        // clears it.
         if let Some(Sharded { ended, .. }) = &*second
             && ended.load(Ordering::SeqCst)
         {
@@ -175,8 +176,8 @@ impl Listening {
         Ok(answer.and_then(Value::extract_error).map(drop))
     }
 
-    /// Checks that the connection for sharded channels is not silent. Between two pushes it has no traffic of its own, so
-    /// the network may drop it without a word.
+    /// Checks that the connection for sharded channels is not silent. Between two pushes it has no
+    /// traffic of its own, so the network may drop it without a word.
     pub(crate) async fn confirm(&self) {
         let mut second = self.second.lock().await;
         let Some(known) = &*second else { return };
@@ -248,7 +249,8 @@ impl Listening {
             return;
         }
         for bucket in buckets() {
-            // A waiter is registered before the bit is read, so one of the two sides sees the other.
+            // A waiter is registered before the bit is read, so one of the two sides sees the
+            // other.
             self.subscribed.fetch_and(!bit(bucket), Ordering::SeqCst);
             if self.listener.listens(bucket) {
                 self.subscribed.fetch_or(bit(bucket), Ordering::SeqCst);

@@ -1,7 +1,8 @@
 //! TLS for every kind of connection.
 //!
-//! The versions are the defaults of rustls. If no authorities are given, all those of the system are trusted. They are read
-//! again for each connection; an authority that cannot be read is an error.
+//! The versions are the defaults of rustls. If no authorities are given, all those of the system
+//! are trusted. They are read again for each connection; an authority that cannot be read is an
+//! error.
 
 use std::{io, sync::Arc};
 

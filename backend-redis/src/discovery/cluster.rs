@@ -1,7 +1,8 @@
 //! Which node of a cluster serves which slot.
 //!
-//! The client reads the map from `CLUSTER SLOTS` and corrects it by MOVED. The map only says where to ask: a node that does
-//! not serve a slot refuses, and a node that still takes itself for a master stops within the margin of the quarantine.
+//! The client reads the map from `CLUSTER SLOTS` and corrects it by MOVED. The map only says where
+//! to ask: a node that does not serve a slot refuses, and a node that still takes itself for a
+//! master stops within the margin of the quarantine.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -57,8 +58,9 @@ impl Known {
 /// The results of asking nodes.
 #[derive(Default)]
 struct AskResults {
-    /// The map of another cluster at an address of the store. If no node of the known cluster is left to contradict, the
-    /// cluster was made anew: a client that connects now finds this one, too.
+    /// The map of another cluster at an address of the store. If no node of the known cluster is
+    /// left to contradict, the cluster was made anew: a client that connects now finds this one,
+    /// too.
     other: Option<(Address, Shards)>,
     failure: Option<Error>,
 }
@@ -130,7 +132,8 @@ impl Map {
         known.moved.insert(slot, address.clone());
     }
 
-    /// A node cannot be used, or is not a master. The client searches anew for all slots that it served.
+    /// A node cannot be used, or is not a master. The client searches anew for all slots that it
+    /// served.
     pub(crate) fn doubt(&self, address: &Address) {
         self.known().doubted.insert(address.clone());
     }
@@ -216,15 +219,16 @@ impl Map {
         known.map = map;
     }
 
-    /// The question for a node on a new connection. [`recognise`](Self::recognise) reads the answer.
+    /// The question for a node on a new connection. [`recognise`](Self::recognise) reads the
+    /// answer.
     pub(crate) fn question() -> Cmd {
         let mut question = redis::cmd("CLUSTER");
         question.arg("SLOTS");
         question
     }
 
-    /// Checks that the node at `address` belongs to this cluster. A node of another cluster may have the address now. It
-    /// serves the same slots, and would grant locks that are held here.
+    /// Checks that the node at `address` belongs to this cluster. A node of another cluster may
+    /// have the address now. It serves the same slots, and would grant locks that are held here.
     ///
     /// # Errors
     /// `Unavailable` for a node of another cluster.

@@ -69,7 +69,8 @@ impl Discovery {
         }
     }
 
-    /// A connection to a server was dropped by the network without a word, and so may those to sentinels have been.
+    /// A connection to a server was dropped by the network without a word, and so may those to
+    /// sentinels have been.
     pub(crate) fn distrust(&self) {
         if let Self::Sentinel(watch) = self {
             watch.distrust();

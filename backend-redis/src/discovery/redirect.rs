@@ -7,16 +7,16 @@ use crate::{
     settings::{Address, topology::UNNAMED},
 };
 
-/// What a refusal says. None of these commands was carried out, except a script that has to be sent again. It may have
-/// removed dead entries; if it freed something, its answer says so.
+/// What a refusal says. None of these commands was carried out, except a script that has to be sent
+/// again. It may have removed dead entries; if it freed something, its answer says so.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Redirect {
     /// Another server serves the slot from now on.
     Moved(Address),
     /// The slot is moving, and these keys have already moved to that server.
     Ask(Address),
-    /// The slot is moving, with some of the keys here and some there. Or a script has emptied a key of the slot, and the
-    /// server refuses that key from then on as if it had moved.
+    /// The slot is moving, with some of the keys here and some there. Or a script has emptied a key
+    /// of the slot, and the server refuses that key from then on as if it had moved.
     Again,
     /// To a node that should announce a host name and has none.
     Unnamed,

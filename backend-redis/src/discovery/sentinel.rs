@@ -1,8 +1,8 @@
 //! Finds the master that sentinels watch.
 //!
-//! The client asks every sentinel, and of the answers it believes the one with the newest configuration: an isolated
-//! sentinel still names the old master. The answer only says where to ask. The handshake shows whether the server is a
-//! master.
+//! The client asks every sentinel, and of the answers it believes the one with the newest
+//! configuration: an isolated sentinel still names the old master. The answer only says where to
+//! ask. The handshake shows whether the server is a master.
 
 use std::{
     fmt,
@@ -92,7 +92,8 @@ impl Watch {
             failure.unwrap_or_else(none)
         };
         let report = best.ok_or_else(failed)?;
-        // Even if the number is lower than before: a sentinel that starts to watch a master begins from 0.
+        // Even if the number is lower than before: a sentinel that starts to watch a master begins
+        // from 0.
         *self.known() = Some(report.clone());
         Ok(report.address)
     }
@@ -101,8 +102,8 @@ impl Watch {
         self.known.lock()
     }
 
-    /// Whether the master has moved away from `address`. Asks one sentinel that answers, and begins with another sentinel
-    /// each time.
+    /// Whether the master has moved away from `address`. Asks one sentinel that answers, and begins
+    /// with another sentinel each time.
     pub(crate) async fn has_left(&self, address: &Address) -> bool {
         let (first, count) =
             (self.next.fetch_add(1, Ordering::Relaxed), self.group.sentinels.len());
@@ -170,7 +171,8 @@ impl Watch {
             *self.slot(at) = None;
         }
         let mut question = redis::pipe();
-        // During a failover the first command already names the new master; the second has the number of its configuration.
+        // During a failover the first command already names the new master; the second has the
+        // number of its configuration.
         question.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&self.group.master);
         question.cmd("SENTINEL").arg("MASTER").arg(&self.group.master);
         let answers = connection.send_all(&question).await;

@@ -45,14 +45,14 @@ impl Shards {
         }
     }
 
-    /// Whether this may be the cluster of these nodes, or one that has grown out of it. A map that names no node proves
-    /// nothing.
+    /// Whether this may be the cluster of these nodes, or one that has grown out of it. A map that
+    /// names no node proves nothing.
     pub(crate) fn may_be_of(&self, ids: &HashSet<String>) -> bool {
         ids.is_empty() || self.ids.is_empty() || !ids.is_disjoint(&self.ids)
     }
 
-    /// Reads the answer of the node at `asked`. For each range it has the first slot, the last slot, and the nodes, the
-    /// master first.
+    /// Reads the answer of the node at `asked`. For each range it has the first slot, the last
+    /// slot, and the nodes, the master first.
     pub(crate) fn read(answer: Value, asked: &Address) -> Result<Self, Error> {
         let message = "CLUSTER SLOTS was not understood; must name the host, the port and the id of each node";
         Self::understood(answer, asked).ok_or_else(|| Error::new(ErrorKind::Config, message))

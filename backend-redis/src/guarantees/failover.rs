@@ -1,7 +1,7 @@
 //! How long an old master may accept writes after a replica was promoted in its place.
 //!
-//! A lease that the old master granted or renewed in that time ends later by as much. So the quarantine of the new master
-//! is longer by this margin.
+//! A lease that the old master granted or renewed in that time ends later by as much. So the
+//! quarantine of the new master is longer by this margin.
 
 use std::time::Duration;
 
@@ -36,15 +36,15 @@ impl Failover {
             return Self::Bounded(margin);
         }
         let limits = &identity.limits;
-        // A master that was paused resumes where it stopped. It answers requests that clients sent while its last handshake
-        // was still valid, before it notices what it has missed.
+        // A master that was paused resumes where it stopped. It answers requests that clients sent
+        // while its last handshake was still valid, before it notices what it has missed.
         let bound = match settings.topology {
             Topology::Single(_) | Topology::Sentinel(_) => {
                 let lag = limits.max_lag.filter(|_| identity.good_replicas.is_some());
                 lag.map(|lag| lag + LAG_COUNTED_BY + CONFIRMED_WITHIN)
             }
-            // A node pings each other node at least twice in this time, and marks one as failed that has been silent for as
-            // long.
+            // A node pings each other node at least twice in this time, and marks one as failed
+            // that has been silent for as long.
             Topology::Cluster(_) => {
                 let silence = limits.node_timeout.map(|timeout| timeout * 2);
                 silence.map(|silence| silence + CLUSTER_CRON + CONFIRMED_WITHIN)

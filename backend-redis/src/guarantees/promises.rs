@@ -115,8 +115,8 @@ fn exclusion(agreed: AgreedSettings, settings: &Settings, servers: &[&Identity])
     Promise::Holds { assuming }
 }
 
-/// Why nothing is promised: the store's longest lease is above the one that this client would give to a store that has lost
-/// its settings. So `clients-agree-on-settings` is not met.
+/// Why nothing is promised: the store's longest lease is above the one that this client would give
+/// to a store that has lost its settings. So `clients-agree-on-settings` is not met.
 pub(crate) fn longest_lease_not_in_url(stored: Duration, configured: Duration) -> Option<String> {
     let show = humantime::format_duration;
     (stored > configured).then(|| {

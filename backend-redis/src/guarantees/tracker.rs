@@ -73,7 +73,8 @@ impl GuaranteeTracker {
         *self.promised.write() = promised;
     }
 
-    /// Refuses new grants if a server would be refused now. Its policy may have changed after the connect.
+    /// Refuses new grants if a server would be refused now. Its policy may have changed after the
+    /// connect.
     pub(crate) fn check_policy(&self) -> Result<(), Error> {
         check_memory_policy(self.evicting().as_deref(), &self.settings)
     }

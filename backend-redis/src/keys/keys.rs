@@ -45,8 +45,8 @@ pub(crate) enum Content {
     Token,
 }
 
-/// Makes keys. All begin with `PREFIX:{BUCKET}:`, so that in a cluster the keys of a bucket share a slot. The first pair of
-/// braces counts, so braces in a name mean nothing.
+/// Makes keys. All begin with `PREFIX:{BUCKET}:`, so that in a cluster the keys of a bucket share a
+/// slot. The first pair of braces counts, so braces in a name mean nothing.
 #[derive(Clone, Debug)]
 pub(crate) struct Keys {
     prefix: Arc<str>,

@@ -4,8 +4,8 @@ use std::sync::OnceLock;
 
 const SLOTS: usize = 16_384;
 
-/// The slot of a key whose hash tag, or whose whole text, is `text`: CRC16 in the XMODEM variant, modulo 16,384 slots, as
-/// in the cluster specification.
+/// The slot of a key whose hash tag, or whose whole text, is `text`: CRC16 in the XMODEM variant,
+/// modulo 16,384 slots, as in the cluster specification.
 pub(crate) fn slot_of(text: &str) -> u16 {
     let crc = text.bytes().fold(0_u16, |crc, byte| {
         (0..8).fold(crc ^ (u16::from(byte) << 8), |crc, _| {
@@ -22,8 +22,8 @@ pub(crate) fn slot_of_key(key: &str) -> u16 {
     slot_of(tag.filter(|tag| !tag.is_empty()).unwrap_or(key))
 }
 
-/// The smallest number whose text has this slot. As a hash tag it puts a key into the slot of any other key, also of one
-/// whose own tag cannot stand in braces. This must never change.
+/// The smallest number whose text has this slot. As a hash tag it puts a key into the slot of any
+/// other key, also of one whose own tag cannot stand in braces. This must never change.
 pub(crate) fn number_in(slot: u16) -> u32 {
     static NUMBERS: OnceLock<Vec<u32>> = OnceLock::new();
     let numbers = NUMBERS.get_or_init(|| {

@@ -34,8 +34,9 @@ impl Arguments {
         self
     }
 
-    /// Adds a floor, which also tells the mode of its request: a reader's floor has a 0 in front. So all queue entries have
-    /// the same form, and a script of an older version that does not know readers hands the whole lock to it.
+    /// Adds a floor, which also tells the mode of its request: a reader's floor has a 0 in front.
+    /// So all queue entries have the same form, and a script of an older version that does not know
+    /// readers hands the whole lock to it.
     pub(super) fn add_floor(&mut self, mode: Mode, floor: FencingToken) -> &mut Self {
         let zero = if mode == Mode::Shared { "0" } else { "" };
         self.add(format_args!("{zero}{floor}"))

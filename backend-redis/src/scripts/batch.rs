@@ -28,8 +28,8 @@ pub(crate) struct PlainAttempt {
     pub(crate) label: OwnerLabel,
 }
 
-/// The keys and arguments of `batch.lua`. The script answers the releases first, and then the attempts. All attempts have
-/// one label.
+/// The keys and arguments of `batch.lua`. The script answers the releases first, and then the
+/// attempts. All attempts have one label.
 pub(crate) struct Batch<'a> {
     releases: Vec<&'a Plain>,
     attempts: Vec<(&'a Plain, &'a PlainAttempt)>,

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::arguments::Arguments;
 
-/// The server's identity, the settings as the client knows them, and the time after which the attempt is too late.
-/// common.lua explains each.
+/// The server's identity, the settings as the client knows them, and the time after which the
+/// attempt is too late. common.lua explains each.
 #[derive(Debug)]
 pub(crate) struct Epoch<'a> {
     pub(crate) run: &'a str,
@@ -21,10 +21,11 @@ pub(crate) struct Epoch<'a> {
 /// The positions of these arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
-    /// Each is an argument of its own, as in epoch_arguments.lua: four before the script's own arguments, and two after.
+    /// Each is an argument of its own, as in epoch_arguments.lua: four before the script's own
+    /// arguments, and two after.
     Apart,
-    /// Two arguments in front, as in acquire.lua: first all that is the same for every call, then the deadline. The script
-    /// splits the first only if it needs the parts.
+    /// Two arguments in front, as in acquire.lua: first all that is the same for every call, then
+    /// the deadline. The script splits the first only if it needs the parts.
     Packed,
 }
 

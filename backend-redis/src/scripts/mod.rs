@@ -1,5 +1,5 @@
-//! The Lua scripts. Beside each stands the Rust file that writes its arguments, in the order that the script's header
-//! declares.
+//! The Lua scripts. Beside each stands the Rust file that writes its arguments, in the order that
+//! the script's header declares.
 
 mod acquire;
 mod admin;

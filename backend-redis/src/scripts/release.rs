@@ -10,8 +10,8 @@ use super::{
     script::Script,
 };
 
-/// `KEYS`: those of [`Keys::of`](crate::keys::Keys::of) for the owner of the next request. Without a next request only the
-/// first four, since no tombstone needs checking.
+/// `KEYS`: those of [`Keys::of`](crate::keys::Keys::of) for the owner of the next request. Without
+/// a next request only the first four, since no tombstone needs checking.
 pub(crate) static RELEASE: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("release.lua"), Layout::Packed));
 

@@ -204,7 +204,8 @@ impl Reply {
     }
 }
 
-/// The answer of a script that may grant. `first` is the part that `scripts::RELEASE` puts before it.
+/// The answer of a script that may grant. `first` is the part that `scripts::RELEASE` puts before
+/// it.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) first: Option<u64>,

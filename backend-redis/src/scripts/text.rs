@@ -1,5 +1,5 @@
-//! Puts together the text of a script that includes others. This file depends on no other, so that tests and benchmarks can
-//! include it by its path.
+//! Puts together the text of a script that includes others. This file depends on no other, so that
+//! tests and benchmarks can include it by its path.
 
 /// The files that a script may include.
 const PARTS: [(&str, &str); 7] = [

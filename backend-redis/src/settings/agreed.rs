@@ -12,7 +12,8 @@ pub struct AgreedSettings {
 }
 
 impl AgreedSettings {
-    /// Reads the fields `longest` and `quarantine` of an epoch record. The error says what is wrong with them.
+    /// Reads the fields `longest` and `quarantine` of an epoch record. The error says what is wrong
+    /// with them.
     pub(crate) fn read(longest: Option<&str>, quarantine: Option<&str>) -> Result<Self, String> {
         let wrong = |field, value: Option<&str>| match value {
             Some(value) => format!("has {value:?} in the field {field:?}"),

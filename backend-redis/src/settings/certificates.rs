@@ -1,5 +1,5 @@
-//! Certificates, and the provider of cryptography. Certificates that cannot be used are refused when a store is described.
-//! Later, a connection would fail as if the server were down.
+//! Certificates, and the provider of cryptography. Certificates that cannot be used are refused
+//! when a store is described. Later, a connection would fail as if the server were down.
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ use rustls::{
     sign::CertifiedKey,
 };
 
-/// The provider that the application installed for its process, otherwise our own. Ours is not installed: the application
-/// decides what holds for the whole process.
+/// The provider that the application installed for its process, otherwise our own. Ours is not
+/// installed: the application decides what holds for the whole process.
 ///
 /// # Errors
 /// `Config` if there is neither.
@@ -53,7 +53,8 @@ pub(crate) fn roots(pem: &[u8]) -> Result<RootCertStore, Error> {
 }
 
 /// # Errors
-/// `InvalidInput` if they cannot be read, or the key is not that of the certificate. The error shows nothing of them.
+/// `InvalidInput` if they cannot be read, or the key is not that of the certificate. The error
+/// shows nothing of them.
 pub(crate) fn own(
     (chain, key): &(Vec<u8>, Vec<u8>),
     provider: &CryptoProvider,

@@ -50,7 +50,8 @@ impl Login {
         Ok(())
     }
 
-    /// The login for one connection, in the redis crate's form. The connection must be ready at `by`.
+    /// The login for one connection, in the redis crate's form. The connection must be ready at
+    /// `by`.
     pub(crate) async fn ask(
         &self,
         version: ProtocolVersion,
@@ -69,8 +70,8 @@ impl Login {
         if let Some(username) = username {
             redis = redis.set_username(username);
         }
-        // Without a password the redis crate would not send the user, and log in as the default user. A user that needs no
-        // password is let in with an empty one.
+        // Without a password the redis crate would not send the user, and log in as the default
+        // user. A user that needs no password is let in with an empty one.
         if let Some(password) = password.or(username.map(|_| "")) {
             redis = redis.set_password(password);
         }

@@ -16,8 +16,8 @@ pub(crate) enum Address {
 }
 
 impl Address {
-    /// The address of another server of the same store, as this server names it. Without a host name it is on the same
-    /// host.
+    /// The address of another server of the same store, as this server names it. Without a host
+    /// name it is on the same host.
     pub(crate) fn beside(&self, host: &str, port: u16) -> Option<Self> {
         match self {
             // It need not be the host that was asked.
@@ -45,7 +45,8 @@ impl Address {
     }
 
     /// # Errors
-    /// `InvalidInput` for an unusable address. The error does not repeat a host: if a URL stands there, it has a password.
+    /// `InvalidInput` for an unusable address. The error does not repeat a host: if a URL stands
+    /// there, it has a password.
     fn check(&self) -> Result<(), Error> {
         let refuse = |message: &str| Err(Error::new(ErrorKind::InvalidInput, message));
         let (host, port) = match self {

@@ -2,7 +2,8 @@
 
 use lock_core::{Error, check_record_version};
 
-/// The version of keys, records and scripts, as in `scripts/version.lua`. Nodes of Redlock have the same.
+/// The version of keys, records and scripts, as in `scripts/version.lua`. Nodes of Redlock have the
+/// same.
 pub const RECORD_VERSION: u64 = 1;
 
 /// Refuses records of another version, as the epoch record names it.

@@ -94,7 +94,8 @@ impl HandshakeRefresher {
     }
 }
 
-/// Drops the connection to a server that still takes itself for a master after another has replaced it.
+/// Drops the connection to a server that still takes itself for a master after another has replaced
+/// it.
 async fn watch_for_replacement(
     connection: Weak<Connection>,
     listener: Arc<dyn PushListener>,

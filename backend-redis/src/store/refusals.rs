@@ -1,6 +1,7 @@
 //! Errors of a server that are not known here, such as those of a proxy.
 //!
-//! Such an error may pass, or stay for ever. So the client tries again for one longest lease, and then takes it for final.
+//! Such an error may pass, or stay for ever. So the client tries again for one longest lease, and
+//! then takes it for final.
 
 use std::{
     collections::HashMap,
@@ -15,7 +16,8 @@ use crate::{
     tunables::REFUSALS_APART,
 };
 
-/// What the server refuses with unknown errors: scripts by their hash, and other requests by a word.
+/// What the server refuses with unknown errors: scripts by their hash, and other requests by a
+/// word.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
     any: AtomicBool,
@@ -29,7 +31,8 @@ struct Refused {
 }
 
 impl Refusals {
-    /// The error of a request of this kind: final if the server has refused all such requests for `limit`.
+    /// The error of a request of this kind: final if the server has refused all such requests for
+    /// `limit`.
     pub(crate) fn judge(&self, what: &str, error: Error, now: Instant, limit: Duration) -> Error {
         let Some(refusal) = refusal_in(&error).filter(|refusal| is_unknown_refusal(refusal)) else {
             return error;

@@ -72,7 +72,8 @@ impl Store {
         }
     }
 
-    /// Follows a refusal to another server. Returns the error itself if it names none. `what` was refused.
+    /// Follows a refusal to another server. Returns the error itself if it names none. `what` was
+    /// refused.
     async fn follow_refusal(
         &self,
         route: &mut Route,
@@ -122,7 +123,8 @@ impl Store {
                 self.discovery.doubt(&from.address);
             }
             Redirect::Alone => {
-                // The next call searches for another server. If there is none, it finds this one again.
+                // The next call searches for another server. If there is none, it finds this one
+                // again.
                 self.discovery.doubt(&from.address);
                 self.leave(route.about);
                 return Err(error);
@@ -180,8 +182,8 @@ impl Store {
         Ok(self.run_on(Route::to(bucket), script, keys, arguments).await?.0)
     }
 
-    /// As [`run`](Self::run), and returns the connection on which it ran. An error that is [`error::is_divided`] is
-    /// returned at once: the caller does better with each key alone.
+    /// As [`run`](Self::run), and returns the connection on which it ran. An error that is
+    /// [`error::is_divided`] is returned at once: the caller does better with each key alone.
     pub(crate) async fn run_undivided(
         &self,
         bucket: Bucket,

@@ -48,7 +48,8 @@ impl Store {
     /// Connects to all servers.
     pub(crate) async fn connect_all(&self) -> Result<(), Error> {
         self.connection(Bucket::FIRST).await?;
-        // The guarantees depend on all servers. If one of the others is down, the connect still succeeds.
+        // The guarantees depend on all servers. If one of the others is down, the connect still
+        // succeeds.
         let rest = self.keys.buckets().skip(1).map(|bucket| self.connection(bucket));
         futures_util::future::join_all(rest).await;
         Ok(())
@@ -104,7 +105,8 @@ impl Store {
         Ok(connection)
     }
 
-    /// The connection to a server, first used for this bucket. If the node hangs, all its buckets wait for it together.
+    /// The connection to a server, first used for this bucket. If the node hangs, all its buckets
+    /// wait for it together.
     pub(crate) async fn connection_to(
         &self,
         address: &Address,
@@ -248,7 +250,8 @@ impl Store {
     }
 }
 
-/// The settings, if they are set. Refuses records of another version, but with `older` not those that `init` can upgrade.
+/// The settings, if they are set. Refuses records of another version, but with `older` not those
+/// that `init` can upgrade.
 fn read_settings(epoch: &str, answer: Value, older: bool) -> Result<Option<AgreedSettings>, Error> {
     let answer = reply::list(answer)?;
     let [longest, quarantine, version] = answer.as_slice() else {

@@ -9,7 +9,8 @@ use crate::{
     scripts::reply,
 };
 
-/// The fields of an epoch record that scripts read as numbers, those of Redlock and of foreign layouts too.
+/// The fields of an epoch record that scripts read as numbers, those of Redlock and of foreign
+/// layouts too.
 const NUMBERS: [&str; 7] = ["longest", "from", "span", "clock", "crowd", "top", "theirs"];
 
 /// The error that names an epoch record and its remedy.
@@ -22,7 +23,8 @@ fn refuse(key: &str, what: &str, remedy: &str) -> Error {
     Error::new(ErrorKind::Config, message)
 }
 
-/// Looks for the cause of a refusal in the contents of these keys. Ends with success if it is not there.
+/// Looks for the cause of a refusal in the contents of these keys. Ends with success if it is not
+/// there.
 ///
 /// # Errors
 /// `Config`, with the key and the remedy; those of the connection.

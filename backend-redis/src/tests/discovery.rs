@@ -135,8 +135,8 @@ async fn the_slots_of_an_unusable_node_are_located_again() {
     assert_eq!(discovery.locate_slot(5).await.unwrap(), at(1001));
 }
 
-/// Ten callers ask at once a server that accepts connections and never answers. If they waited one after the other, this
-/// would take a multiple of the time limit.
+/// Ten callers ask at once a server that accepts connections and never answers. If they waited one
+/// after the other, this would take a multiple of the time limit.
 async fn ten_wait<F: Future<Output = bool>>(ask: impl Fn(usize) -> F) {
     let began = Instant::now();
     let answers = join_all((0..10).map(ask)).await;

@@ -74,7 +74,8 @@ async fn nodes_of_two_clusters_are_no_store() {
     assert!(error.to_string().contains("different clusters"), "{error}");
 }
 
-/// The map of a node that should announce a host name and has none. Its replica is not taken for the master.
+/// The map of a node that should announce a host name and has none. Its replica is not taken for
+/// the master.
 #[tokio::test]
 async fn a_node_without_a_name_is_reported_and_not_replaced_by_another() {
     let seed = server(|words| match words.get(1).map(String::as_str) {

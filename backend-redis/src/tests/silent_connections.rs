@@ -1,4 +1,5 @@
-//! The network drops the established connections without a word, as a firewall does that forgets them. New ones work.
+//! The network drops the established connections without a word, as a firewall does that forgets
+//! them. New ones work.
 
 use std::{
     net::SocketAddr,

@@ -42,8 +42,8 @@ struct Waiting {
     wake: mpsc::UnboundedSender<Signal>,
     /// The entry was far from the head in the server's last answer.
     far: bool,
-    /// The state of the lock when it was last read, the instant from which that counts, and the instant until which it need
-    /// not be read again.
+    /// The state of the lock when it was last read, the instant from which that counts, and the
+    /// instant until which it need not be read again.
     last_read: Option<(Busy, Instant, Instant)>,
 }
 
@@ -110,8 +110,8 @@ impl Pushes {
         }
     }
 
-    /// What is known of a lock that does not end before the next heartbeat. `None` if the client has to read it again.
-    /// While the entry exists, the lock was not handed to it.
+    /// What is known of a lock that does not end before the next heartbeat. `None` if the client
+    /// has to read it again. While the entry exists, the lock was not handed to it.
     pub(crate) fn known(&self, owner: OwnerId, now: Instant) -> Option<Busy> {
         let waiters = self.waiters();
         let (busy, from, until) = waiters.get(&owner)?.last_read.as_ref()?;
@@ -122,8 +122,8 @@ impl Pushes {
         Some(busy)
     }
 
-    /// When the next heartbeat of an entry is due: at a time that it shares with this client's other entries, so that their
-    /// heartbeats go in one call.
+    /// When the next heartbeat of an entry is due: at a time that it shares with this client's
+    /// other entries, so that their heartbeats go in one call.
     pub(crate) fn until_heartbeat(&self, owner: OwnerId, now: Instant) -> Duration {
         let far = self.waiters().get(&owner).is_some_and(|waiter| waiter.far);
         let latest = now + if far { FAR_HEARTBEAT } else { NEAR_HEARTBEAT };
@@ -156,8 +156,8 @@ impl PushListener for Pushes {
         self.count(bucket).load(Ordering::SeqCst) > 0
     }
 
-    /// A message is `owner token claim-ms`. Only our scripts write to this channel. If a message is not understood, the
-    /// cost is one poll.
+    /// A message is `owner token claim-ms`. Only our scripts write to this channel. If a message is
+    /// not understood, the cost is one poll.
     fn on_message(&self, _: &[u8], message: &[u8]) {
         if let Some((owner, token, claim)) = parse(message)
             && let Some(waiter) = self.waiters().get(&owner)

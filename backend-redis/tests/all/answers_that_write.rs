@@ -1,5 +1,6 @@
-//! With `wait_replicas`, each answer that a holder believes must have written. Valkey 8 lets WAIT cover only what a call has
-//! written: without a write, replicas that hang or are cut off seem to acknowledge.
+//! With `wait_replicas`, each answer that a holder believes must have written. Valkey 8 lets WAIT
+//! cover only what a call has written: without a write, replicas that hang or are cut off seem to
+//! acknowledge.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -43,7 +44,8 @@ async fn writes<T>(master: &Redis, what: &str, call: impl Future<Output = T>) ->
 
 #[tokio::test]
 async fn each_answer_that_keeps_a_validity_is_sent_to_the_replicas() {
-    // Nothing else moves the offset: no pings, and no WAIT, which asks the replicas by the same stream.
+    // Nothing else moves the offset: no pings, and no WAIT, which asks the replicas by the same
+    // stream.
     let quiet = RedisOptions::new().line("repl-ping-replica-period 3600");
     let (master, _replicas, _) = replicated_by(quiet, PATIENT).await;
     let store = connect(&url(&master)).await;

@@ -28,7 +28,8 @@ async fn each_client_of_a_shared_store_keeps_its_label() {
         .await;
 }
 
-/// Each call ends in the time of one. If its caller was told that it was not sent, it never arrives.
+/// Each call ends in the time of one. If its caller was told that it was not sent, it never
+/// arrives.
 #[tokio::test]
 async fn ten_thousand_calls_to_a_server_that_hangs_end_in_the_time_of_one() {
     const LIMIT: Duration = Duration::from_secs(3);

@@ -83,7 +83,8 @@ async fn a_master_that_hung_and_was_replaced_grants_nothing_when_it_resumes() {
     assert_clean(&recorder.history(), ALL_RULES);
 }
 
-/// The margin of the quarantine rests on this: a master that has no contact to other nodes stops writing.
+/// The margin of the quarantine rests on this: a master that has no contact to other nodes stops
+/// writing.
 #[tokio::test]
 async fn an_isolated_master_stops_within_the_margin() {
     let cluster = cluster(0, "").await;
@@ -170,7 +171,8 @@ async fn the_documented_permissions_are_enough_and_no_more() {
     }
 }
 
-/// A third of all buckets are on this node. If each bucket waited alone, connecting would take two time limits each.
+/// A third of all buckets are on this node. If each bucket waited alone, connecting would take two
+/// time limits each.
 #[tokio::test]
 async fn a_node_that_hangs_does_not_block_the_others() {
     // A long timeout, so that the other nodes go on as before.
@@ -190,8 +192,8 @@ async fn a_node_that_hangs_does_not_block_the_others() {
 #[tokio::test]
 async fn a_cluster_and_a_single_server_are_distinguished() {
     let cluster = cluster(0, "").await;
-    // Also for the node that serves the bucket of a single server: clients of the cluster spread their names over all
-    // nodes.
+    // Also for the node that serves the bucket of a single server: clients of the cluster spread
+    // their names over all nodes.
     for node in cluster.endpoints() {
         let error = backend_redis::connect(&format!("redis://{node}")).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Config);

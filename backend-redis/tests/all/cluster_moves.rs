@@ -101,8 +101,8 @@ async fn renewals_find_their_keys_on_either_side_of_a_move() {
     assert!(quarantined(&*store).await.remaining > Duration::from_secs(20));
 }
 
-/// The last entry in the queue is dead. If a script removes it, the queue's key is gone, and the cluster takes it for a key
-/// that has moved.
+/// The last entry in the queue is dead. If a script removes it, the queue's key is gone, and the
+/// cluster takes it for a key that has moved.
 #[tokio::test]
 async fn a_release_past_a_dead_entry_is_repeated_while_its_slot_moves() {
     // By the short way, and by the long way, which reads the queue after the lock is freed.
@@ -181,8 +181,8 @@ async fn a_quarantine_goes_with_its_slot_and_is_no_shorter_there() {
     assert_ne!(cluster.nodes()[to].cli(&end).await.unwrap(), "0");
 }
 
-/// A lock that has moved before its slot dies with its new node, and the slot stays. So what exclusion assumes here is
-/// needed, and the step that an operator should take helps.
+/// A lock that has moved before its slot dies with its new node, and the slot stays. So what
+/// exclusion assumes here is needed, and the step that an operator should take helps.
 #[tokio::test]
 async fn a_move_whose_target_is_replaced_needs_its_quarantine_begun_by_hand() {
     let mut cluster = cluster(1, "").await;

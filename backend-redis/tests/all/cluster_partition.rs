@@ -1,5 +1,5 @@
-//! A master that is isolated, together with some clients, from the rest of its cluster: its cluster bus is really cut, and
-//! it goes on. SIGSTOP would show less: a stopped master grants nothing.
+//! A master that is isolated, together with some clients, from the rest of its cluster: its cluster
+//! bus is really cut, and it goes on. SIGSTOP would show less: a stopped master grants nothing.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,8 @@ use crate::support::{
 
 const SOON: Duration = Duration::from_secs(60);
 
-/// Three masters with replicas, a user for the clients of each side, and a cluster bus that can be cut.
+/// Three masters with replicas, a user for the clients of each side, and a cluster bus that can be
+/// cut.
 async fn divisible(replicas: usize, options: &str) -> RedisCluster {
     let redis = RedisOptions::new()
         .line("cluster-node-timeout 1500")
@@ -37,7 +38,8 @@ fn url(cluster: &RedisCluster, user: &str, options: &str) -> String {
     format!("redis+cluster://{user}:pass@{}?{options}", hosts.join(","))
 }
 
-/// Takes the replicas from a master. Clients that are connected stay, and no new connection is possible.
+/// Takes the replicas from a master. Clients that are connected stay, and no new connection is
+/// possible.
 async fn take_replicas(cluster: &RedisCluster, old: usize) -> MultiplexedConnection {
     let mut master = talk_to(cluster.nodes()[old].address()).await;
     // It no longer listens on any address.
@@ -64,8 +66,8 @@ struct Partitioned {
     loss: Option<LossReason>,
 }
 
-/// A holder on a master that goes on in its partition, and another on the master that replaced it. The replicas lack the
-/// first grant, unless they must acknowledge it.
+/// A holder on a master that goes on in its partition, and another on the master that replaced it.
+/// The replicas lack the first grant, unless they must acknowledge it.
 async fn partition(replicas: usize, options: &str, lease: u64, promised: bool) -> Partitioned {
     let (recorder, lease) = (Recorder::new(1), Duration::from_secs(lease));
     let cluster = divisible(replicas, options).await;

@@ -1,5 +1,5 @@
-//! The connection fails during each operation of a client, in each possible way. Once the fault is over, the caller gets
-//! its result, and nothing is left behind. Each fault is seen to happen.
+//! The connection fails during each operation of a client, in each possible way. Once the fault is
+//! over, the caller gets its result, and nothing is left behind. Each fault is seen to happen.
 
 use std::{sync::Arc, time::Duration};
 
@@ -62,8 +62,8 @@ impl Scene {
         self.proxy.until("the fault", SOON, reached).await.unwrap();
     }
 
-    /// Runs `work`, and applies the fault to what it has just sent. Ends the fault as soon as it was seen; a delay only
-    /// ends after the work.
+    /// Runs `work`, and applies the fault to what it has just sent. Ends the fault as soon as it
+    /// was seen; a delay only ends after the work.
     async fn under<T>(&self, (mode, sign): Fault, work: impl Future<Output = T>) -> T {
         let delay = matches!(mode, Mode::Delay { .. });
         let fault = async {

@@ -1,5 +1,6 @@
-//! Several clients, each with several tasks, want one name. No task starves, and queue entries are served in the order in
-//! which they were made. (Each client has its own connection and one queue entry, like a process.)
+//! Several clients, each with several tasks, want one name. No task starves, and queue entries are
+//! served in the order in which they were made. (Each client has its own connection and one queue
+//! entry, like a process.)
 
 use std::{collections::HashMap, time::Duration};
 
@@ -50,8 +51,8 @@ async fn eight_clients_with_four_tasks_take_turns_in_order() {
     assert_eq!(shares.len(), CLIENTS * TASKS, "a task starved: {shares:?}");
     assert!(most <= &(2 * least), "{shares:?}");
 
-    // After a grant a client goes to the end. So between two turns of one client, each other client has one. On a loaded
-    // machine an entry may come a little late, and lets another pass once.
+    // After a grant a client goes to the end. So between two turns of one client, each other client
+    // has one. On a loaded machine an entry may come a little late, and lets another pass once.
     for client in 0..CLIENTS {
         let own: Vec<_> = (0..all.len()).filter(|at| all[*at].1 == client).collect();
         for pair in own.windows(2) {

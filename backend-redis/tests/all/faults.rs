@@ -127,7 +127,8 @@ async fn lost_replies_change_nothing_but_what_was_asked() {
     direct.renew(&[&warm], SystemEnv.now()).await;
     direct.release(&warm, ReleaseOptions::default()).await.unwrap();
 
-    // Acquire: the server gave the lock, but the client does not know. The repeat is the same grant.
+    // Acquire: the server gave the lock, but the client does not know. The repeat is the same
+    // grant.
     let asked = request("a", LEASE);
     proxy.set(Mode::HalfCut).await.unwrap();
     let error = store.try_acquire(&asked).await.unwrap_err();
@@ -216,7 +217,8 @@ async fn a_late_request_that_outlived_its_tombstone_takes_nothing() {
         if late {
             assert_eq!((taken, waiting), (0, Some(1)));
         } else {
-            // Before the deadline only a tombstone would stop them. So it was the deadline that stopped the others.
+            // Before the deadline only a tombstone would stop them. So it was the deadline that
+            // stopped the others.
             assert_eq!((taken, waiting), (asked.len(), Some(2)), "no late request was tried");
         }
     }

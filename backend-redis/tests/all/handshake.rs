@@ -11,7 +11,8 @@ use crate::support::{connect, granted, request, server, url};
 const CONFIRMED_WITHIN: Duration = Duration::from_secs(3);
 const LEASE: Duration = Duration::from_secs(20);
 
-/// The client's only thread is blocked, so that no background task runs, and the connection stays open.
+/// The client's only thread is blocked, so that no background task runs, and the connection stays
+/// open.
 #[tokio::test]
 async fn after_a_stall_the_client_asks_again() {
     let server = server().await;

@@ -73,7 +73,8 @@ async fn a_heartbeat_seldom_reads_the_lock_and_finds_a_lost_push() {
     assert!(granted(&*store, &requests[0]).await.token > held[0].token);
 }
 
-/// The order of two entries after the server's clock went on while nobody was heard of: which of them was served.
+/// The order of two entries after the server's clock went on while nobody was heard of: which of
+/// them was served.
 async fn served_after(server: &Redis, clock: &Clock, stall: Duration) -> Option<usize> {
     let [one, two] = [connect(&url(server)).await, connect(&url(server)).await];
     let held = granted(&*one, &request("a", LEASE)).await;
@@ -101,7 +102,8 @@ async fn a_stall_shorter_than_an_entrys_life_keeps_the_order_and_a_longer_one_ma
     assert_eq!(served_after(&server, &clock, lost).await, None, "both entries were alive");
 }
 
-/// How often the text of a script was sent, besides the short one with which each connection begins.
+/// How often the text of a script was sent, besides the short one with which each connection
+/// begins.
 async fn texts(server: &Redis, connections: usize) -> u64 {
     calls(server, "eval").await - connections as u64
 }

@@ -1,5 +1,5 @@
-//! A server that has reached its maxmemory and evicts nothing. It accepts no new locks. Held locks can still be renewed,
-//! claimed, released and handed over.
+//! A server that has reached its maxmemory and evicts nothing. It accepts no new locks. Held locks
+//! can still be renewed, claimed, released and handed over.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! The documented permissions are those that the scripts and the client need. `conformance.rs` runs every case with them.
+//! The documented permissions are those that the scripts and the client need. `conformance.rs` runs
+//! every case with them.
 
 use std::collections::BTreeSet;
 

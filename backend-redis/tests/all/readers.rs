@@ -61,8 +61,9 @@ async fn a_reader_that_leaves_at_the_limit_lets_the_first_waiting_one_in() {
     assert!(matches!(told, Signal::Granted(_)), "{told:?}");
 }
 
-/// The server stands still during a release, and its file grows by what the release writes. It is measured without a client:
-/// the readers enter the queue and get in within one script, so that no place grows old meanwhile.
+/// The server stands still during a release, and its file grows by what the release writes. It is
+/// measured without a client: the readers enter the queue and get in within one script, so that no
+/// place grows old meanwhile.
 #[tokio::test]
 async fn a_release_to_many_readers_writes_the_record_once() {
     const CROWD: &str = "

@@ -127,8 +127,8 @@ async fn a_server_that_evicts_is_refused_unless_allowed() {
     connect(&format!("{}?allow_eviction=true", url(&server))).await;
 }
 
-/// The first try of a release may have queued its next request, and its reply may be lost. At the time of the repeat, the
-/// lock may have been handed to that entry.
+/// The first try of a release may have queued its next request, and its reply may be lost. At the
+/// time of the repeat, the lock may have been handed to that entry.
 #[tokio::test]
 async fn a_repeated_release_finds_what_its_next_request_was_given() {
     let server = server().await;

@@ -71,8 +71,8 @@ impl Apart {
     }
 }
 
-/// A server loses a grant while a replica is the master, and is master again with the same run id before its client has
-/// noticed.
+/// A server loses a grant while a replica is the master, and is master again with the same run id
+/// before its client has noticed.
 #[test]
 fn a_server_that_was_master_twice_grants_nothing_at_once() {
     let (lost, answer) = master_twice_unnoticed(Replica::Known);
@@ -212,8 +212,8 @@ async fn clients(server: &Redis) -> std::collections::BTreeSet<String> {
     ours.map(|line| line.split(' ').next().unwrap().to_owned()).collect()
 }
 
-/// A master counts a replica that hangs as good for four more seconds, while another replica is promoted at once. Returns
-/// the violations that the holders on both servers saw.
+/// A master counts a replica that hangs as good for four more seconds, while another replica is
+/// promoted at once. Returns the violations that the holders on both servers saw.
 async fn lagging(url_options: &str) -> Vec<conformance_tests::history::Violation> {
     let options = RedisOptions::new()
         .line("repl-diskless-sync-delay 0")

@@ -24,7 +24,8 @@ const SOON: Duration = Duration::from_secs(60);
 /// Cuts a master off from its replicas and sentinels, but not from its connected clients.
 async fn cut_off(group: &Sentinels, old: usize) -> MultiplexedConnection {
     let mut inside = talk_to(group.servers()[old].address()).await;
-    // It no longer listens on any address. Connected clients stay, and no new connection is possible.
+    // It no longer listens on any address. Connected clients stay, and no new connection is
+    // possible.
     said(&mut inside, &["CONFIG", "SET", "bind", ""]).await;
     let clients = said(&mut inside, &["CLIENT", "LIST"]).await;
     let servers = clients

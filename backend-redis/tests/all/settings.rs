@@ -1,5 +1,5 @@
-//! A setting that changes on a running server shows in the guarantees without a request. And if an operator changes a
-//! setting while a lock is held, there is no second holder.
+//! A setting that changes on a running server shows in the guarantees without a request. And if an
+//! operator changes a setting while a lock is held, there is no second holder.
 
 use std::{sync::Arc, time::Duration};
 

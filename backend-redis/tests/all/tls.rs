@@ -151,7 +151,8 @@ async fn in_a_cluster_all_is_encrypted_also_where_a_slot_moved_or_a_master_died(
     assert!(others > 0, "nothing was granted elsewhere");
 }
 
-/// The client rejects the certificate of the server to which it was sent. It sends nothing there, and nothing without TLS.
+/// The client rejects the certificate of the server to which it was sent. It sends nothing there,
+/// and nothing without TLS.
 async fn distrusted(url: &str, why: &str, stranger: &Redis) {
     let error = backend_redis::connect(url).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");

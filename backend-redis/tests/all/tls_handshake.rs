@@ -96,7 +96,8 @@ async fn without_authorities_those_of_the_system_are_trusted() {
     }
 }
 
-/// A child process whose application installs a provider of cryptography with this many key exchanges, or none.
+/// A child process whose application installs a provider of cryptography with this many key
+/// exchanges, or none.
 #[tokio::test]
 #[ignore = "a process of the test below, started by it"]
 async fn application() {

@@ -60,7 +60,8 @@ async fn what_is_granted_renewed_or_handed_over_is_on_all_replicas() {
     assert_eq!(calls(&master, "wait").await, before + 1);
     store.release(&grant, ReleaseOptions::default()).await.unwrap();
 
-    // A push does not count before replicas have acknowledged the grant, but it wakes the waiter at once.
+    // A push does not count before replicas have acknowledged the grant, but it wakes the waiter at
+    // once.
     let [first, second] = [connect(&url).await, connect(&url).await].map(LockClient::new);
     let guard = first.lock(name("a")).acquire().await.unwrap();
     let waiting = tokio::spawn(async move {
@@ -127,8 +128,8 @@ async fn somebody_blocked(master: &Redis) {
     .unwrap();
 }
 
-/// A release has handed the lock to its next request, and the connection breaks before replicas have acknowledged. The
-/// caller gets an error, and asks again, since the lock may be held.
+/// A release has handed the lock to its next request, and the connection breaks before replicas
+/// have acknowledged. The caller gets an error, and asks again, since the lock may be held.
 #[tokio::test]
 async fn a_carried_request_that_may_have_been_granted_is_not_forgotten() {
     let (master, replicas, direct) = replicated("timeout=20s&wait_timeout=10s").await;
@@ -175,7 +176,8 @@ async fn a_master_demoted_during_the_wait_has_granted_nothing() {
     replicas[1].resume().unwrap();
 }
 
-/// One WAIT serves all writes before it. So a replica that is down costs all callers one time limit together, not one each.
+/// One WAIT serves all writes before it. So a replica that is down costs all callers one time limit
+/// together, not one each.
 #[tokio::test]
 async fn many_grants_at_once_share_their_waits() {
     let (master, mut replicas, url) = replicated("wait_timeout=4s&timeout=30s").await;

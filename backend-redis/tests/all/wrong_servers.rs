@@ -37,7 +37,8 @@ async fn a_server_and_a_sentinel_are_distinguished() {
     }
 }
 
-/// Before 7.0 a script may write although too few replicas are connected. All topologies share this check.
+/// Before 7.0 a script may write although too few replicas are connected. All topologies share this
+/// check.
 #[tokio::test]
 async fn a_server_that_is_too_old_is_refused() {
     let server = server().await;
@@ -57,8 +58,8 @@ async fn a_server_that_is_too_old_is_refused() {
     }
 }
 
-/// How a server that is not Redis answers: whether it accepts the login first, how the answer begins, and what it repeats
-/// without end.
+/// How a server that is not Redis answers: whether it accepts the login first, how the answer
+/// begins, and what it repeats without end.
 struct Flood {
     logs_in: bool,
     begin: &'static str,

@@ -21,7 +21,8 @@ pub(crate) struct ReleaseJob {
 
 pub(crate) enum Job {
     Attempt(AttemptJob),
-    /// The next attempt of this process for the same lock, which the script makes right after the release.
+    /// The next attempt of this process for the same lock, which the script makes right after the
+    /// release.
     Release(ReleaseJob, Option<AttemptJob>),
 }
 
@@ -44,7 +45,8 @@ impl Jobs {
                 Job::Attempt(attempt) => sorted.attempts.push(attempt),
             }
         }
-        // A batch has one label. An attempt with another label (a second client on the same store) is made alone.
+        // A batch has one label. An attempt with another label (a second client on the same store)
+        // is made alone.
         if let Some(first) = sorted.attempts.first() {
             let label = first.request.label.clone();
             let fits = |attempt: &AttemptJob| attempt.request.label == label;

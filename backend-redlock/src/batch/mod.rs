@@ -1,7 +1,7 @@
 //! Attempts and releases of many tasks, gathered into one script call per node.
 //!
-//! If a task finds no other task, it asks the nodes alone. A call that is not simple is also sent alone: for a held lock,
-//! after split votes, or if nodes do not answer.
+//! If a task finds no other task, it asks the nodes alone. A call that is not simple is also sent
+//! alone: for a held lock, after split votes, or if nodes do not answer.
 
 mod jobs;
 mod round;
@@ -59,8 +59,8 @@ pub(crate) async fn attempt(
     acquire::attempt(quorum, request, entry, first).await
 }
 
-/// Releases a grant, or keeps it for a last while. Also returns the result of this process's next attempt, which the script
-/// makes right after the release.
+/// Releases a grant, or keeps it for a last while. Also returns the result of this process's next
+/// attempt, which the script makes right after the release.
 pub(crate) async fn release(
     queue: &BatchQueue,
     quorum: &Arc<Quorum>,
@@ -82,8 +82,8 @@ pub(crate) async fn release(
     Ok((release::release(quorum, grant, keep).await?, None))
 }
 
-/// Makes an attempt in the next batch, without a queue entry. `None` if the attempt is not simple. Then nothing is left of
-/// it, or soon nothing will be.
+/// Makes an attempt in the next batch, without a queue entry. `None` if the attempt is not simple.
+/// Then nothing is left of it, or soon nothing will be.
 pub(crate) async fn gather_attempt(
     queue: &BatchQueue,
     quorum: &Arc<Quorum>,
@@ -95,8 +95,8 @@ pub(crate) async fn gather_attempt(
     queue.call(quorum, job, quorum.options.timeout, answer).await
 }
 
-/// Releases in the next batch. The script then makes this process's next attempt for the same lock. If others wait, that
-/// attempt fails as for a held lock.
+/// Releases in the next batch. The script then makes this process's next attempt for the same lock.
+/// If others wait, that attempt fails as for a held lock.
 pub(crate) async fn gather_release(
     queue: &BatchQueue,
     quorum: &Arc<Quorum>,
@@ -124,8 +124,8 @@ pub(crate) async fn gather_release(
             (error, granted.try_recv().ok().flatten())
         }
     };
-    // The caller repeats both calls with the same owner. This takes back only what the first try got, not what the repeat
-    // gets.
+    // The caller repeats both calls with the same owner. This takes back only what the first try
+    // got, not what the repeat gets.
     if let Some(granted) = granted {
         take_back(quorum, &granted);
     }

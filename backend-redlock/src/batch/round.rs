@@ -216,7 +216,8 @@ impl Batch<'_> {
             || self.attempts.iter().any(|fate| matches!(fate, AttemptState::Open(_)))
     }
 
-    /// Frees the lock, in the background, on nodes that were asked for it and that no call waits for now.
+    /// Frees the lock, in the background, on nodes that were asked for it and that no call waits
+    /// for now.
     fn free_the_rest(&self) {
         for freeing in &self.releases {
             for at in (0..self.replies.len()).filter(|at| !self.contacts.contains(at)) {
@@ -227,7 +228,8 @@ impl Batch<'_> {
         }
     }
 
-    /// If a job is settled, it treats the reply as a late one: other jobs of the batch may stay open for long.
+    /// If a job is settled, it treats the reply as a late one: other jobs of the batch may stay
+    /// open for long.
     fn add(&mut self, at: usize, reply: BatchReply, extra: &Extra) {
         let first = self.releases.len();
         for (job, fate) in self.attempts.iter().enumerate() {
@@ -237,8 +239,8 @@ impl Batch<'_> {
         self.freed_by(at, extra);
     }
 
-    /// Counts a node's replies to the releases. If a client waits for a name there, the node gets one more release, for
-    /// this name alone.
+    /// Counts a node's replies to the releases. If a client waits for a name there, the node gets
+    /// one more release, for this name alone.
     fn freed_by(&mut self, at: usize, extra: &Extra) {
         for job in 0..self.releases.len() {
             match self.replies[at].number(job) {
@@ -267,7 +269,8 @@ impl Batch<'_> {
         }
     }
 
-    /// Settles the attempts whose result is certain. Settles all of them once no node will answer any more.
+    /// Settles the attempts whose result is certain. Settles all of them once no node will answer
+    /// any more.
     fn decide(&mut self, open: bool) {
         let spans: Vec<_> = self.replies.iter().map(BatchReply::span).collect();
         let in_line = may_vote(&spans, self.quorum.options.bound_micros());
@@ -290,7 +293,8 @@ impl Batch<'_> {
         }
     }
 
-    /// As for a single attempt: while nodes may still answer, a clock that seems off now may be in line later.
+    /// As for a single attempt: while nodes may still answer, a clock that seems off now may be in
+    /// line later.
     fn votes(&self, job: usize, in_line: &[bool], open: bool) -> Vec<Vote> {
         let vote = |(at, reply): (usize, &BatchReply)| match reply {
             BatchReply::Pending if open => Vote::Open,

@@ -29,8 +29,8 @@ pub struct RedlockBuilder {
 }
 
 impl RedlockBuilder {
-    /// A store on these servers, each with its own TLS and user. There must be an odd number of them, at least three, and
-    /// they must be independent of each other.
+    /// A store on these servers, each with its own TLS and user. There must be an odd number of
+    /// them, at least three, and they must be independent of each other.
     ///
     /// The prefix and the timeout of the store replace those of the nodes.
     #[must_use]
@@ -42,17 +42,18 @@ impl RedlockBuilder {
         }
     }
 
-    /// How long an operation waits for a node that does not answer, before it goes on without the node. Default: a
-    /// hundredth of the lease, at least 5 ms and at most 50 ms. If more than a minority is silent, the operation waits ten
-    /// times as long, but at most half the timeout.
+    /// How long an operation waits for a node that does not answer, before it goes on without the
+    /// node. Default: a hundredth of the lease, at least 5 ms and at most 50 ms. If more than a
+    /// minority is silent, the operation waits ten times as long, but at most half the timeout.
     #[must_use]
     pub fn node_timeout(mut self, timeout: Duration) -> Self {
         self.options.node_timeout = Some(timeout);
         self
     }
 
-    /// How far a node's clock may be from the median of the nodes. Default: 100 ms. All clients of a store must agree. The
-    /// client takes twice the bound off the validity of each lease. The shortest lease is four times the bound plus 10 ms.
+    /// How far a node's clock may be from the median of the nodes. Default: 100 ms. All clients of
+    /// a store must agree. The client takes twice the bound off the validity of each lease. The
+    /// shortest lease is four times the bound plus 10 ms.
     #[must_use]
     pub fn clock_bound(mut self, bound: Duration) -> Self {
         self.options.clock_bound = bound;
@@ -66,8 +67,8 @@ impl RedlockBuilder {
         self
     }
 
-    /// The time limit of connecting to a node and of each command. After that the client drops the connection. Default: 1
-    /// s.
+    /// The time limit of connecting to a node and of each command. After that the client drops the
+    /// connection. Default: 1 s.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.options.timeout = timeout;
@@ -81,18 +82,21 @@ impl RedlockBuilder {
         self
     }
 
-    /// Whether a node goes into quarantine after it has lost its data. Default: what the nodes have, or on.
+    /// Whether a node goes into quarantine after it has lost its data. Default: what the nodes
+    /// have, or on.
     #[must_use]
     pub fn quarantine(mut self, on: bool) -> Self {
         self.nodes = self.nodes.into_iter().map(|node| node.quarantine(on)).collect();
         self
     }
 
-    /// Connects to at least a majority. A background task keeps trying to connect to the other nodes.
+    /// Connects to at least a majority. A background task keeps trying to connect to the other
+    /// nodes.
     ///
     /// # Errors
-    /// `InvalidInput` for a setting or a number of nodes that is not allowed; `Config` if two nodes are the same server;
-    /// `Auth` or `Config` if a node refuses this client; `Unavailable` if no majority answers.
+    /// `InvalidInput` for a setting or a number of nodes that is not allowed; `Config` if two nodes
+    /// are the same server; `Auth` or `Config` if a node refuses this client; `Unavailable` if no
+    /// majority answers.
     pub async fn build(self) -> Result<Arc<dyn Backend>, Error> {
         let open = async {
             let quorum = Arc::new(self.quorum()?);

@@ -11,15 +11,17 @@ use super::config::RedlockBuilder;
 const FORM: &str = "the URL of a Redlock store is redlock://HOST:PORT,HOST:PORT,HOST:PORT?options, with \
                     USER:PASSWORD@ before a host that asks for it, or redlocks:// with TLS";
 
-/// Opens the store that a URL describes: `redlock://HOST:PORT,HOST:PORT,HOST:PORT/DATABASE?options`. Each host may have its
-/// own `USER:PASSWORD@` before it. `redlocks://…` is the same with TLS.
+/// Opens the store that a URL describes:
+/// `redlock://HOST:PORT,HOST:PORT,HOST:PORT/DATABASE?options`. Each host may have its own
+/// `USER:PASSWORD@` before it. `redlocks://…` is the same with TLS.
 ///
-/// Options: `node_timeout=50ms`, `clock_bound=100ms`, `prefix=leasehold-redlock`, `timeout=1s`; and those of a `redis://`
-/// URL, which go to each node, such as `plaintext=on` for passwords without TLS.
+/// Options: `node_timeout=50ms`, `clock_bound=100ms`, `prefix=leasehold-redlock`, `timeout=1s`; and
+/// those of a `redis://` URL, which go to each node, such as `plaintext=on` for passwords without
+/// TLS.
 ///
 /// # Errors
-/// As [`RedlockBuilder::build`]; `InvalidInput` for a URL that is not of this form. No message shows the
-/// URL.
+/// As [`RedlockBuilder::build`]; `InvalidInput` for a URL that is not of this form. No message
+/// shows the URL.
 pub async fn connect(url: &str) -> Result<Arc<dyn Backend>, Error> {
     parse(url).map_err(|error| error.at("redlock", "connect"))?.build().await
 }
@@ -44,7 +46,8 @@ impl StoreOptions {
 
     fn read(query: &str) -> Result<Self, Error> {
         let (mut own, mut given) = (Self::default(), SeenOptions::default());
-        // The query may be a part of a password with a `?` that was not encoded. Then no error shows it.
+        // The query may be a part of a password with a `?` that was not encoded. Then no error
+        // shows it.
         let secret = query.contains('@');
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let Some((option, value)) = form_urlencoded::parse(pair.as_bytes()).next() else {

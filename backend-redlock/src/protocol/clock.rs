@@ -1,7 +1,7 @@
 //! Which nodes may vote, by their clocks.
 
-/// How far a node's clock is ahead of this process's, in microseconds: between `low` and `high`, since it was read between
-/// the request and its reply.
+/// How far a node's clock is ahead of this process's, in microseconds: between `low` and `high`,
+/// since it was read between the request and its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span {
     /// The difference if the clock was read just before the reply came.
@@ -36,11 +36,13 @@ impl Span {
     }
 }
 
-/// Which nodes may vote, by what is known of their clocks. `None` means that nothing is known of a clock.
+/// Which nodes may vote, by what is known of their clocks. `None` means that nothing is known of a
+/// clock.
 ///
-/// A node whose clock may be further than `bound` (µs) from the median has no vote. If only two clocks are known, and they may
-/// be more than `bound` apart, either may be wrong: so neither node has a vote. A single clock cannot be compared with others.
-/// Its node keeps its vote, which alone is no majority. A reply that took longer than `bound` says too little.
+/// A node whose clock may be further than `bound` (µs) from the median has no vote. If only two
+/// clocks are known, and they may be more than `bound` apart, either may be wrong: so neither node
+/// has a vote. A single clock cannot be compared with others. Its node keeps its vote, which alone
+/// is no majority. A reply that took longer than `bound` says too little.
 #[must_use]
 pub fn may_vote(clocks: &[Option<Span>], bound: u64) -> Vec<bool> {
     let mut lows: Vec<i64> = clocks.iter().flatten().map(|span| span.low).collect();
@@ -65,7 +67,8 @@ pub fn median(clocks: &[Option<Span>]) -> Option<i64> {
     known.get(known.len().checked_sub(1)? / 2).copied()
 }
 
-/// Whether a node's clock went back between two replies. The client sent the later request after it had the earlier reply.
+/// Whether a node's clock went back between two replies. The client sent the later request after it
+/// had the earlier reply.
 #[must_use]
 pub fn went_back(earlier: u64, later: u64) -> bool {
     later < earlier

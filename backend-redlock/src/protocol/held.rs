@@ -8,8 +8,9 @@ use lock_core::{Grant, Instant, LossReason, Mutex};
 pub(crate) struct Held {
     /// The number of the attempt.
     pub(crate) attempt: u64,
-    /// This client knows of no other attempt of this owner. So if a release finds something, this attempt got it. (If the
-    /// core repeated a lost attempt, it abandons the owner after the release.)
+    /// This client knows of no other attempt of this owner. So if a release finds something, this
+    /// attempt got it. (If the core repeated a lost attempt, it abandons the owner after the
+    /// release.)
     lone: bool,
     parts: Mutex<Parts>,
 }
@@ -17,7 +18,8 @@ pub(crate) struct Held {
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) nodes: Vec<Part>,
-    /// The latest end of validity that the holder knows. After it the holder does not rely on the grant.
+    /// The latest end of validity that the holder knows. After it the holder does not rely on the
+    /// grant.
     pub(crate) reported: Instant,
     /// A majority was found without it, and the holder knows.
     pub(crate) lost: Option<LossReason>,
@@ -29,7 +31,8 @@ pub(crate) struct Parts {
 pub(crate) struct Part {
     /// Until when the node keeps the lock at least, as far as counted replies show.
     pub(crate) until: Option<Instant>,
-    /// The node may have carried out the attempt, or may still do so, and the client will not learn when.
+    /// The node may have carried out the attempt, or may still do so, and the client will not learn
+    /// when.
     pub(crate) doubtful: bool,
     /// Whether the node was asked at all.
     pub(crate) asked: bool,
@@ -66,11 +69,11 @@ impl Held {
         Arc::clone(grant.state.as_ref()?).downcast().ok()
     }
 
-    /// Notes a node's late reply to the attempt: whether the node gave the lock or may have, and whether that is certain.
-    /// Returns whether to take it back.
+    /// Notes a node's late reply to the attempt: whether the node gave the lock or may have, and
+    /// whether that is certain. Returns whether to take it back.
     ///
-    /// A release mostly follows at once on the same connection, and removes what it finds. So if the node has not answered
-    /// the release yet, that answer decides ([`freed`](Self::freed)).
+    /// A release mostly follows at once on the same connection, and removes what it finds. So if
+    /// the node has not answered the release yet, that answer decides ([`freed`](Self::freed)).
     pub(crate) fn late_reply(&self, at: usize, gave: bool, known: bool) -> bool {
         let mut parts = self.parts();
         let released = parts.released;
@@ -86,7 +89,8 @@ impl Held {
         part.freed == Some(false)
     }
 
-    /// Notes a node's answer to the release, or that none will come. Returns whether to ask the node again.
+    /// Notes a node's answer to the release, or that none will come. Returns whether to ask the
+    /// node again.
     pub(crate) fn freed(&self, at: usize, held: Option<bool>) -> bool {
         let part = &mut self.parts().nodes[at];
         // If the node is asked again, it may still answer the first request.

@@ -2,8 +2,8 @@
 
 use super::vote::majority;
 
-/// The majority-th largest expiry: until then a majority of all nodes keeps the lock. One entry per node, `None` if the
-/// node does not keep it for us. Returns `None` if too many nodes do not.
+/// The majority-th largest expiry: until then a majority of all nodes keeps the lock. One entry per
+/// node, `None` if the node does not keep it for us. Returns `None` if too many nodes do not.
 pub fn majority_expiry<T: Ord + Copy>(nodes: &[Option<T>]) -> Option<T> {
     let mut known: Vec<T> = nodes.iter().flatten().copied().collect();
     known.sort_unstable_by(|a, b| b.cmp(a));

@@ -1,4 +1,5 @@
-//! Decisions from the nodes' answers: votes, tokens, clocks, the expiry at a majority. Nothing here does I/O.
+//! Decisions from the nodes' answers: votes, tokens, clocks, the expiry at a majority. Nothing here
+//! does I/O.
 
 pub mod clock;
 pub(crate) mod held;

@@ -1,12 +1,13 @@
-//! The token protocol. Nodes store numbers near a proposal. If a majority stored the same number, it is the token.
-//! Otherwise a guarded write-back makes the highest number the token.
+//! The token protocol. Nodes store numbers near a proposal. If a majority stored the same number,
+//! it is the token. Otherwise a guarded write-back makes the highest number the token.
 
 use super::vote::{Vote, majority};
 
-/// The number that a node stores for a grant: the proposal, moved to within `bound` of the node's clock, but always above
-/// the node's watermark. All are in microseconds.
+/// The number that a node stores for a grant: the proposal, moved to within `bound` of the node's
+/// clock, but always above the node's watermark. All are in microseconds.
 ///
-/// Nodes run this rule as Lua, in `acquire.lua`, `acquire_fast.lua` and `batch.lua`. This copy is for the model.
+/// Nodes run this rule as Lua, in `acquire.lua`, `acquire_fast.lua` and `batch.lua`. This copy is
+/// for the model.
 pub fn stored(proposed: u64, clock: u64, watermark: u64, bound: u64) -> u64 {
     let near = proposed.clamp(clock.saturating_sub(bound), clock.saturating_add(bound));
     near.max(watermark.saturating_add(1))
@@ -18,7 +19,8 @@ pub fn stored(proposed: u64, clock: u64, watermark: u64, bound: u64) -> u64 {
 pub enum Token {
     /// A majority stored this number: it is the token.
     Agreed(u64),
-    /// A majority must have `number` first: write it to `nodes`, whose votes count and whose numbers are lower.
+    /// A majority must have `number` first: write it to `nodes`, whose votes count and whose
+    /// numbers are lower.
     WriteBack {
         /// The largest number among the counted votes.
         number: u64,
@@ -33,9 +35,9 @@ pub enum Token {
 
 /// Decides on the token from the counted votes.
 ///
-/// The write-back goes only to nodes whose votes count. The model shows that this is not needed for safety, since each node
-/// checks that the asker still holds the lock ([`takes_write_back`]). It costs nothing, and does not rely on a node whose
-/// clock is off.
+/// The write-back goes only to nodes whose votes count. The model shows that this is not needed for
+/// safety, since each node checks that the asker still holds the lock ([`takes_write_back`]). It
+/// costs nothing, and does not rely on a node whose clock is off.
 pub fn decide(votes: &[Vote]) -> Token {
     let counted: Vec<(usize, u64)> = votes
         .iter()
@@ -60,8 +62,8 @@ pub fn decide(votes: &[Vote]) -> Token {
     Token::WriteBack { number, nodes, needed: needed - with(number) }
 }
 
-/// Whether a node accepts a written-back number. `own` is the number of the asker's record there, `None` if the asker no
-/// longer holds the lock. Nodes run this rule in `write.lua`.
+/// Whether a node accepts a written-back number. `own` is the number of the asker's record there,
+/// `None` if the asker no longer holds the lock. Nodes run this rule in `write.lua`.
 pub fn takes_write_back(own: Option<u64>, number: u64) -> bool {
     own.is_some_and(|own| own < number)
 }

@@ -13,7 +13,8 @@ pub enum Vote {
     Open,
     /// It keeps the lock for us, with this number.
     Ours(u64),
-    /// Another owner holds the lock, or the node is in quarantine, has failed, or has no vote because of its clock.
+    /// Another owner holds the lock, or the node is in quarantine, has failed, or has no vote
+    /// because of its clock.
     No,
 }
 
@@ -29,7 +30,8 @@ pub enum Tally {
     Undecided,
 }
 
-/// Counts the votes of *all* nodes, one entry per node. A majority is one of all nodes, not of those that answered.
+/// Counts the votes of *all* nodes, one entry per node. A majority is one of all nodes, not of
+/// those that answered.
 pub fn tally(votes: &[Vote]) -> Tally {
     let ours = votes.iter().filter(|vote| matches!(vote, Vote::Ours(_))).count();
     let open = votes.iter().filter(|vote| matches!(vote, Vote::Open)).count();

@@ -115,7 +115,8 @@ pub(super) fn of(basis: &Basis, options: &Options, all: &[Node]) -> Guarantees {
     promised.quarantine = if settings.quarantine { QuarantineUse::On } else { QuarantineUse::Off };
     promised.push = true;
     promised.raise = true;
-    // The nodes' keys expire at different instants, and the entry at the head of the queue may be dead.
+    // The nodes' keys expire at different instants, and the entry at the head of the queue may be
+    // dead.
     promised.expiry_slack = options.margin() + NEAR_POLL;
     promised.longest_poll = FAR_POLL;
     // A dead writer's entry keeps readers out. They ask again some time after its end.

@@ -1,4 +1,5 @@
-//! The nodes: what this client knows of each, how it asks many at once, and their pushes to its waiters.
+//! The nodes: what this client knows of each, how it asks many at once, and their pushes to its
+//! waiters.
 
 pub(crate) mod guarantees;
 pub(crate) mod node;

@@ -1,4 +1,5 @@
-//! All nodes together: their common clock and settings, for which of them a call waits, and background tasks.
+//! All nodes together: their common clock and settings, for which of them a call waits, and
+//! background tasks.
 
 use std::{
     fmt,
@@ -50,8 +51,8 @@ impl fmt::Debug for Quorum {
 }
 
 impl Quorum {
-    /// The addresses as they were configured. An id of the server would not do: a run id changes with a restart, and an id
-    /// that a node stores is lost with its data, while the store goes on.
+    /// The addresses as they were configured. An id of the server would not do: a run id changes
+    /// with a restart, and an id that a node stores is lost with its data, while the store goes on.
     pub(crate) fn name_of_store(&self) -> String {
         let mut nodes: Vec<_> = self.nodes.iter().map(|node| node.address.as_str()).collect();
         nodes.sort_unstable();
@@ -253,8 +254,8 @@ impl Quorum {
     }
 }
 
-/// A probe of a node for which no call waits. If the probe is dropped with its runtime, calls wait for the node again:
-/// otherwise nothing would ask it.
+/// A probe of a node for which no call waits. If the probe is dropped with its runtime, calls wait
+/// for the node again: otherwise nothing would ask it.
 struct Probe(Weak<Quorum>, usize);
 
 impl Drop for Probe {

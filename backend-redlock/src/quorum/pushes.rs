@@ -17,7 +17,8 @@ use tokio::sync::mpsc;
 #[derive(Clone, Debug)]
 pub(crate) struct QueueEntry {
     pub(crate) channel: String,
-    /// The nodes' clock when the owner first asked for an entry. It gives the same order on all nodes.
+    /// The nodes' clock when the owner first asked for an entry. It gives the same order on all
+    /// nodes.
     pub(crate) rank: u64,
     /// The nodes that may have made an entry, as found by all attempts of this owner.
     given: Arc<Mutex<BTreeSet<usize>>>,
@@ -70,8 +71,8 @@ impl WakeRegistry {
         self.waiters().get(&owner).map(|waiter| waiter.entry.clone())
     }
 
-    /// Registers a waiter, before the nodes know of it. Returns its number, its entry and its wake-ups. A repeat keeps its
-    /// rank.
+    /// Registers a waiter, before the nodes know of it. Returns its number, its entry and its
+    /// wake-ups. A repeat keeps its rank.
     pub(crate) fn enter(
         &self,
         owner: OwnerId,

@@ -1,4 +1,5 @@
-//! One question to several nodes: the answers in time, and those that come after the caller has gone.
+//! One question to several nodes: the answers in time, and those that come after the caller has
+//! gone.
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
@@ -18,7 +19,8 @@ pub(crate) struct Round {
     alarm: Pin<Box<Sleep>>,
     limit: Duration,
     minority: usize,
-    /// How much longer the round waits, once, if more than a minority is silent when the time is over.
+    /// How much longer the round waits, once, if more than a minority is silent when the time is
+    /// over.
     extra_wait: Duration,
 }
 
@@ -50,7 +52,8 @@ impl Round {
             alarm: Box::pin(tokio::time::sleep(limit)),
             limit,
             minority: quorum.nodes.len() - quorum.majority(),
-            // Less than the time limit of the connections, so that a clean-up can use the same connections.
+            // Less than the time limit of the connections, so that a clean-up can use the same
+            // connections.
             extra_wait: (limit * SILENCE_FACTOR)
                 .min(quorum.options.timeout / 2)
                 .saturating_sub(limit),
@@ -93,8 +96,9 @@ impl Round {
         &self.pending
     }
 
-    /// Waits for the late answers in the background, and passes them to `then`. If a node is still silent when the time is
-    /// over, it is suspected: `then` gets `None` for it, and later its answer.
+    /// Waits for the late answers in the background, and passes them to `then`. If a node is still
+    /// silent when the time is over, it is suspected: `then` gets `None` for it, and later its
+    /// answer.
     pub(crate) fn finish(
         mut self,
         quorum: &Arc<Quorum>,

@@ -14,7 +14,8 @@ static ACQUIRE: LazyLock<Script> = LazyLock::new(|| {
 static ACQUIRE_SHARED: LazyLock<Script> =
     LazyLock::new(|| Script::in_epoch("", include_str!("acquire.lua")));
 
-/// The arguments, in their order after the four of `gate`. Times are of the nodes' clock, in microseconds.
+/// The arguments, in their order after the four of `gate`. Times are of the nodes' clock, in
+/// microseconds.
 pub(crate) struct Acquire<'a> {
     pub(crate) request: &'a Request,
     /// The number proposed as the token.

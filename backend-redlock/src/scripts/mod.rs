@@ -1,4 +1,5 @@
-//! The Lua scripts that nodes run, one file each. Beside each stands the Rust file that writes its arguments.
+//! The Lua scripts that nodes run, one file each. Beside each stands the Rust file that writes its
+//! arguments.
 //!
 //! The header of each script declares its keys and arguments.
 

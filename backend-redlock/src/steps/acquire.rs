@@ -34,7 +34,8 @@ pub(crate) struct Try<'a> {
     pub(crate) first: bool,
 }
 
-/// Makes one attempt. If `entry` is given, it may join the queues. `first`: the owner has made no attempt before.
+/// Makes one attempt. If `entry` is given, it may join the queues. `first`: the owner has made no
+/// attempt before.
 pub(crate) async fn attempt(
     quorum: &Arc<Quorum>,
     request: &Request,
@@ -59,7 +60,8 @@ pub(crate) async fn attempt(
                 tracing::trace!(target: "leasehold", name = request.name.as_str(), tried, %error, "asked again");
             }
         }
-        // The pause is random: the first client to come back finds all votes free, and nodes that answer faster.
+        // The pause is random: the first client to come back finds all votes free, and nodes that
+        // answer faster.
         let most = SPLIT_PAUSE * (1 << (tried - 1).min(SPLIT_DOUBLINGS));
         let pause = Duration::from_micros(SystemEnv.random() as u64 % most.as_micros() as u64);
         tokio::time::sleep(pause).await;
@@ -159,8 +161,8 @@ fn vote_call(
     acquire.call(&quorum.nodes[0].server)
 }
 
-/// Writes the largest number back, only to nodes whose vote was counted. A node accepts it only while it keeps the lock for
-/// us.
+/// Writes the largest number back, only to nodes whose vote was counted. A node accepts it only
+/// while it keeps the lock for us.
 async fn write_back(
     quorum: &Arc<Quorum>,
     attempt: &Try<'_>,
@@ -216,8 +218,8 @@ fn won(
     grant
 }
 
-/// Makes a grant, with what the client remembers of it: for each node, whether it may have given the lock without an
-/// answer, and whether it was asked.
+/// Makes a grant, with what the client remembers of it: for each node, whether it may have given
+/// the lock without an answer, and whether it was asked.
 pub(crate) fn make_grant(
     quorum: &Quorum,
     attempt: &Try<'_>,

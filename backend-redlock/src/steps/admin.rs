@@ -80,8 +80,8 @@ pub(crate) async fn inspect(
     Ok(seen.state(name, quorum.nodes.len()))
 }
 
-/// Lists all held names in one page. A held name is on a majority of the nodes, and every other majority shares a node with
-/// that one.
+/// Lists all held names in one page. A held name is on a majority of the nodes, and every other
+/// majority shares a node with that one.
 pub(crate) async fn list_held(quorum: &Arc<Quorum>) -> Result<Page, Error> {
     let nodes = quorum.nodes.len();
     let needed = nodes - quorum.majority() + 1;
@@ -272,7 +272,8 @@ fn readers(records: &[&Record], nodes: usize) -> Option<u64> {
     Some(counts.values().filter(|count| **count >= majority(nodes)).count() as u64)
 }
 
-/// Reads `owner number state attempt label`, and if readers share it a line `owner number attempt` for each of them.
+/// Reads `owner number state attempt label`, and if readers share it a line `owner number attempt`
+/// for each of them.
 pub(crate) fn read_record(record: &[u8], left: Duration) -> Option<Record> {
     let mut lines = std::str::from_utf8(record).ok()?.split('\n');
     let mut parts = lines.next()?.splitn(5, ' ');

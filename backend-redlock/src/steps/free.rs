@@ -32,8 +32,8 @@ pub(crate) fn free_in_background(
     });
 }
 
-/// Takes back what one node gave to an attempt. Later attempts of the same owner keep their locks. `doubtful`: the attempt
-/// may still arrive, and must then take nothing.
+/// Takes back what one node gave to an attempt. Later attempts of the same owner keep their locks.
+/// `doubtful`: the attempt may still arrive, and must then take nothing.
 pub(crate) fn undo(
     quorum: &Arc<Quorum>,
     at: usize,
@@ -47,8 +47,8 @@ pub(crate) fn undo(
     free_in_background(quorum, at, call, request.lease);
 }
 
-/// Frees what nodes gave, or may still give, to the attempt of a grant. If a later attempt of the same owner got something,
-/// that stays.
+/// Frees what nodes gave, or may still give, to the attempt of a grant. If a later attempt of the
+/// same owner got something, that stays.
 pub(crate) fn take_back(quorum: &Arc<Quorum>, grant: &Grant) {
     let number = Some(Held::of(grant).map_or(0, |held| held.attempt));
     let free = Free { up_to: number, tombstone: number, ..Free::default() };
@@ -58,7 +58,8 @@ pub(crate) fn take_back(quorum: &Arc<Quorum>, grant: &Grant) {
     }
 }
 
-/// Notes a node's answer to the release of a grant (whether it held the lock), or that no answer will come.
+/// Notes a node's answer to the release of a grant (whether it held the lock), or that no answer
+/// will come.
 pub(crate) fn freed(
     quorum: &Arc<Quorum>,
     at: usize,
@@ -72,8 +73,8 @@ pub(crate) fn freed(
     }
 }
 
-/// Removes the queue entries of an owner that no longer waits. If the owner joins again, it may have no entry on a node
-/// until its next attempt.
+/// Removes the queue entries of an owner that no longer waits. If the owner joins again, it may
+/// have no entry on a node until its next attempt.
 pub(crate) fn leave_queues(
     quorum: &Arc<Quorum>,
     request: &Request,

@@ -57,8 +57,8 @@ pub(crate) fn was_held(answer: Result<Answer, Error>) -> Option<bool> {
     Some(answer.and_then(|answer| answer.number(2)).ok()? == 1)
 }
 
-/// Whether a node refuses this client, for example because its records have another version. The client does not ask such a
-/// node again: that might free what another owner took meanwhile.
+/// Whether a node refuses this client, for example because its records have another version. The
+/// client does not ask such a node again: that might free what another owner took meanwhile.
 fn is_refused(answer: &Result<Answer, Error>) -> bool {
     matches!(answer, Err(error) if error.kind() == ErrorKind::Config)
 }
@@ -74,8 +74,8 @@ pub(crate) async fn release(
     let call = free.call(server, &grant.name, grant.owner);
     let limit = quorum.options.wait(grant.lease);
     let doubtful = |at: usize| held.as_ref().is_some_and(|held| held.parts().nodes[at].doubtful);
-    // If the attempt may still arrive, the release leaves a tombstone, and removes an entry that a lost attempt may have
-    // made.
+    // If the attempt may still arrive, the release leaves a tombstone, and removes an entry that a
+    // lost attempt may have made.
     let with_tombstone = held.as_ref().map(|held| {
         let free = Free { tombstone: Some(held.attempt), leave_queue: true, ..free };
         free.call(server, &grant.name, grant.owner)
@@ -122,8 +122,8 @@ pub(crate) async fn release(
     outcome.ok_or_else(|| count.too_few(quorum))
 }
 
-/// Makes sure that an owner has nothing on a majority of the nodes, and never will. On the other nodes this happens in the
-/// background, as soon as they answer.
+/// Makes sure that an owner has nothing on a majority of the nodes, and never will. On the other
+/// nodes this happens in the background, as soon as they answer.
 pub(crate) async fn abandon(quorum: &Arc<Quorum>, request: &Request) -> Result<(), Error> {
     // What is left of a lost grant is freed later.
     let up_to = quorum.retained.has(request.owner).then_some(0);
@@ -142,7 +142,8 @@ pub(crate) async fn force_release(
     Ok(if freed > 0 { ReleaseOutcome::Released } else { ReleaseOutcome::NotHeld })
 }
 
-/// Sends a call that frees something to all nodes. Returns how many of the first majority had something.
+/// Sends a call that frees something to all nodes. Returns how many of the first majority had
+/// something.
 async fn on_a_majority(
     quorum: &Arc<Quorum>,
     call: &Arc<ScriptCall>,

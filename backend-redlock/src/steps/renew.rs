@@ -29,7 +29,8 @@ enum RenewReply {
 struct Answers {
     spans: Vec<Option<Span>>,
     words: Vec<Option<Vec<RenewReply>>>,
-    /// The shortest of the nodes' longest leases. While the longest lease is lowered node by node, the lowest value counts.
+    /// The shortest of the nodes' longest leases. While the longest lease is lowered node by node,
+    /// the lowest value counts.
     longest: Duration,
 }
 
@@ -50,7 +51,8 @@ impl Answers {
         self.words.iter().map(|words| words.as_ref().map(|words| words[grant])).collect()
     }
 
-    /// Whether the answer for a grant is certain: a majority with a valid clock has renewed it, or a majority has lost it.
+    /// Whether the answer for a grant is certain: a majority with a valid clock has renewed it, or
+    /// a majority has lost it.
     fn certain(&self, grant: usize, in_line: &[bool]) -> bool {
         let words = self.of(grant);
         renewed(&words, in_line) >= majority(words.len()) || lost(&words).is_some()
@@ -165,9 +167,9 @@ fn apply(
 
 /// Frees what nodes have of a grant that a majority has lost, but not before `until`.
 ///
-/// The holder learns of the loss at once, but may be in the middle of its work. Until then the nodes that still have the
-/// grant keep others out. If they freed it earlier, they and the nodes that never had it would be a majority for another
-/// holder.
+/// The holder learns of the loss at once, but may be in the middle of its work. Until then the
+/// nodes that still have the grant keep others out. If they freed it earlier, they and the nodes
+/// that never had it would be a majority for another holder.
 fn retain(quorum: &Arc<Quorum>, grant: &Grant, until: Instant) {
     let Some(retained) = quorum.retained.enter(grant.owner) else { return };
     let call = Free::default().call(&quorum.nodes[0].server, &grant.name, grant.owner);
@@ -186,7 +188,8 @@ fn retain(quorum: &Arc<Quorum>, grant: &Grant, until: Instant) {
     });
 }
 
-/// Notes until when each node keeps the lock. Returns the end for a majority, if that is later than before.
+/// Notes until when each node keeps the lock. Returns the end for a majority, if that is later than
+/// before.
 fn improve(
     parts: &mut Parts,
     words: &[Option<RenewReply>],

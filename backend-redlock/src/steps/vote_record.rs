@@ -39,7 +39,8 @@ pub(crate) enum Verdict {
     Split(Busy),
     Quarantined(Quarantined),
     Error(Error),
-    /// No majority could vote, but only because too little was known of the clocks. The answers have added to that.
+    /// No majority could vote, but only because too little was known of the clocks. The answers
+    /// have added to that.
     Clocks(Error),
 }
 
@@ -70,7 +71,8 @@ impl<'a> VoteRecord<'a> {
         self.replies.iter().any(|reply| matches!(reply, NodeReply::Pending))
     }
 
-    /// The votes so far. Until all nodes have answered, a node whose clock seems wrong now may get its vote later.
+    /// The votes so far. Until all nodes have answered, a node whose clock seems wrong now may get
+    /// its vote later.
     pub(crate) fn votes(&self) -> Vec<Vote> {
         let (in_line, open) = (self.in_line(), self.open());
         let vote = |(at, reply): (usize, &NodeReply)| match reply {
@@ -164,8 +166,8 @@ impl<'a> VoteRecord<'a> {
         self.replies.iter().filter(|reply| reply.answer().is_none()).count()
     }
 
-    /// The owner that most nodes name, if they may be a majority together with the nodes that have not answered; and the
-    /// number that most of them have for it.
+    /// The owner that most nodes name, if they may be a majority together with the nodes that have
+    /// not answered; and the number that most of them have for it.
     fn holder(&self) -> Option<(Holder, u64)> {
         let mut named: BTreeMap<&str, Vec<&Answer>> = BTreeMap::new();
         for answer in self.replies.iter().filter_map(NodeReply::answer).filter(|a| a.word == "busy")

@@ -95,8 +95,8 @@ async fn a_batch_whose_replies_are_lost_leaves_nothing() {
     assert!(SystemEnv.now() < asked[0].sent + LEASE, "the leases ended it");
 }
 
-/// A batch ends when its last attempt is certain. Earlier replies of a node also count for the attempts that were certain
-/// before.
+/// A batch ends when its last attempt is certain. Earlier replies of a node also count for the
+/// attempts that were certain before.
 #[tokio::test]
 async fn a_node_that_grants_what_has_failed_already_gives_it_back() {
     let nodes = Nodes::start(3).await;
@@ -193,8 +193,8 @@ async fn a_carried_attempt_whose_reply_is_lost_leaves_nothing() {
     assert!(later.token > grant.token);
 }
 
-/// The release has failed, but the attempt that it carried has not. The caller repeats both with the same owner, while the
-/// clean-up of the first try is still on its way.
+/// The release has failed, but the attempt that it carried has not. The caller repeats both with
+/// the same owner, while the clean-up of the first try is still on its way.
 #[tokio::test]
 async fn what_is_taken_back_of_a_carried_attempt_leaves_its_repeat_alone() {
     let nodes = Nodes::start(3).await;

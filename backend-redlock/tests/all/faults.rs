@@ -101,8 +101,8 @@ async fn a_paused_minority_is_waited_for_once() {
     granted(&*other, &request("first", LEASE)).await;
 }
 
-/// The classic case: the holder has a bare majority, and one of its nodes restarts without data. This node and the third
-/// would be a majority for the next client.
+/// The classic case: the holder has a bare majority, and one of its nodes restarts without data.
+/// This node and the third would be a majority for the next client.
 #[tokio::test]
 async fn a_minority_restarted_empty_admits_no_second_holder() {
     let mut nodes = Nodes::start(3).await;
@@ -120,8 +120,9 @@ async fn a_minority_restarted_empty_admits_no_second_holder() {
     assert!(matches!(answer, Ok(Attempt::Busy(_) | Attempt::Quarantined(_))), "{answer:?}");
 }
 
-/// The holder has a bare majority, and a node of it forgets. So a renewal finds a majority without the grant. The validity
-/// that the holder knows still counts: until its end no other client gets the lock, and after it the rest is released.
+/// The holder has a bare majority, and a node of it forgets. So a renewal finds a majority without
+/// the grant. The validity that the holder knows still counts: until its end no other client gets
+/// the lock, and after it the rest is released.
 #[tokio::test]
 async fn a_grant_that_a_majority_has_lost_admits_no_second_holder_before_its_validity_ends() {
     let lease = Duration::from_secs(6);
@@ -156,8 +157,8 @@ async fn a_grant_that_a_majority_has_lost_admits_no_second_holder_before_its_val
     assert!(second.token > grant.token);
 }
 
-/// A holder with a bare majority of three that does not renew; its second node has a clock of its own. And a client that
-/// reaches all three nodes.
+/// A holder with a bare majority of three that does not renew; its second node has a clock of its
+/// own. And a client that reaches all three nodes.
 struct Clocked {
     nodes: Nodes,
     clock: Clock,
@@ -237,7 +238,8 @@ async fn a_clock_that_jumps_within_the_bound_is_covered_by_the_margin() {
     let believed = grant.lease - grant.margin - drift_margin(grant.lease);
     let after = second.from.max(grant.from + believed);
     assert!(SystemEnv.now() > after && second.token > grant.token);
-    // The node with the early clock counted. So without the margin the lock could have ended too early.
+    // The node with the early clock counted. So without the margin the lock could have ended too
+    // early.
     let kept = nodes.servers[1].cli(&["EXISTS", "leasehold-redlock:{0}:lock:a"]).await.unwrap();
     assert_eq!(kept, "1");
 }

@@ -1,4 +1,5 @@
-//! Entries in the nodes' queues: which waiter is called, and that no entry is left without a waiter.
+//! Entries in the nodes' queues: which waiter is called, and that no entry is left without a
+//! waiter.
 
 use std::time::Duration;
 
@@ -21,8 +22,8 @@ async fn a_release_calls_one_waiter_and_no_other() {
     let (two, _) = enqueued(&*others[1], &second).await;
     let mut waiting = [(&others[0], first, one), (&others[1], second, two)];
     store.release(&grant, ReleaseOptions::default()).await.unwrap();
-    // The waiter does not poll here, so only a push ends this. Which of the two is first depends on what the two clients
-    // know of the nodes' clock.
+    // The waiter does not poll here, so only a push ends this. Which of the two is first depends on
+    // what the two clients know of the nodes' clock.
     let [(_, _, one), (_, _, two)] = &mut waiting;
     let (called, at) = tokio::time::timeout(SOON, async {
         tokio::select! {

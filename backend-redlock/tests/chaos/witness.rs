@@ -43,8 +43,8 @@ impl Witness {
         keep(&self.events, text.into());
     }
 
-    /// Watches every write of a node's scripts, with the node's own clock. While the node is paused nothing arrives; after
-    /// a restart the watch begins again.
+    /// Watches every write of a node's scripts, with the node's own clock. While the node is paused
+    /// nothing arrives; after a restart the watch begins again.
     pub(crate) fn watch(&mut self, at: usize, address: SocketAddr) {
         let (events, batched) = (Arc::clone(&self.events), Arc::clone(&self.batched));
         self.watching.spawn(async move {

@@ -117,7 +117,8 @@ async fn scripts(nodes: &Nodes, at: usize) -> u64 {
     calls.unwrap().split(',').next().unwrap().parse().unwrap()
 }
 
-/// How many scripts the third node runs, for a lock that it gives while the release is already on its way.
+/// How many scripts the third node runs, for a lock that it gives while the release is already on
+/// its way.
 async fn scripts_on_a_late_node(asked: Request) -> u64 {
     let (nodes, store) = three().await;
     let before = scripts(&nodes, 2).await;
@@ -129,7 +130,8 @@ async fn scripts_on_a_late_node(asked: Request) -> u64 {
     scripts(&nodes, 2).await - before
 }
 
-/// An attempt with a floor is sent alone, like one that came to nothing in a batch: its owner may have asked before.
+/// An attempt with a floor is sent alone, like one that came to nothing in a batch: its owner may
+/// have asked before.
 #[tokio::test]
 async fn a_late_node_that_the_release_found_is_asked_again_only_after_an_earlier_attempt() {
     assert_eq!(scripts_on_a_late_node(request("a", LEASE)).await, 2);
@@ -140,7 +142,8 @@ async fn a_late_node_that_the_release_found_is_asked_again_only_after_an_earlier
     assert_eq!(scripts_on_a_late_node(asked).await, 3);
 }
 
-/// The third node's answer to the attempt is unknown. The node gets the release only when that is repeated.
+/// The third node's answer to the attempt is unknown. The node gets the release only when that is
+/// repeated.
 #[tokio::test]
 async fn a_release_that_is_repeated_behind_refuses_what_may_yet_arrive() {
     let nodes = Nodes::start(3).await;
@@ -148,7 +151,8 @@ async fn a_release_that_is_repeated_behind_refuses_what_may_yet_arrive() {
     let third = &store.quorum.nodes[2];
     nodes.proxies[2].set(Mode::HalfCut).await.unwrap();
     let grant = granted(&store, &request("a", LEASE)).await;
-    // Otherwise the client would notice the end of the call only when the release has arrived, and handle it.
+    // Otherwise the client would notice the end of the call only when the release has arrived, and
+    // handle it.
     let ended = || async { third.server.known_run_id().is_none().then_some(()) };
     eventually("the connection to be given up", ended).await;
     assert!(Held::of(&grant).unwrap().parts().nodes[2].doubtful);

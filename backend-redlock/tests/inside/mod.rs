@@ -1,4 +1,5 @@
-//! Tests of the client's inside, on real servers or on made-up answers. They are part of the crate's unit tests.
+//! Tests of the client's inside, on real servers or on made-up answers. They are part of the
+//! crate's unit tests.
 
 mod background;
 mod majority;

@@ -91,7 +91,8 @@ async fn clocked() -> (Nodes, Clock, Redlock) {
     (nodes, clock, store)
 }
 
-/// Far enough to lose its vote, but not so far that the node itself takes the call for a late request.
+/// Far enough to lose its vote, but not so far that the node itself takes the call for a late
+/// request.
 const OFF: f64 = 4.0;
 
 #[tokio::test]

@@ -85,8 +85,8 @@ impl MysqlBuilder {
     }
 }
 
-/// The statement by which the server stops waiting for a row or a table when this client has given the call up. Otherwise it
-/// waits for 50 s more (a day, for a table), and uses up a session.
+/// The statement by which the server stops waiting for a row or a table when this client has given
+/// the call up. Otherwise it waits for 50 s more (a day, for a table), and uses up a session.
 fn wait_limit(timeout: Duration) -> SqlStr {
     let seconds = timeout.as_secs().max(1);
     let variables = ["innodb_lock_wait_timeout", "lock_wait_timeout"];
@@ -111,14 +111,14 @@ fn way(options: &MySqlConnectOptions) -> Way {
 
 /// Opens the store that a URL describes:
 /// `mysql://USER:PASSWORD@HOST:PORT/DATABASE?strategy=optimistic&table_prefix=leasehold&\
-/// longest_lease=30s&timeout=5s&plaintext=on`, also with `mariadb:`. The options may be left out. Of the
-/// driver's own options `ssl-mode`, `ssl-ca`, `ssl-cert`, `ssl-key`, `socket` and
-/// `statement-cache-capacity` are passed on; [the module](super) says what those of TLS mean. No option may
-/// occur twice.
+/// longest_lease=30s&timeout=5s&plaintext=on`, also with `mariadb:`. The options may be left out.
+/// Of the driver's own options `ssl-mode`, `ssl-ca`, `ssl-cert`, `ssl-key`, `socket` and
+/// `statement-cache-capacity` are passed on; [the module](super) says what those of TLS mean. No
+/// option may occur twice.
 ///
 /// # Errors
-/// As [`MysqlBuilder::build`]; `InvalidInput` for a URL that is not of this form; `Config` for a file that
-/// cannot be read. No message shows the URL.
+/// As [`MysqlBuilder::build`]; `InvalidInput` for a URL that is not of this form; `Config` for a
+/// file that cannot be read. No message shows the URL.
 pub async fn connect(url: &str) -> Result<Arc<dyn Backend>, Error> {
     let builder = parse(url).and_then(|(builder, files)| readable(&files).map(|()| builder));
     builder.map_err(|error| error.at("mysql", "connect"))?.build().await

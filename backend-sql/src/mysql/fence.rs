@@ -71,25 +71,33 @@ impl MysqlFence {
         Ok(())
     }
 
-    /// Creates the table, if there is none. MySQL then commits an open transaction: call this outside of any.
+    /// Creates the table, if there is none. MySQL then commits an open transaction: call this
+    /// outside of any.
     ///
     /// # Errors
-    /// `Config` for a view of that name, which could run the code of another user with the rights of yours. Otherwise as the
-    /// database reports.
+    /// `Config` for a view of that name, which could run the code of another user with the rights
+    /// of yours. Otherwise as the database reports.
     pub async fn create(&self, connection: &mut MySqlConnection) -> Result<(), Error> {
         self.check(connection).await?;
         sqlx::raw_sql(self.create.clone()).execute(connection).await.map(drop).map_err(error)
     }
 
     /// Admits `token` to `resource`, or answers that a larger token came before: then roll back.
-    /// This is one statement. It also locks the resource's row until the transaction ends. Before the first one, the fence checks
-    /// that the table is not a view: so make one fence for each database.
+    /// This is one statement. It also locks the resource's row until the transaction ends. Before
+    /// the first one, the fence checks that the table is not a view: so make one fence for each
+    /// database.
     ///
-    /// The answer counts when the transaction commits. If the transaction rolls back, the token was not admitted.
+    /// The answer counts when the transaction commits. If the transaction rolls back, the token was
+    /// not admitted.
     ///
     /// # Errors
-    /// `InvalidInput` for a resource of more than 512 bytes; otherwise as of [`create`](Self::create). After
-    /// a deadlock MySQL has rolled the transaction back: begin again. *Cancel safety*: as of any
+    /// `InvalidInput` for a resource of more than 512 bytes; otherwise as of
+    /// [`create`](Self::create). After a deadlock MySQL has rolled the transaction back: begin
+    /// again.
+    ///
+    /// # Cancel safety
+    ///
+    /// As of any
     /// statement in your transaction.
     pub async fn admit(
         &self,

@@ -1,4 +1,5 @@
-//! Removes the queue entries of new holders while these begin to use the lock: so a handoff waits for one commit less.
+//! Removes the queue entries of new holders while these begin to use the lock: so a handoff waits
+//! for one commit less.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -41,7 +42,8 @@ impl Removals {
         tasks.insert(owner, task);
     }
 
-    /// Waits until the entry of this owner is removed. Until then it keeps all others from the lock.
+    /// Waits until the entry of this owner is removed. Until then it keeps all others from the
+    /// lock.
     pub(super) async fn done(&self, owner: OwnerId) {
         let task = self.0.lock().remove(&owner);
         if let Some(task) = task {

@@ -14,7 +14,8 @@ use crate::{
     servers::times::{micros, span},
 };
 
-/// The insert id of an answer: the statement sets it to a token, a version or its clock. `None` if it did nothing.
+/// The insert id of an answer: the statement sets it to a token, a version or its clock. `None` if
+/// it did nothing.
 pub fn insert_id(answer: &MySqlQueryResult) -> Option<i64> {
     Some(answer.last_insert_id().cast_signed()).filter(|id| *id != 0)
 }

@@ -14,8 +14,8 @@ use crate::{
 };
 
 /// The server's clock when it began with the statement, whatever the session's time zone. It is the
-/// same all through a statement. One that had to wait for a row therefore counts from before its wait,
-/// as its client does.
+/// same all through a statement. One that had to wait for a row therefore counts from before its
+/// wait, as its client does.
 const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))";
 
 /// Whether the row may be taken, or is our own, and keeps us not away.
@@ -71,10 +71,12 @@ pub struct Statement {
 }
 
 impl Statement {
-    /// Of a text with `{locks}`, `{settings}`, `{batch}` and other parts in braces, and `?1` and so on for arguments.
+    /// Of a text with `{locks}`, `{settings}`, `{batch}` and other parts in braces, and `?1` and so
+    /// on for arguments.
     pub fn new(tables: &Tables, text: &str) -> Self {
         let (text, order) = unnumbered(&filled(tables, text));
-        // Our own text but for the tables' names, which were checked. Shared: a clone copies nothing.
+        // Our own text but for the tables' names, which were checked. Shared: a clone copies
+        // nothing.
         Self { text: AssertSqlSafe(Arc::<str>::from(text)).into_sql_str(), order }
     }
 
@@ -178,8 +180,9 @@ pub(super) fn fence_schema(tables: &Tables) -> String {
     format!("{};\n", tables.fill(include_str!("sql/fence_schema.sql"), '`').trim_end())
 }
 
-/// Whether a table is there, by the answer to `exists.sql`. Refuses a view: with SQL SECURITY INVOKER it runs functions of the user
-/// who made it with the rights of whoever reads it. A trigger runs with those of the user who made it.
+/// Whether a table is there, by the answer to `exists.sql`. Refuses a view: with SQL SECURITY
+/// INVOKER it runs functions of the user who made it with the rights of whoever reads it. A trigger
+/// runs with those of the user who made it.
 ///
 /// # Errors
 /// `Config` for a view.

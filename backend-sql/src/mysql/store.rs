@@ -89,7 +89,8 @@ impl Mysql {
         refuse_view(name, found)
     }
 
-    /// Reads the store's longest lease, once. Refuses the store if it differs from this client's option.
+    /// Reads the store's longest lease, once. Refuses the store if it differs from this client's
+    /// option.
     pub(super) async fn ready(&self) -> Result<&Server, Error> {
         self.agreed.get_or_try_init(|| self.agree()).await?;
         Ok(&self.server)
@@ -115,8 +116,8 @@ impl Mysql {
         self.watermark.load(Ordering::Relaxed)
     }
 
-    /// The version of the records. Before it is read, since the tables may have been made since we connected, a view is
-    /// refused.
+    /// The version of the records. Before it is read, since the tables may have been made since we
+    /// connected, a view is refused.
     pub(super) async fn version(&self) -> Result<i64, Error> {
         self.is_there("{settings}").await?;
         let stored = self.number(&self.sql.version, &[]).await?;
@@ -157,7 +158,8 @@ impl Mysql {
     }
 }
 
-/// Refuses sessions in which nothing would ever be committed. Any time zone, SQL mode and isolation level will do.
+/// Refuses sessions in which nothing would ever be committed. Any time zone, SQL mode and isolation
+/// level will do.
 fn check_session(settings: &MySqlRow) -> Result<(), Error> {
     if settings.try_get::<i64, _>(1).map_err(general)? == 0 {
         let message = "autocommit is off in the sessions of this pool, so that no statement would ever end its \

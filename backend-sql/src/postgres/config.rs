@@ -54,37 +54,41 @@ const FORM: Form = Form {
 };
 
 impl PostgresBuilder {
-    /// Whether the server wakes waiters by NOTIFY, on one connection besides the pool's. Default: `true`; if no message
-    /// arrives, waiters poll every 10 ms. With `false` they always poll, and no statement is [prepared](Self::prepare).
+    /// Whether the server wakes waiters by NOTIFY, on one connection besides the pool's. Default:
+    /// `true`; if no message arrives, waiters poll every 10 ms. With `false` they always poll, and
+    /// no statement is [prepared](Self::prepare).
     #[must_use]
     pub fn listen(mut self, listens: bool) -> Self {
         self.listens = listens;
         self
     }
 
-    /// Whether statements are prepared, which saves the server some work. Default: only while messages of NOTIFY arrive, for
-    /// that shows that the sessions belong to this client alone. Otherwise, and always with `false`, the arguments are written
-    /// into the statements. Then each statement is one message, and any pooler will do.
+    /// Whether statements are prepared, which saves the server some work. Default: only while
+    /// messages of NOTIFY arrive, for that shows that the sessions belong to this client alone.
+    /// Otherwise, and always with `false`, the arguments are written into the statements. Then each
+    /// statement is one message, and any pooler will do.
     ///
-    /// `true` is for a pooler in transaction mode that tracks prepared statements, as pgbouncer does from 1.21 on, and for
-    /// `listen(false)` without a pooler. With a pooler that tracks none `true` is not safe: the session may have another
-    /// client's statement of the same name, and would run that instead.
+    /// `true` is for a pooler in transaction mode that tracks prepared statements, as pgbouncer
+    /// does from 1.21 on, and for `listen(false)` without a pooler. With a pooler that tracks none
+    /// `true` is not safe: the session may have another client's statement of the same name, and
+    /// would run that instead.
     #[must_use]
     pub fn prepare(mut self, prepares: bool) -> Self {
         self.prepares = Some(prepares);
         self
     }
 
-    /// The schema of the tables. Default: `public`. Every statement names the schema, so a role that may create tables in
-    /// another schema of the search path cannot replace ours. `init` does not make the schema.
+    /// The schema of the tables. Default: `public`. Every statement names the schema, so a role
+    /// that may create tables in another schema of the search path cannot replace ours. `init` does
+    /// not make the schema.
     ///
-    /// The owner of a table can run code in the name of each role that uses the table. So a client checks the owner before it
-    /// first uses the tables. The owner must be a role of which the client's role is a member, a superuser, or the owner of
-    /// the schema or of the database.
+    /// The owner of a table can run code in the name of each role that uses the table. So a client
+    /// checks the owner before it first uses the tables. The owner must be a role of which the
+    /// client's role is a member, a superuser, or the owner of the schema or of the database.
     #[must_use]
     pub fn schema(mut self, schema: impl Into<String>) -> Self {
-        // SET search_path would not do: it outlives the statement, and a pooler in transaction mode then gives the session
-        // to another client.
+        // SET search_path would not do: it outlives the statement, and a pooler in transaction mode
+        // then gives the session to another client.
         self.schema = schema.into();
         self
     }
@@ -139,7 +143,8 @@ fn way(options: &PgConnectOptions) -> Way {
         PgSslMode::Require | PgSslMode::VerifyCa => ConnectionSecurity::Unverified,
         _ => ConnectionSecurity::Plain,
     };
-    // The driver shows the password only in a URL, and it cannot write every host and user into one.
+    // The driver shows the password only in a URL, and it cannot write every host and user into
+    // one.
     let has_password =
         || options.clone().host("h").username("u").to_url_lossy().password().is_some();
     Way { security, has_password: !is_local && has_password() }
@@ -147,14 +152,14 @@ fn way(options: &PgConnectOptions) -> Way {
 
 /// Opens the store that a URL describes:
 /// `postgres://USER:PASSWORD@HOST:PORT/DATABASE?strategy=optimistic&table_prefix=leasehold&\
-/// longest_lease=30s&timeout=5s&listen=on&prepare=off&schema=public&plaintext=on`. All after the host may be left out. Of the
-/// driver's own options `sslmode`, `sslrootcert`, `sslcert`, `sslkey`, `application_name`, `host` and
-/// `statement-cache-capacity` are passed on; [the module](super) says what those of TLS mean. No option may
-/// occur twice.
+/// longest_lease=30s&timeout=5s&listen=on&prepare=off&schema=public&plaintext=on`. All after the
+/// host may be left out. Of the driver's own options `sslmode`, `sslrootcert`, `sslcert`, `sslkey`,
+/// `application_name`, `host` and `statement-cache-capacity` are passed on; [the module](super)
+/// says what those of TLS mean. No option may occur twice.
 ///
 /// # Errors
-/// As [`PostgresBuilder::build`]; `InvalidInput` for a URL that is not of this form; `Config` for a file that
-/// cannot be read. No message shows the URL.
+/// As [`PostgresBuilder::build`]; `InvalidInput` for a URL that is not of this form; `Config` for a
+/// file that cannot be read. No message shows the URL.
 pub async fn connect(url: &str) -> Result<Arc<dyn Backend>, Error> {
     let builder = parse(url).and_then(|(builder, files)| readable(&files).map(|()| builder));
     builder.map_err(|error| error.at("postgres", "connect"))?.build().await

@@ -50,7 +50,8 @@ impl PostgresFence {
     /// The same in another schema: see [`PostgresBuilder::schema`](super::PostgresBuilder::schema).
     ///
     /// # Errors
-    /// `InvalidInput` for a schema or a prefix that is not 1 to 40 of the characters `A-Z a-z 0-9 _`.
+    /// `InvalidInput` for a schema or a prefix that is not 1 to 40 of the characters `A-Z a-z 0-9
+    /// _`.
     pub fn in_schema(schema: &str, table_prefix: &str) -> Result<Self, Error> {
         let tables = Tables::new(table_prefix)?.in_schema(schema)?;
         Ok(Self {
@@ -70,12 +71,13 @@ impl PostgresFence {
         Ok(())
     }
 
-    /// Creates the table, if there is none. Others may do so at the same time. If you do it in a transaction, they wait until it
-    /// ends.
+    /// Creates the table, if there is none. Others may do so at the same time. If you do it in a
+    /// transaction, they wait until it ends.
     ///
     /// # Errors
-    /// `Config` for an unlogged table, for a table of a role that could run code in the name of this one, and for a search path with a schema
-    /// before `pg_catalog`: your transaction goes on. Otherwise as the database reports, which ends the transaction.
+    /// `Config` for an unlogged table, for a table of a role that could run code in the name of
+    /// this one, and for a search path with a schema before `pg_catalog`: your transaction goes on.
+    /// Otherwise as the database reports, which ends the transaction.
     pub async fn create(&self, connection: &mut PgConnection) -> Result<(), Error> {
         self.check(connection).await?;
         let rows = sqlx::raw_sql(self.create.clone()).fetch_all(connection).await.map_err(error)?;
@@ -86,14 +88,20 @@ impl PostgresFence {
     }
 
     /// Admits `token` to `resource`, or answers that a larger token came before: then roll back.
-    /// This is one statement. It also locks the resource's row until the transaction ends. Before the first one, the fence checks
-    /// which role owns the table: so make one fence for each database.
+    /// This is one statement. It also locks the resource's row until the transaction ends. Before
+    /// the first one, the fence checks which role owns the table: so make one fence for each
+    /// database.
     ///
-    /// The answer counts when the transaction commits. If the transaction rolls back, the token was not admitted.
+    /// The answer counts when the transaction commits. If the transaction rolls back, the token was
+    /// not admitted.
     ///
     /// # Errors
-    /// `Config` as of [`create`](Self::create), and for an unlogged table, which a crash would empty: then roll back; otherwise as
-    /// the database reports. *Cancel safety*: as of any statement in your
+    /// `Config` as of [`create`](Self::create), and for an unlogged table, which a crash would
+    /// empty: then roll back; otherwise as the database reports.
+    ///
+    /// # Cancel safety
+    ///
+    /// As of any statement in your
     /// transaction.
     pub async fn admit(
         &self,

@@ -7,8 +7,9 @@ use sqlx::{AssertSqlSafe, SqlSafeStr as _, SqlStr};
 
 use crate::tables::{Tables, is_sent};
 
-/// The version of the tables, their contents and these statements. A step to another version renames a column of the
-/// locks that every statement of an older client names: see [`Dialect::check_version`](crate::dialect::Dialect::check_version).
+/// The version of the tables, their contents and these statements. A step to another version
+/// renames a column of the locks that every statement of an older client names: see
+/// [`Dialect::check_version`](crate::dialect::Dialect::check_version).
 pub(super) const RECORD_VERSION: i64 = 2;
 
 /// Refuses tables of another version.
@@ -39,8 +40,9 @@ macro_rules! left {
 const PARTS: [(&str, &str); 25] = [
     // Whether the marker is this store's, and the quarantine is over.
     ("{granting}", include_str!("sql/granting.sql")),
-    // Whether a loss of data would empty the tables of locks, and leave the settings. It is read from the server's cache of its
-    // catalog, with each grant, because an operator may change it at any time.
+    // Whether a loss of data would empty the tables of locks, and leave the settings. It is read
+    // from the server's cache of its catalog, with each grant, because an operator may change it at
+    // any time.
     ("{persistence}", include_str!("sql/persistence.sql")),
     // Whether the owner was not abandoned.
     ("{not_abandoned}", include_str!("sql/not_abandoned.sql")),
@@ -80,7 +82,8 @@ const PARTS: [(&str, &str); 25] = [
         "{reader_next}",
         "coalesce(l.owner = {shared} AND pg_catalog.substr(l.waiters[1], 65, 1) = '*', false)",
     ),
-    // The owner of a row that readers share, as `OwnerId::READERS`; the length of each reader in the column, and of all.
+    // The owner of a row that readers share, as `OwnerId::READERS`; the length of each reader in
+    // the column, and of all.
     ("{shared}", "'00000000000000000000000000000000'"),
     ("{reader}", "33"),
     ("{most}", "33000"),
@@ -88,8 +91,8 @@ const PARTS: [(&str, &str); 25] = [
     ("{without}", include_str!("sql/without.sql")),
     // Whether entries should move from the tail to the head: half of the head is free.
     ("{short}", "(far IS NOT NULL AND coalesce(pg_catalog.cardinality(waiters), 0) < {near} / 2)"),
-    // The size of the head. It is small enough for a page to keep several versions of the row, and large enough that a lock that
-    // changes hands fast hardly needs the table of queue entries.
+    // The size of the head. It is small enough for a page to keep several versions of the row, and
+    // large enough that a lock that changes hands fast hardly needs the table of queue entries.
     ("{near}", "16"),
     // 'infinity' has no number of microseconds, so it counts as a thousand years.
     ("{left of expires}", left!("expires_2")),
@@ -97,33 +100,37 @@ const PARTS: [(&str, &str); 25] = [
     ("{left of grants_from}", left!("m.grants_from")),
     // An entry begins with the 32 digits of its owner and those of its client.
     ("{notify_first}", include_str!("sql/notify_first.sql")),
-    // The cluster and the database. A table that was made anew has another oid; a replica has its primary's cluster, but its
-    // unlogged tables are empty. Neither name changes within a session, and both are expensive (the server reads its control
-    // file), so a session asks once. Behind a pooler, another client's session has the same names.
+    // The cluster and the database. A table that was made anew has another oid; a replica has its
+    // primary's cluster, but its unlogged tables are empty. Neither name changes within a session,
+    // and both are expensive (the server reads its control file), so a session asks once. Behind a
+    // pooler, another client's session has the same names.
     (
         "{here}",
         "coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), \
          pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || \
          substring(pg_catalog.pg_relation_filepath('{marker}') from '([0-9]+)/[0-9]+$'), false))",
     ),
-    // 1 if the statement began within the last half minute, by a clock that was not set back since; otherwise 0. The statement
-    // divides by this. So an old statement fails, and is repeated: see insert.sql.
-    // This does not notice a clock that is set back, during the statement, by about as much as the statement is late.
-    // Exclusion does not depend on it: a clock that is set back makes leases, turns and quarantines longer, and no statement
-    // takes a lock that had not ended by some clock. A token could go back only if all of this happens together:
-    // - The statement itself stops for over a minute between its snapshot and its row, while other sessions raise the
-    //   watermark and sweep. (A wait for a row of that name is not such a stop, since it keeps the row from being swept.)
+    // 1 if the statement began within the last half minute, by a clock that was not set back since;
+    // otherwise 0. The statement divides by this. So an old statement fails, and is repeated: see
+    // insert.sql. This does not notice a clock that is set back, during the statement, by about as
+    // much as the statement is late. Exclusion does not depend on it: a clock that is set back
+    // makes leases, turns and quarantines longer, and no statement takes a lock that had not ended
+    // by some clock. A token could go back only if all of this happens together:
+    // - The statement itself stops for over a minute between its snapshot and its row, while other
+    //   sessions raise the watermark and sweep. (A wait for a row of that name is not such a stop,
+    //   since it keeps the row from being swept.)
     // - Meanwhile the clock is set back by over half a minute.
-    // - The client has not given the statement up. It does so after `timeout`, 5 s by default, and then leaves a tombstone in
-    //   that very row, which the statement finds.
-    // PostgreSQL shows only the wall clock to a statement that wants to know its age. To lock the marker's row for each new
-    // name, as in MySQL, would make all of them pay for this case.
+    // - The client has not given the statement up. It does so after `timeout`, 5 s by default, and
+    //   then leaves a tombstone in that very row, which the statement finds. PostgreSQL shows only
+    //   the wall clock to a statement that wants to know its age. To lock the marker's row for each
+    //   new name, as in MySQL, would make all of them pay for this case.
     (
         "{young}",
         "({now} BETWEEN pg_catalog.now() AND pg_catalog.now() + interval '30 seconds')::integer",
     ),
-    // Makes this transaction durable, even if the server answers commits before it flushes them. The length of the quarantine
-    // after a crash depends on the settings, so an answered change must survive the crash.
+    // Makes this transaction durable, even if the server answers commits before it flushes them.
+    // The length of the quarantine after a crash depends on the settings, so an answered change
+    // must survive the crash.
     (
         "{durably}",
         "CASE WHEN pg_catalog.current_setting('synchronous_commit') = 'off' \
@@ -207,7 +214,8 @@ fn filled(tables: &Tables, text: &str) -> String {
     tables.fill(&text, '"')
 }
 
-/// A statement with the tables' names, and without the comments, which name the arguments. To clone it does not copy the text.
+/// A statement with the tables' names, and without the comments, which name the arguments. To clone
+/// it does not copy the text.
 pub fn shared(tables: &Tables, text: &str) -> SqlStr {
     let lines = text.lines().filter(|line| is_sent(line));
     let text: Arc<str> = filled(tables, &lines.collect::<Vec<_>>().join("\n")).into();
@@ -225,7 +233,8 @@ pub(super) fn schema(tables: &Tables, longest_lease: i64) -> String {
     filled(tables, &text)
 }
 
-/// The SQL that upgrades older tables. It comes last, because others wait for the tables that it locks.
+/// The SQL that upgrades older tables. It comes last, because others wait for the tables that it
+/// locks.
 pub(super) fn upgrade(tables: &Tables) -> String {
     filled(tables, include_str!("sql/upgrade.sql"))
 }
@@ -240,7 +249,8 @@ fn refused_table(names: &[&str]) -> String {
 /// SQL that says why a table is refused for the way in which it is stored.
 fn refused_storage(names: &[&str]) -> String {
     let stored = |name: &&str| {
-        // No promise depends on how the table of queue entries is stored, nor do we make the tables of foreign locks.
+        // No promise depends on how the table of queue entries is stored, nor do we make the tables
+        // of foreign locks.
         let persistence = match *name {
             "{locks}" | "{marker}" => 'u',
             "{settings}" | "{fence}" => 'p',
@@ -280,8 +290,8 @@ pub(super) fn fence_schema(tables: &Tables) -> String {
     filled(tables, &format!("{}{}", include_str!("sql/fence_schema.sql"), owners(&["{fence}"])))
 }
 
-/// The same for a fence, even if others do so at the same time. It answers why the table is refused instead of failing: an error
-/// would end the user's transaction.
+/// The same for a fence, even if others do so at the same time. It answers why the table is refused
+/// instead of failing: an error would end the user's transaction.
 pub(super) fn fence_schema_concurrent(tables: &Tables) -> SqlStr {
     let text = include_str!("sql/fence_schema_concurrent.sql");
     let text = text.replace("{fence_schema.sql}", include_str!("sql/fence_schema.sql").trim_end());

@@ -1,4 +1,5 @@
-//! What all parts of this store share: the server, the settings, the queue entries, and the guarantees.
+//! What all parts of this store share: the server, the settings, the queue entries, and the
+//! guarantees.
 
 use std::{sync::Arc, time::Duration};
 
@@ -41,8 +42,8 @@ pub(super) struct Postgres {
     pub(super) entries: Arc<QueueEntries>,
     /// Owners of grants for whose names others waited at the time of the grant.
     pub(super) waited: BoundedSet<OwnerId>,
-    /// Names that others held or waited for when this client last read their rows. For these names the client first reads the row, and enters
-    /// the queue, before it tries to take the lock.
+    /// Names that others held or waited for when this client last read their rows. For these names
+    /// the client first reads the row, and enters the queue, before it tries to take the lock.
     pub(super) crowded: BoundedSet<LockName>,
     pub(super) listening: OnceCell<Listening>,
     pub(super) promised: Mutex<(Terms, Arc<Guarantees>)>,
@@ -75,7 +76,8 @@ impl Postgres {
         if listens {
             this.server.sessions_will_be_known();
         }
-        // Only `init` upgrades an older store. Every other step first checks that the store is ready.
+        // Only `init` upgrades an older store. Every other step first checks that the store is
+        // ready.
         let settings = this.existing_tables().await?.settings;
         let stored =
             if settings { this.server.number(&this.server.sql.version).await? } else { None };
@@ -109,7 +111,8 @@ impl Postgres {
         }
     }
 
-    /// Reads the store's settings, once. Refuses the store if they differ from this client's options.
+    /// Reads the store's settings, once. Refuses the store if they differ from this client's
+    /// options.
     pub(super) async fn ready(&self) -> Result<(), Error> {
         let settle = || async {
             check_version(self.version().await?)?;
@@ -172,8 +175,8 @@ impl Postgres {
         Ok(ExistingTables { settings, all: found.iter().all(|is_there| *is_there) })
     }
 
-    /// The version of the records. Tables may have been made after this client connected, so this first refuses those of another
-    /// role.
+    /// The version of the records. Tables may have been made after this client connected, so this
+    /// first refuses those of another role.
     pub(super) async fn version(&self) -> Result<i64, Error> {
         self.existing_tables().await?;
         let stored = self.server.number(&self.server.sql.version).await?;
@@ -181,7 +184,8 @@ impl Postgres {
         stored.ok_or_else(|| Error::new(ErrorKind::Config, message))
     }
 
-    /// Reads the settings that all clients share: the longest lease, and whether there is a quarantine.
+    /// Reads the settings that all clients share: the longest lease, and whether there is a
+    /// quarantine.
     pub(super) async fn learn(&self) -> Result<(Duration, bool), Error> {
         let rows = self.server.run_repeatable(&self.server.sql.settings, &[]).await?;
         let Some(row) = rows.first() else {

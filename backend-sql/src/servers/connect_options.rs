@@ -1,4 +1,5 @@
-//! How a client connects to a database server: by the user's pool, or by options, which a URL may describe.
+//! How a client connects to a database server: by the user's pool, or by options, which a URL may
+//! describe.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -50,7 +51,8 @@ impl<DB: Database> Reached<DB> {
         }
     }
 
-    /// The pool, and whether it is the user's. The user's pool stays open. `own` completes the options of a pool of our own.
+    /// The pool, and whether it is the user's. The user's pool stays open. `own` completes the
+    /// options of a pool of our own.
     pub(crate) fn pool(
         self,
         timeout: Duration,
@@ -64,10 +66,11 @@ impl<DB: Database> Reached<DB> {
                     .acquire_timeout(timeout)
                     .idle_timeout(IDLE)
                     .max_lifetime(LIFETIME)
-                    // One connection stays, so that a holder can renew and release. `connections.rs` closes the others.
+                    // One connection stays, so that a holder can renew and release.
+                    // `connections.rs` closes the others.
                     .min_connections(1)
-                    // A test would cost each statement a second round trip. Instead, a statement that meets a broken
-                    // connection is repeated on another one, if that is safe.
+                    // A test would cost each statement a second round trip. Instead, a statement
+                    // that meets a broken connection is repeated on another one, if that is safe.
                     .test_before_acquire(false);
                 (own(pool).connect_lazy_with(options.disable_statement_logging()), false)
             }
@@ -104,7 +107,8 @@ pub(crate) struct Form {
     pub(crate) drivers: &'static [&'static str],
     /// The ones of these for TLS.
     pub(crate) tls: Tls,
-    /// The options of this kind of store besides [`Settings::KEYS`]. [`switch`] reads those that are on or off.
+    /// The options of this kind of store besides [`Settings::KEYS`]. [`switch`] reads those that
+    /// are on or off.
     pub(crate) own: &'static [&'static str],
 }
 
@@ -181,7 +185,8 @@ pub(crate) fn switch(key: &str, value: &str) -> Result<bool, Error> {
     }
 }
 
-/// Asserts that each of these URLs is refused with a message that names what is wrong, and shows no password.
+/// Asserts that each of these URLs is refused with a message that names what is wrong, and shows no
+/// password.
 #[cfg(test)]
 pub(crate) fn assert_refused<T: fmt::Debug>(
     parse: impl Fn(&str) -> Result<T, Error>,

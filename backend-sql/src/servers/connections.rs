@@ -1,4 +1,5 @@
-//! The connections to a server: lends one for each statement, and closes those that only a busy moment needed.
+//! The connections to a server: lends one for each statement, and closes those that only a busy
+//! moment needed.
 
 use std::{
     mem::take,
@@ -19,9 +20,9 @@ use crate::{
 
 /// A pool, and the connections of it that are ready for the next statement.
 ///
-/// When a connection returns to the pool, the driver tests it, which costs the server a round trip. So a connection of our own
-/// pool returns only after [`SHRINK`] without a statement, or if a call waits for the pool. One in constant use returns after
-/// [`LIFETIME`]. The pool then closes it.
+/// When a connection returns to the pool, the driver tests it, which costs the server a round trip.
+/// So a connection of our own pool returns only after [`SHRINK`] without a statement, or if a call
+/// waits for the pool. One in constant use returns after [`LIFETIME`]. The pool then closes it.
 #[derive(Debug)]
 pub(crate) struct Connections<DB: Database> {
     pub(crate) pool: Pool<DB>,
@@ -147,8 +148,9 @@ impl<DB: Database> Drop for Connections<DB> {
 
 /// Closes the connections that a busy moment has opened, except one.
 ///
-/// The driver's own time limit for idle connections cannot be as short. It also closes the last connection and opens another
-/// one, so a client that does nothing would start a session of the server again and again.
+/// The driver's own time limit for idle connections cannot be as short. It also closes the last
+/// connection and opens another one, so a client that does nothing would start a session of the
+/// server again and again.
 async fn shrink<DB: Database>(connections: Weak<Connections<DB>>) {
     loop {
         sleep(SHRINK).await;
@@ -177,9 +179,9 @@ async fn close_one<DB: Database>(connection: PoolConnection<DB>) {
 
 /// A connection for the length of one statement.
 ///
-/// It can be used again only if the statement has ended. If the statement is given up half-way, by a time limit or because its
-/// future was dropped, the connection is closed. Otherwise the next call on the connection would wait for an answer that may
-/// never come.
+/// It can be used again only if the statement has ended. If the statement is given up half-way, by
+/// a time limit or because its future was dropped, the connection is closed. Otherwise the next
+/// call on the connection would wait for an answer that may never come.
 pub(crate) struct Lent<'a, DB: Database> {
     connections: &'a Connections<DB>,
     taken: Option<Taken<DB>>,
@@ -191,8 +193,9 @@ impl<DB: Database> Lent<'_, DB> {
         connection.ok_or_else(|| Failure::Error(general(sqlx::Error::PoolClosed)))
     }
 
-    /// After any answer of the server, also a refusal, the connection can be used again. But a refusal may be the last word of a
-    /// server that stops. Then the connection returns to the pool, which tests it.
+    /// After any answer of the server, also a refusal, the connection can be used again. But a
+    /// refusal may be the last word of a server that stops. Then the connection returns to the
+    /// pool, which tests it.
     pub(crate) fn settle<T>(mut self, answer: &Result<T, sqlx::Error>) {
         match answer {
             Ok(_) => {

@@ -1,4 +1,5 @@
-//! The sweep: deletes rows that are needed no more, in the background, so that no call waits for it.
+//! The sweep: deletes rows that are needed no more, in the background, so that no call waits for
+//! it.
 
 use std::time::Duration;
 
@@ -23,7 +24,8 @@ impl Sweeping {
         }));
     }
 
-    /// Waits for the sweep that is running. A process that releases one lock and ends may have begun one.
+    /// Waits for the sweep that is running. A process that releases one lock and ends may have
+    /// begun one.
     pub(crate) async fn end(&self, limit: Duration) {
         let running = self.0.lock().take();
         if let Some(sweep) = running {

@@ -1,5 +1,6 @@
-//! The TLS options of a URL. Each option is used, or refused by its name. The driver alone would silently ignore some: an unknown
-//! mode, certificates to trust in a mode that trusts all, a certificate without its key.
+//! The TLS options of a URL. Each option is used, or refused by its name. The driver alone would
+//! silently ignore some: an unknown mode, certificates to trust in a mode that trusts all, a
+//! certificate without its key.
 
 use std::{env, fs, path::PathBuf};
 
@@ -100,9 +101,10 @@ impl Tls {
     }
 }
 
-/// Checks that the files can be read: otherwise the driver would report a server that it cannot reach. Also checks that the
-/// process has a provider of cryptography. Without a check of the host's name the driver takes that provider. If there is
-/// none, the driver installs one for the whole process, or panics if rustls was built with two.
+/// Checks that the files can be read: otherwise the driver would report a server that it cannot
+/// reach. Also checks that the process has a provider of cryptography. Without a check of the
+/// host's name the driver takes that provider. If there is none, the driver installs one for the
+/// whole process, or panics if rustls was built with two.
 pub(crate) fn readable(files: &[Named]) -> Result<(), Error> {
     for named in files {
         match named {

@@ -34,32 +34,34 @@ impl SqliteBuilder {
         Self { path: path.into(), pool: None, group: false, settings: Settings::default() }
     }
 
-    /// Whether a new file is also for the users of its group: with mode 0660 instead of 0600. Default: no. Give the folder the
-    /// setgid bit (`chmod g+s`): then the file has the folder's group. Without it the file has the group of the user who makes
-    /// it.
+    /// Whether a new file is also for the users of its group: with mode 0660 instead of 0600.
+    /// Default: no. Give the folder the setgid bit (`chmod g+s`): then the file has the folder's
+    /// group. Without it the file has the group of the user who makes it.
     #[must_use]
     pub fn group_access(mut self, on: bool) -> Self {
         self.group = on;
         self
     }
 
-    /// Uses the database of your pool. A statement takes one of its connections for some microseconds. Set the database to WAL
-    /// mode, or readers of the database delay the locks. If the file is deleted, moved or replaced, or its `-wal` or `-shm` is
-    /// deleted, all locks of this store are lost, and each call is refused until you open the pool and the store anew.
+    /// Uses the database of your pool. A statement takes one of its connections for some
+    /// microseconds. Set the database to WAL mode, or readers of the database delay the locks. If
+    /// the file is deleted, moved or replaced, or its `-wal` or `-shm` is deleted, all locks of
+    /// this store are lost, and each call is refused until you open the pool and the store anew.
     #[must_use]
     pub fn with_pool(pool: SqlitePool) -> Self {
         let path = pool.connect_options().get_filename().to_owned();
         Self { pool: Some(pool), ..Self::new(path) }
     }
 
-    /// Opens the store. If there is no file yet, the first use that writes makes it. `build` refuses a file that users other than
-    /// its owner and its group may read, since each of them could end all locks. With your own pool it only warns, by
-    /// `tracing`. It also refuses a file that is mounted by itself or has hard links, with or without your own pool: clients may
-    /// use it without the files beside it.
+    /// Opens the store. If there is no file yet, the first use that writes makes it. `build`
+    /// refuses a file that users other than its owner and its group may read, since each of them
+    /// could end all locks. With your own pool it only warns, by `tracing`. It also refuses a file
+    /// that is mounted by itself or has hard links, with or without your own pool: clients may use
+    /// it without the files beside it.
     ///
     /// # Errors
-    /// `InvalidInput` for a setting that is not allowed; `Config` or `Unavailable`, naming the path,
-    /// for a file that cannot be used.
+    /// `InvalidInput` for a setting that is not allowed; `Config` or `Unavailable`, naming the
+    /// path, for a file that cannot be used.
     pub async fn build(self) -> Result<Arc<dyn Backend>, Error> {
         self.open().await.map_err(|error| error.at("sqlite", "connect"))
     }
@@ -74,9 +76,10 @@ impl SqliteBuilder {
 }
 
 /// Opens the store that a URL describes:
-/// `sqlite:PATH?strategy=optimistic&table_prefix=leasehold&longest_lease=30s&timeout=5s&access=group`. All after the path may
-/// be left out. PATH is percent-encoded, and relative if it does not begin with a slash. `access` is `owner` (default) or
-/// `group`: see [`SqliteBuilder::group_access`]. No option may occur twice.
+/// `sqlite:PATH?strategy=optimistic&table_prefix=leasehold&longest_lease=30s&timeout=5s&access=group`.
+/// All after the path may be left out. PATH is percent-encoded, and relative if it does not begin
+/// with a slash. `access` is `owner` (default) or `group`: see [`SqliteBuilder::group_access`]. No
+/// option may occur twice.
 ///
 /// # Errors
 /// As [`SqliteBuilder::build`]; `InvalidInput` for a URL that is not of this form.

@@ -2,7 +2,8 @@
 
 use lock_core::{Env as _, Error, ErrorKind, SystemEnv};
 
-/// The epoch of this process: a boot of a machine, seen from a time namespace. Processes of one epoch share CLOCK_BOOTTIME.
+/// The epoch of this process: a boot of a machine, seen from a time namespace. Processes of one
+/// epoch share CLOCK_BOOTTIME.
 pub(super) fn current() -> Result<String, Error> {
     let missing = |path: &str, error: std::io::Error| {
         Error::new(
@@ -19,8 +20,9 @@ pub(super) fn current() -> Result<String, Error> {
     Ok(format!("{} {namespace}{}", boot.trim(), offset()))
 }
 
-/// The offset of this namespace's clock. It is part of the epoch because the kernel reuses the number of a namespace that has
-/// ended, and the next one may have another clock: rows of the first would then be held for the difference.
+/// The offset of this namespace's clock. It is part of the epoch because the kernel reuses the
+/// number of a namespace that has ended, and the next one may have another clock: rows of the first
+/// would then be held for the difference.
 fn offset() -> String {
     let offsets = std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
     let boottime = offsets.lines().find_map(|line| line.strip_prefix("boottime"));

@@ -27,8 +27,9 @@ use crate::{error::general, tables::Tables};
 /// Begin the transaction by `BEGIN IMMEDIATE`: one that has read before it writes may be refused by
 /// SQLite as busy.
 ///
-/// The fence is as safe as the database that it is in: mount the folder of the file and not the file alone, give it no hard
-/// links, and do not delete it, its `-wal` or its `-shm` while it is in use.
+/// The fence is as safe as the database that it is in: mount the folder of the file and not the
+/// file alone, give it no hard links, and do not delete it, its `-wal` or its `-shm` while it is in
+/// use.
 #[derive(Debug)]
 pub struct SqliteFence {
     create: String,
@@ -58,10 +59,15 @@ impl SqliteFence {
 
     /// Admits `token` to `resource`, or answers that a larger token came before: then roll back.
     ///
-    /// The answer counts when the transaction commits. If the transaction rolls back, the token was not admitted.
+    /// The answer counts when the transaction commits. If the transaction rolls back, the token was
+    /// not admitted.
     ///
     /// # Errors
-    /// As the database reports. *Cancel safety*: as of any statement in your transaction.
+    /// As the database reports.
+    ///
+    /// # Cancel safety
+    ///
+    /// As of any statement in your transaction.
     pub async fn admit(
         &self,
         connection: &mut SqliteConnection,

@@ -1,5 +1,5 @@
-//! Reads a row of the locks' table by the clock of this client's epoch. When its lease is over, `over.sql` decides by the same
-//! rule.
+//! Reads a row of the locks' table by the clock of this client's epoch. When its lease is over,
+//! `over.sql` decides by the same rule.
 
 use std::time::Duration;
 
@@ -17,7 +17,8 @@ pub(super) fn read(row: &SqliteRow, epoch: &str) -> Result<Row, Error> {
 fn columns(row: &SqliteRow, epoch: &str) -> Result<Result<Row, Error>, sqlx::Error> {
     let left = match end(row, epoch)? {
         Some(end) => end.saturating_sub(now()),
-        // Another clock's row that this clock has not seen before: it counts as held for the whole lease.
+        // Another clock's row that this clock has not seen before: it counts as held for the whole
+        // lease.
         None => row.try_get("lease")?,
     };
     let kept = row.try_get("kept")?;
@@ -25,7 +26,8 @@ fn columns(row: &SqliteRow, epoch: &str) -> Result<Result<Row, Error>, sqlx::Err
     let waiting: Option<u32> = row.try_get("waiting")?;
     let before_us: u32 = row.try_get("before")?;
     let read = Row::read(
-        // If the name cannot be read, an empty one makes this fail. A readable form of it would be another name.
+        // If the name cannot be read, an empty one makes this fail. A readable form of it would be
+        // another name.
         row.try_get("name").unwrap_or_default(),
         text(row, "owner")?,
         text(row, "label")?,

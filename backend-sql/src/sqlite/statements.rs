@@ -36,8 +36,8 @@ statements! {
 /// Whether the note `s` is about the row `l` in its present state, by the clock of this epoch.
 const SIGHTING: &str = include_str!("sql/sighting.sql");
 
-/// Whether the lease of the row `l` is over: by its own clock, or by ours if the note on the row says so. `rows.rs` has the same
-/// rule in Rust.
+/// Whether the lease of the row `l` is over: by its own clock, or by ours if the note on the row
+/// says so. `rows.rs` has the same rule in Rust.
 const OVER: &str = include_str!("sql/over.sql");
 
 /// Whether readers share the row `l`.
@@ -49,7 +49,8 @@ const ALIVE: &str = include_str!("sql/alive.sql");
 /// Whether the first live entry belongs to another owner than ?2.
 const BEHIND: &str = include_str!("sql/behind.sql");
 
-/// Replaces the parts in braces. A part names the arguments that hold the clock and its epoch, as in `{over ?5 ?6}`.
+/// Replaces the parts in braces. A part names the arguments that hold the clock and its epoch, as
+/// in `{over ?5 ?6}`.
 fn with_clock(text: &str) -> String {
     let mut text = text.to_owned();
     for at in 1..9 {
@@ -122,7 +123,8 @@ mod tests {
     }
 
     impl File {
-        /// A database in memory with one lock, which is held by the clock of `theirs` for a lease of 100.
+        /// A database in memory with one lock, which is held by the clock of `theirs` for a lease
+        /// of 100.
         async fn new() -> Self {
             let tables = Tables::new("x").unwrap();
             let sql = Statements::new(&tables);
@@ -162,7 +164,8 @@ mod tests {
             assert_eq!(file.adopt(10, "ours", seen).await, adopted, "version {seen}");
         }
         assert!(!file.is_free(109, "ours").await && file.is_free(110, "ours").await);
-        // Each write of the holder starts the lease anew, and so does another holder of a row that was made anew.
+        // Each write of the holder starts the lease anew, and so does another holder of a row that
+        // was made anew.
         for change in ["version = version + 1", "token = token + 1, version = 7"] {
             let sql = format!("UPDATE x_locks SET {change}");
             sqlx::query(AssertSqlSafe(sql)).execute(&mut file.file).await.unwrap();
@@ -172,7 +175,8 @@ mod tests {
         assert!(!file.is_free(1_099, "ours").await && file.is_free(1_100, "ours").await);
     }
 
-    /// Two clients with different clocks wait for a holder that has died: neither makes the other wait longer.
+    /// Two clients with different clocks wait for a holder that has died: neither makes the other
+    /// wait longer.
     #[tokio::test]
     async fn clocks_that_read_in_turn_see_the_end_of_a_dead_holder() {
         let mut file = File::new().await;

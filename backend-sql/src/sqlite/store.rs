@@ -43,15 +43,16 @@ impl Sqlite {
             bells,
             file,
         };
-        // The first use that writes makes a missing file, with this client's settings. Only `init` upgrades an older one. Every
-        // other step first checks that the store is ready.
+        // The first use that writes makes a missing file, with this client's settings. Only `init`
+        // upgrades an older one. Every other step first checks that the store is ready.
         if sqlite.file.is_there() && !is_older(sqlite.version().await?) {
             sqlite.ready().await?;
         }
         Ok(sqlite)
     }
 
-    /// Reads the store's longest lease, once. Refuses the store if it differs from this client's option.
+    /// Reads the store's longest lease, once. Refuses the store if it differs from this client's
+    /// option.
     pub(super) async fn ready(&self) -> Result<(), Error> {
         self.database().await.map(drop)
     }
@@ -70,7 +71,8 @@ impl Sqlite {
         stored.ok_or_else(|| Error::new(ErrorKind::Config, "the row of settings is gone"))
     }
 
-    /// Upgrades older tables. Another client may do so at the same time; then nothing is left to do.
+    /// Upgrades older tables. Another client may do so at the same time; then nothing is left to
+    /// do.
     pub(super) async fn upgrade(&self) -> Result<(), Error> {
         let stored = self.version().await?;
         if !is_older(stored) {
@@ -105,7 +107,8 @@ impl Sqlite {
         *self.promised.write() = Arc::new(promised);
     }
 
-    /// Runs a statement that answers no rows, once this client agrees with the store: see [`File::write`].
+    /// Runs a statement that answers no rows, once this client agrees with the store: see
+    /// [`File::write`].
     pub(super) async fn write(&self, build: impl Fn() -> Statement) -> Result<(), Error> {
         self.ready().await?;
         self.file.write(build).await

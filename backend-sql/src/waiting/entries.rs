@@ -19,7 +19,8 @@ use crate::{bounded_set::BoundedSet, dialect::Row, tunables::HEARTBEAT};
 pub(crate) struct QueueEntries {
     /// Its own entries, by owner.
     own: Mutex<HashMap<OwnerId, Arc<QueueEntry>>>,
-    /// Names that others held or waited for when the client last read their rows. For these, an attempt reads before it writes.
+    /// Names that others held or waited for when the client last read their rows. For these, an
+    /// attempt reads before it writes.
     crowded: BoundedSet<LockName>,
 }
 
@@ -109,7 +110,8 @@ impl QueueEntries {
         }
     }
 
-    /// The entries whose heartbeats are soon due, at most `most`. Their heartbeats count as sent: one statement sends all.
+    /// The entries whose heartbeats are soon due, at most `most`. Their heartbeats count as sent:
+    /// one statement sends all.
     #[cfg(feature = "mysql")]
     pub(crate) fn soon_due(&self, most: usize) -> Vec<(OwnerId, Arc<QueueEntry>)> {
         let own = self.own.lock();

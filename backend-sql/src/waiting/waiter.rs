@@ -39,7 +39,8 @@ pub(crate) trait Queue: Dialect {
 
     fn entries(&self) -> &QueueEntries;
 
-    /// Whether this client is woken when a release grants it a lock. If not, its waiters check at intervals.
+    /// Whether this client is woken when a release grants it a lock. If not, its waiters check at
+    /// intervals.
     fn is_woken(&self) -> bool;
 
     /// Reads the state of a request, and changes nothing.
@@ -146,7 +147,8 @@ impl<D: Queue> Waiter for QueueWaiter<D> {
             self.is_due = false;
             match result {
                 CheckResult::Granted(token) => {
-                    // The grant has removed the entry from the queue. If the waiter asks again, it was too late to confirm the grant.
+                    // The grant has removed the entry from the queue. If the waiter asks again, it
+                    // was too late to confirm the grant.
                     self.entry.heartbeat_failed();
                     let grant = Grant::new(&self.request, token).with_mode(self.request.mode);
                     if grant.mode == Mode::Shared {

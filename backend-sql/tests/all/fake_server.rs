@@ -1,5 +1,5 @@
-//! A hostile server announces the longest message, or sends without end. The drivers do not limit what they read, but the time
-//! limit of the call ends it.
+//! A hostile server announces the longest message, or sends without end. The drivers do not limit
+//! what they read, but the time limit of the call ends it.
 
 use std::{
     io::{Read as _, Write as _},
@@ -29,7 +29,8 @@ enum Then {
     Stream,
 }
 
-/// Answers each client with `claim`, and then with `part` again and again. The receiver learns when a client closes its connection.
+/// Answers each client with `claim`, and then with `part` again and again. The receiver learns when
+/// a client closes its connection.
 fn serve(
     claim: Vec<u8>,
     part: Vec<u8>,
@@ -104,7 +105,8 @@ async fn ends_in_time(
 #[cfg(feature = "postgres")]
 #[tokio::test]
 async fn postgres_ends_in_time() {
-    // An answer to the login. (Endless small notices are not tested: the driver never yields while the server is faster.)
+    // An answer to the login. (Endless small notices are not tested: the driver never yields while
+    // the server is faster.)
     let claim = [b"R".as_slice(), &[0xff; 4]].concat();
     ends_in_time((claim, vec![0; 1 << 20], false), async |address| {
         let url = format!("postgres://app@{address}/a?sslmode=disable&timeout=500ms");

@@ -1,4 +1,5 @@
-//! The floor of etcd: a serializable read, which one member answers alone; a put; and two transactions as the bare lock.
+//! The floor of etcd: a serializable read, which one member answers alone; a put; and two
+//! transactions as the bare lock.
 
 use std::time::Duration;
 

@@ -1,5 +1,6 @@
-//! The floors: what a store costs without leasehold, through its own client. These are its cheapest round trip, its cheapest write,
-//! and the least that any lock in this store must do for acquire and release (the *bare lock*).
+//! The floors: what a store costs without leasehold, through its own client. These are its cheapest
+//! round trip, its cheapest write, and the least that any lock in this store must do for acquire
+//! and release (the *bare lock*).
 
 #[cfg(feature = "etcd")]
 mod etcd;

@@ -1,5 +1,5 @@
-//! The floor of Redis: `PING`; `SET` of a key with an expiry; and as the bare lock `SET NX PX` and a script that compares and
-//! deletes. For Redlock: two `PING`s of all nodes.
+//! The floor of Redis: `PING`; `SET` of a key with an expiry; and as the bare lock `SET NX PX` and
+//! a script that compares and deletes. For Redlock: two `PING`s of all nodes.
 
 use async_trait::async_trait;
 use redis::{Script, aio::MultiplexedConnection};

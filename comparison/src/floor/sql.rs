@@ -1,6 +1,7 @@
-//! The floors of SQL databases: `SELECT 1`; an update of one row by its primary key; and an upsert and a conditional update as the
-//! bare lock. They use a table of their own, and connections without a pool: a pool would test each connection after each statement,
-//! which is a second request.
+//! The floors of SQL databases: `SELECT 1`; an update of one row by its primary key; and an upsert
+//! and a conditional update as the bare lock. They use a table of their own, and connections
+//! without a pool: a pool would test each connection after each statement, which is a second
+//! request.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -28,7 +29,8 @@ struct Dialect {
     counts_itself: bool,
 }
 
-/// Implements the floor for one database: the type of its connections, how many there are, and how to connect.
+/// Implements the floor for one database: the type of its connections, how many there are, and how
+/// to connect.
 macro_rules! table {
     ($feature:literal $name:ident $connection:path, $count:literal, $connect:expr, $dialect:expr) => {
         #[cfg(feature = $feature)]
@@ -126,7 +128,8 @@ async fn as_the_locks(url: &str) -> Result<sqlx::SqliteConnection, sqlx::Error> 
     let options: SqliteConnectOptions = url.parse()?;
     let options = options.create_if_missing(true).journal_mode(SqliteJournalMode::Wal);
     let options = options.synchronous(SqliteSynchronous::Normal);
-    // Only this user may read the file, as with the file of the locks. An existing file is not touched.
+    // Only this user may read the file, as with the file of the locks. An existing file is not
+    // touched.
     let mut new = std::fs::OpenOptions::new();
     let _ = new.write(true).create_new(true).mode(0o600).open(options.get_filename());
     sqlx::SqliteConnection::connect_with(&options).await

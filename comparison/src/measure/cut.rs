@@ -1,4 +1,5 @@
-//! Cuts the network to a store: a proxy on the loopback interface stands in front of each of its hosts.
+//! Cuts the network to a store: a proxy on the loopback interface stands in front of each of its
+//! hosts.
 
 use std::net::SocketAddr;
 
@@ -11,8 +12,8 @@ pub(crate) struct CutStore {
     proxies: Vec<Proxy>,
 }
 
-/// The schemes whose clients connect only to the hosts of the URL, with their default ports. Sentinels and clusters name other
-/// hosts.
+/// The schemes whose clients connect only to the hosts of the URL, with their default ports.
+/// Sentinels and clusters name other hosts.
 const PORTS: [(&str, u16); 6] = [
     ("redis", 6379),
     ("redlock", 6379),
@@ -64,7 +65,8 @@ fn cannot_cut(scheme: &str) -> &'static str {
     }
 }
 
-/// Splits a URL into the text before the hosts, the hosts with their users, and the text after them.
+/// Splits a URL into the text before the hosts, the hosts with their users, and the text after
+/// them.
 fn parts(url: &str) -> Option<(&str, Vec<&str>, &str)> {
     let start = url.find("://")? + 3;
     let length = url[start..].find(['/', '?']).unwrap_or(url.len() - start);

@@ -1,5 +1,6 @@
-//! How long it takes after a holder is lost: it stops renewing, its process is killed, or its network is cut. All stores are
-//! measured at the same time, since the measurement mostly waits for leases.
+//! How long it takes after a holder is lost: it stops renewing, its process is killed, or its
+//! network is cut. All stores are measured at the same time, since the measurement mostly waits for
+//! leases.
 
 use std::{
     path::PathBuf,
@@ -25,7 +26,8 @@ use crate::{
 /// The lease of the lost holders, unless the store's shortest lease is longer.
 const LEASE: Duration = Duration::from_secs(1);
 
-/// A command that has the action `hold` of `leasehold`. It holds a lock in a process of its own, which is killed.
+/// A command that has the action `hold` of `leasehold`. It holds a lock in a process of its own,
+/// which is killed.
 #[derive(Clone, Debug)]
 pub struct Holder {
     program: PathBuf,

@@ -13,12 +13,13 @@ use crate::{
     store::{Subject, finished},
 };
 
-/// The last holder, when it began to release, and the times so far. Only the holder of the lock changes it. If a task takes its
-/// own lock again, this is no handoff and does not count.
+/// The last holder, when it began to release, and the times so far. Only the holder of the lock
+/// changes it. If a task takes its own lock again, this is no handoff and does not count.
 struct Relay {
     last: Option<(usize, Instant)>,
     times: Times,
-    /// Only handoffs between these instants count: not those while runners still start, or already end.
+    /// Only handoffs between these instants count: not those while runners still start, or already
+    /// end.
     counts: (Instant, Instant),
 }
 
@@ -60,7 +61,8 @@ impl Relay {
     }
 }
 
-/// Lets one holder and `waiting` waiting tasks, shared out among the clients, hand one lock over again and again.
+/// Lets one holder and `waiting` waiting tasks, shared out among the clients, hand one lock over
+/// again and again.
 pub(super) async fn measure(
     subject: &Arc<Subject>,
     slice: Duration,

@@ -42,7 +42,8 @@ impl Held {
         LEASE / 3 + Duration::from_secs_f64((pairs * 1.5).min(3600.0))
     }
 
-    /// Lets one client hold the locks for a third of the lease, and until each was renewed. `None` if a lock was lost.
+    /// Lets one client hold the locks for a third of the lease, and until each was renewed. `None`
+    /// if a lock was lost.
     pub(crate) async fn measure(self, subject: &Arc<Subject>) -> Result<Option<Sample>, Error> {
         let client = &subject.clients[0];
         let lease = LEASE.max(subject.backend().guarantees().shortest_lease);
@@ -117,7 +118,8 @@ mod tests {
         (requests, percent / sample.per_second)
     }
 
-    /// The counts of the stores must fit the renewals: etcd gets a message for each lease, Redis a script for each batch.
+    /// The counts of the stores must fit the renewals: etcd gets a message for each lease, Redis a
+    /// script for each batch.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn what_held_locks_cost_is_what_their_renewals_ask() {
         let server = Redis::start(RedisOptions::new()).await.unwrap();
@@ -128,7 +130,8 @@ mod tests {
         assert!((1.0..=3.0).contains(&one), "{one} scripts for a renewal");
         for locks in [1_000, 10_000] {
             let (each, time) = cost(&redis, locks).await;
-            // At least one script in all, and far fewer than one for each lock. Some locks may be renewed twice.
+            // At least one script in all, and far fewer than one for each lock. Some locks may be
+            // renewed twice.
             assert!(each * locks as f64 >= 1.0 && each < 0.5, "{each} scripts for a renewal");
             assert!(time < one_time, "{time} for a renewal in batches, {one_time} for one alone");
         }

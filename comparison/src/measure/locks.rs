@@ -17,7 +17,8 @@ use crate::{
 /// The times of one task: of its acquires, and of its pairs of acquire and release.
 type Took = (Times, Times);
 
-/// Lets `tasks` tasks, shared out among the clients, acquire and release, each on a name of its own.
+/// Lets `tasks` tasks, shared out among the clients, acquire and release, each on a name of its
+/// own.
 pub(super) async fn measure(
     subject: &Arc<Subject>,
     slice: Duration,

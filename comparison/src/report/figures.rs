@@ -45,7 +45,8 @@ pub struct Figure {
     pub measure: Measure,
     /// Medians over the rounds.
     pub median: Sample,
-    /// The figure of each round: operations per second for [`Measure::by_rate`], otherwise the median time in microseconds.
+    /// The figure of each round: operations per second for [`Measure::by_rate`], otherwise the
+    /// median time in microseconds.
     pub rounds: Vec<f64>,
     /// How far the rounds differ: the difference of their quartiles, divided by their median.
     pub spread: f64,

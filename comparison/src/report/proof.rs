@@ -36,7 +36,8 @@ pub(crate) struct OfFault {
     pub(crate) timeline: Option<Timeline>,
 }
 
-/// The holders of the victim's lock around the fault. Times are in milliseconds since the first hold.
+/// The holders of the victim's lock around the fault. Times are in milliseconds since the first
+/// hold.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Timeline {
     pub(crate) name: String,

@@ -1,5 +1,5 @@
-//! The order of the stores by a measurement. Two stores are told apart only if every round of one was better than every round of
-//! the other.
+//! The order of the stores by a measurement. Two stores are told apart only if every round of one
+//! was better than every round of the other.
 
 use serde::Serialize;
 
@@ -21,8 +21,9 @@ const BY: [Measure; 5] = [
 pub struct Ranking {
     /// The measurement.
     pub measure: Measure,
-    /// Best first, without stores that have fewer than five rounds. Stores with the same place cannot be told apart: their rounds
-    /// overlap each other, or those of a third store. Every round of a place was better than every round of the next place.
+    /// Best first, without stores that have fewer than five rounds. Stores with the same place
+    /// cannot be told apart: their rounds overlap each other, or those of a third store. Every
+    /// round of a place was better than every round of the next place.
     pub places: Vec<Vec<String>>,
 }
 
@@ -37,7 +38,8 @@ pub(crate) fn rankings(stores: &[StoreReport]) -> Vec<Ranking> {
     BY.into_iter().map(ranking).filter(|it| it.places.iter().flatten().count() > 1).collect()
 }
 
-/// The best and the worst round, as values of which less is better. `None` if there were too few rounds.
+/// The best and the worst round, as values of which less is better. `None` if there were too few
+/// rounds.
 fn extent(by_rate: bool, rounds: &[f64]) -> Option<(f64, f64)> {
     let less_is_better = |value: &f64| if by_rate { -*value } else { *value };
     let values = || rounds.iter().map(less_is_better);

@@ -1,4 +1,5 @@
-//! The cost of leasehold compared with the floors of the same store in the same run, and the targets of this project.
+//! The cost of leasehold compared with the floors of the same store in the same run, and the
+//! targets of this project.
 
 use serde::Serialize;
 

@@ -1,4 +1,5 @@
-//! Plots as SVG. Black becomes the colour of the page's text, so that the plots fit a light and a dark page.
+//! Plots as SVG. Black becomes the colour of the page's text, so that the plots fit a light and a
+//! dark page.
 
 use plotters::prelude::*;
 

@@ -1,5 +1,5 @@
-//! The holders of a lock around a fault, as SVG: a lane for each process, a bar for each hold, a cross for each reported loss,
-//! and a shade for the time of the fault.
+//! The holders of a lock around a fault, as SVG: a lane for each process, a bar for each hold, a
+//! cross for each reported loss, and a shade for the time of the fault.
 
 use plotters::prelude::*;
 

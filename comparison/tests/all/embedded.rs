@@ -69,8 +69,9 @@ async fn what_is_not_measured_says_why_and_nothing_is_left_behind() {
     }
 }
 
-/// Whatever the machine does meanwhile, no run tells apart the other way round what another one told
-/// apart. And what is far apart is told apart, by two runs; a busy machine needs longer ones for that.
+/// Whatever the machine does meanwhile, no run tells apart the other way round what another one
+/// told apart. And what is far apart is told apart, by two runs; a busy machine needs longer ones
+/// for that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_same_run_again_gives_the_same_ranking() {
     let _alone = MEMORY.lock().await;

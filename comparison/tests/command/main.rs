@@ -158,8 +158,8 @@ fn servers_end_with_the_command() {
     }
 }
 
-/// What is held is given back before it ends, which takes a while where the store hangs; who asks again
-/// does not wait for that.
+/// What is held is given back before it ends, which takes a while where the store hangs; who asks
+/// again does not wait for that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_second_signal_ends_it_while_a_store_hangs() {
     let (store, redis) = (Store::new(), Redis::start(RedisOptions::new()).await.unwrap());

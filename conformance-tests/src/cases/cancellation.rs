@@ -31,7 +31,8 @@ cases! {
 /// How many polls a future may need at most.
 const MOST: usize = 200;
 
-/// Polls a future up to `polls` times, each time when it has woken its task, and then drops it. `None` if it has not ended.
+/// Polls a future up to `polls` times, each time when it has woken its task, and then drops it.
+/// `None` if it has not ended.
 async fn poll_times<F: Future>(future: F, polls: usize) -> Option<F::Output> {
     let mut future = std::pin::pin!(future);
     let mut count = 0;
@@ -50,7 +51,8 @@ async fn poll_times<F: Future>(future: F, polls: usize) -> Option<F::Output> {
     .await
 }
 
-/// Asserts that the lock is free within one round trip of clean-up, long before the end of the (long) lease.
+/// Asserts that the lock is free within one round trip of clean-up, long before the end of the
+/// (long) lease.
 async fn is_free(setting: &Setting, name: &LockName) {
     let other = setting.client().await;
     let limit = setting.promised().longest_poll + setting.promised().dead_waiter_delay;
@@ -129,7 +131,8 @@ async fn a_waiting_acquire_dropped_at_any_poll_leaves_nothing(setting: Setting) 
     panic!("a wait of 100 ms did not end within {MOST} polls");
 }
 
-/// The lock is handed over while the future is polled, so the drop may come while the grant is on its way.
+/// The lock is handed over while the future is polled, so the drop may come while the grant is on
+/// its way.
 async fn a_served_acquire_dropped_at_any_poll_leaves_nothing(setting: Setting) {
     for polls in 0..MOST {
         let (holder, (client, mut waits)) =
@@ -176,7 +179,8 @@ async fn a_connect_dropped_at_any_poll_changes_nothing(setting: Setting) {
             println!("    connect: dropped after 0 to {polls} polls");
             return;
         }
-        // The connect of a migration lists the names of all cases, and each answer is a poll. So later polls are a sample.
+        // The connect of a migration lists the names of all cases, and each answer is a poll. So
+        // later polls are a sample.
         polls += 1 + polls / 32;
     }
     panic!("a connect did not end within {polls} polls");

@@ -1,7 +1,7 @@
 //! The cases: one list for all stores.
 //!
-//! A case is a function of a [`Setting`] that panics if the store breaks a promise. Its `requirement` is the part of the contract
-//! that it tries; [`promise`] has each in words.
+//! A case is a function of a [`Setting`] that panics if the store breaks a promise. Its
+//! `requirement` is the part of the contract that it tries; [`promise`] has each in words.
 
 mod cancellation;
 mod client;
@@ -72,7 +72,8 @@ impl Case {
     }
 }
 
-/// Makes a list of cases from functions with the same names. After the name stands what the case needs.
+/// Makes a list of cases from functions with the same names. After the name stands what the case
+/// needs.
 macro_rules! cases {
     ($($requirement:literal $name:ident $($need:ident)*;)*) => {
         pub(super) fn all() -> Vec<$crate::cases::Case> {

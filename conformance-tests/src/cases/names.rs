@@ -13,7 +13,8 @@ cases! {
     "names" a_bad_name_is_refused_before_the_store_is_touched;
 }
 
-/// Names that have a meaning in some store, or that some store may take for the same name as another.
+/// Names that have a meaning in some store, or that some store may take for the same name as
+/// another.
 const ODD: &str = "\
     a|A|a | a|a/b|a/|a//b|{a}|{}|a}{b|a{b}c|%|_|a%|a*|[a]|?|a:b|a'b|a\"b|';--|a\\b|\\|\
     ä|a\u{308}|ß|ss|ſ|I|ı|日本|\u{1f512}|\u{200b}|..|../a|-|--|$1|@|#|0|00|NULL|\u{fffd}";

@@ -66,7 +66,8 @@ async fn a_list_shows_every_held_name(setting: Setting) {
             let few = join_all(few.iter().map(|request| granted(&*backend, request))).await;
             grants.extend(few.into_iter().map(|grant| (grant.name.clone(), grant)));
         }
-        // On a busy machine a slow store may take longer than a lease for all of them. `Unknown` is no loss: the next round renews.
+        // On a busy machine a slow store may take longer than a lease for all of them. `Unknown` is
+        // no loss: the next round renews.
         let held: Vec<_> = grants.values().collect();
         for renewal in backend.renew(&held, SystemEnv.now()).await {
             assert!(!matches!(renewal, Renewal::Lost(_)), "{renewal:?}");
@@ -109,7 +110,8 @@ async fn a_list_shows_every_held_name(setting: Setting) {
 async fn a_forced_release_is_learnt_by_the_holder(setting: Setting) {
     let client = setting.client().await;
     let name = setting.name("job");
-    // Longer than a busy machine may stand still: a renewal must report the loss, not the end of the lease.
+    // Longer than a busy machine may stand still: a renewal must report the loss, not the end of
+    // the lease.
     let lease = (setting.lease() * 10).min(setting.long_lease());
     let guard = client.lock(&name).lease(lease).acquire().await.unwrap();
     assert_eq!(client.backend().force_release(&name).await.unwrap(), ReleaseOutcome::Released);

@@ -1,4 +1,5 @@
-//! Re-entry, all, any, semaphores and elections. The core makes them of plain locks, so they must work on every store.
+//! Re-entry, all, any, semaphores and elections. The core makes them of plain locks, so they must
+//! work on every store.
 
 use std::{
     sync::{
@@ -53,7 +54,8 @@ async fn only_the_last_guard_of_a_hold_releases_it(setting: Setting) {
 async fn all_of_two_in_opposite_orders_both_finish(setting: Setting) {
     // Rounds of each of two clients. The second is for `LEASEHOLD_SOAK=1`.
     const TIMES: [usize; 2] = [20, 100];
-    // Longer than a slow store needs. Without this limit a deadlock would hang the case, without a reason.
+    // Longer than a slow store needs. Without this limit a deadlock would hang the case, without a
+    // reason.
     const STUCK: Duration = Duration::from_secs(20);
     let times = TIMES[usize::from(std::env::var_os("LEASEHOLD_SOAK").is_some())];
     let names = ["one", "two"].map(|part| setting.name(part));
@@ -114,7 +116,8 @@ async fn any_keeps_one_and_leaves_no_entry(setting: Setting) {
     let kept = kept.expect("`any` must be served after a release");
     let kept = kept.unwrap().unwrap();
     assert_eq!(*kept.name(), names[0]);
-    // The other queue entries are withdrawn while their locks are held: they do not just expire, or get the lock.
+    // The other queue entries are withdrawn while their locks are held: they do not just expire, or
+    // get the lock.
     let withdrawn = tokio::time::timeout(setting.patience(), waits.left(3)).await;
     assert!(withdrawn.is_ok(), "`any` has one lock, and did not withdraw its other queue entries");
     for name in &names[1..] {

@@ -74,8 +74,8 @@ async fn a_client_killed_at_the_door_keeps_nobody_from_a_free_slot(setting: Sett
     let client = setting.client().await;
     let promised = setting.promised();
     let door = DOOR.max(promised.shortest_lease);
-    // Longer than the lease of the door. The store may read an attempt of the killed client late, and grant it a slot for this
-    // long.
+    // Longer than the lease of the door. The store may read an attempt of the killed client late,
+    // and grant it a slot for this long.
     let lease = (3 * door).min(setting.long_lease());
     let pool = |client: &LockClient| client.semaphore(&name, 1).lease(lease);
     let permit = pool(&client).acquire().await.unwrap();

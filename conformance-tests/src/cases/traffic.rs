@@ -16,7 +16,8 @@ cases! {
 
 const WAITERS: usize = 12;
 
-/// Each waiter that is woken sends a request. So a release must wake few of them, also if all use one connection.
+/// Each waiter that is woken sends a request. So a release must wake few of them, also if all use
+/// one connection.
 async fn a_release_does_not_wake_every_waiter(setting: Setting) {
     let (one, other) = (setting.connect().await, setting.connect().await);
     let name = setting.name("job");
@@ -63,7 +64,8 @@ async fn a_release_does_not_wake_every_waiter(setting: Setting) {
     );
 }
 
-/// Waits as the core does, by signal and by polling for the oldest request; returns which request was served.
+/// Waits as the core does, by signal and by polling for the oldest request; returns which request
+/// was served.
 async fn serve(
     backend: &Arc<dyn Backend>,
     requests: &[Request],

@@ -75,7 +75,8 @@ async fn a_guard_is_valid_for_less_than_the_lease(setting: Setting) {
 
 async fn a_renewal_sets_the_lease_anew(setting: Setting) {
     let (one, other) = (setting.connect().await, setting.connect().await);
-    // If the machine stands still for a whole lease, the round shows nothing, and there is another one.
+    // If the machine stands still for a whole lease, the round shows nothing, and there is another
+    // one.
     for round in 0..5 {
         let name = setting.name(&format!("job {round}"));
         let grant = granted(&*one, &setting.short_request(&name)).await;
@@ -87,8 +88,8 @@ async fn a_renewal_sets_the_lease_anew(setting: Setting) {
     panic!("no result: in each of five rounds the machine stood still for a whole lease");
 }
 
-/// Renews for three leases. Returns `false` if the machine was too slow for that; panics if the lock was lost although it was
-/// renewed in time.
+/// Renews for three leases. Returns `false` if the machine was too slow for that; panics if the
+/// lock was lost although it was renewed in time.
 async fn outlives_its_lease(
     setting: &Setting,
     one: &dyn Backend,
@@ -194,7 +195,8 @@ async fn hold_at_most_ends_a_guard(setting: Setting) {
     assert!(after.is_ok(), "after `hold_at_most` the client left the lock behind: {after:?}");
 }
 
-/// The client checks the lease too, but the store's setting may have changed since the client looked.
+/// The client checks the lease too, but the store's setting may have changed since the client
+/// looked.
 async fn a_lease_above_the_longest_is_refused_by_the_store(setting: Setting) {
     let backend = setting.connect().await;
     let name = setting.name("job");

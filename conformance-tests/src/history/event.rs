@@ -54,8 +54,8 @@ pub enum What {
         #[serde(default)]
         mode: Mode,
     },
-    /// The store certainly has a queue entry for this acquisition now, and it is the oldest one of its process. Fairness counts
-    /// from here.
+    /// The store certainly has a queue entry for this acquisition now, and it is the oldest one of
+    /// its process. Fairness counts from here.
     Queued,
     /// The acquire returned a guard.
     Acquired {
@@ -65,7 +65,8 @@ pub enum What {
         token: FencingToken,
         /// The end of validity that the guard reported; `None` if it was no longer valid.
         until: Option<Instant>,
-        /// The lock that it holds, if it is not the requested one: a slot of a semaphore, or one of several locks.
+        /// The lock that it holds, if it is not the requested one: a slot of a semaphore, or one of
+        /// several locks.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         lock: Option<LockName>,
     },
@@ -110,7 +111,8 @@ pub enum What {
         /// Whether the fence admitted the write.
         admitted: bool,
     },
-    /// An operator has released a name by force. The guard of the former holder may stay valid until its next renewal.
+    /// An operator has released a name by force. The guard of the former holder may stay valid
+    /// until its next renewal.
     Forced {
         /// The released name.
         name: LockName,

@@ -19,7 +19,8 @@ pub struct Attempt {
     pub semaphore: Option<(LockName, u32)>,
     /// When the client called acquire.
     pub asked: Instant,
-    /// Since when it may have a queue entry. It may inherit the entry of an older acquisition of its process that gave up.
+    /// Since when it may have a queue entry. It may inherit the entry of an older acquisition of
+    /// its process that gave up.
     pub entry_since: Instant,
     /// Since when the store certainly had a queue entry for it.
     pub queued: Option<Instant>,
@@ -40,7 +41,8 @@ pub struct Hold {
     pub token: FencingToken,
     /// When the acquire had returned.
     pub from: Instant,
-    /// The end (exclusive) of the time in which the holder certainly relied on the guard; `from` or earlier if it never did.
+    /// The end (exclusive) of the time in which the holder certainly relied on the guard; `from` or
+    /// earlier if it never did.
     pub until: Instant,
 }
 
@@ -101,7 +103,8 @@ impl Holds {
     }
 }
 
-/// A process passes a queue entry on within this time: it may be in the middle of a call when the next acquisition begins.
+/// A process passes a queue entry on within this time: it may be in the middle of a call when the
+/// next acquisition begins.
 const PASSING_ON: Duration = Duration::from_secs(5);
 
 /// Finds for each acquisition the oldest queue entry that it may have inherited (L3).
@@ -120,8 +123,8 @@ fn inherit(attempts: &mut [Attempt]) {
     }
 }
 
-/// Ends the holds of names that an operator released by force. Nobody knows whether the store made the grant or the release
-/// first, so the checker does not blame the holder after it.
+/// Ends the holds of names that an operator released by force. Nobody knows whether the store made
+/// the grant or the release first, so the checker does not blame the holder after it.
 fn excuse(attempts: &mut [Attempt], forced: &[(LockName, Instant, Instant)]) {
     for Attempt { name, entry_since, hold, .. } in attempts {
         let Some(hold) = hold else { continue };

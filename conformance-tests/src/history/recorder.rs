@@ -41,8 +41,8 @@ impl Recorder {
         Self::build(process, env, None)
     }
 
-    /// A recorder on the machine's clock that passes each event to `sink` at once, so that another process knows what a killed
-    /// process saw.
+    /// A recorder on the machine's clock that passes each event to `sink` at once, so that another
+    /// process knows what a killed process saw.
     #[must_use]
     pub fn with_sink(process: u32, sink: fn(&Event)) -> Self {
         Self::build(process, Arc::new(SystemEnv), Some(sink))
@@ -146,7 +146,8 @@ impl Acquisition {
         self.acquired_until(guard.name(), guard.owner(), guard.token(), until);
     }
 
-    /// Records the lock `name` through a monitor. A monitor has no owner id, so the token is used as the owner.
+    /// Records the lock `name` through a monitor. A monitor has no owner id, so the token is used
+    /// as the owner.
     pub fn acquired_through(&self, name: &LockName, monitor: &Monitor) {
         let now = self.recorder.now();
         let until = reliable(now, monitor.is_valid(), monitor.remaining());
@@ -224,7 +225,8 @@ impl Acquisition {
     }
 
     fn looked(&self, now: Instant, valid: bool, until: Option<Instant>) -> bool {
-        // A valid guard was valid when the check began; an invalid guard is invalid when the check has ended.
+        // A valid guard was valid when the check began; an invalid guard is invalid when the check
+        // has ended.
         let at = if until.is_some() { now } else { self.recorder.now() };
         self.record_at(at, What::Looked { until });
         valid

@@ -1,4 +1,5 @@
-//! Tries broken variants of a store that has no server: it changes the texts in copies of the test program.
+//! Tries broken variants of a store that has no server: it changes the texts in copies of the test
+//! program.
 
 use std::{
     fs,
@@ -22,8 +23,9 @@ const SAYS: &str = "the case says: ";
 /// Longer than any case takes.
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// Tries each variant as [`try_all`](super::try_all) does, but in a copy of this test program. `test` is the name of the test
-/// that calls this; it runs again in the copy. [`Setup::start`] gets no changes.
+/// Tries each variant as [`try_all`](super::try_all) does, but in a copy of this test program.
+/// `test` is the name of the test that calls this; it runs again in the copy. [`Setup::start`] gets
+/// no changes.
 ///
 /// # Panics
 /// As `try_all`.
@@ -95,7 +97,8 @@ fn change(copy: &Path, program: &[u8], markers: &[usize], changes: &[Change<'_>]
     }
 }
 
-/// Runs the case in the copy. Returns why the case failed, or an empty text if it passed; `Err` if there is no result.
+/// Runs the case in the copy. Returns why the case failed, or an empty text if it passed; `Err` if
+/// there is no result.
 fn run(copy: &Path, test: &str, variant: usize) -> Result<String, String> {
     let output = tempfile::NamedTempFile::new().unwrap();
     let mut child = loop {

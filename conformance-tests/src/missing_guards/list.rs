@@ -1,4 +1,5 @@
-//! The entries of a list of broken variants, and the checks of a list against the markers in the sources.
+//! The entries of a list of broken variants, and the checks of a list against the markers in the
+//! sources.
 
 use std::{
     collections::BTreeMap,
@@ -42,7 +43,8 @@ macro_rules! variants {
 /// A store whose texts can be changed.
 #[async_trait::async_trait]
 pub trait Setup: Sized + Send + Sync {
-    /// Starts a server, and a proxy that makes these changes: [`Proxy::changing`](server_kit::Proxy::changing).
+    /// Starts a server, and a proxy that makes these changes:
+    /// [`Proxy::changing`](server_kit::Proxy::changing).
     async fn start(changes: &[Change<'_>]) -> Self;
 
     /// How often a text was changed: [`Counters::altered`](server_kit::Counters::altered).
@@ -66,7 +68,8 @@ pub(super) fn check<S>(folders: &[&str], list: &[MissingGuard<S>]) {
     }
 }
 
-/// Asserts that `names`, the [`names`](MissingGuard::names) of all lists, has each guard in these folders.
+/// Asserts that `names`, the [`names`](MissingGuard::names) of all lists, has each guard in these
+/// folders.
 pub fn every_marker_is_tried(folders: &[&str], names: &[&str]) {
     let there = markers(folders);
     assert!(!there.is_empty(), "no marker in {folders:?}");

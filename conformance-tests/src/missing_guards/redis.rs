@@ -1,5 +1,5 @@
-//! One Redis whose scripts a test calls without a client, through a proxy that removes a guard. Without a client, nothing hides
-//! what a script fails to refuse.
+//! One Redis whose scripts a test calls without a client, through a proxy that removes a guard.
+//! Without a client, nothing hides what a script fails to refuse.
 
 // Helpers of tests; the names say what they do.
 #![allow(missing_docs)]

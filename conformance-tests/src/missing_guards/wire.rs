@@ -9,11 +9,13 @@ use super::list::{MissingGuard, Setup, check};
 /// How many variants run at the same time. Each has two servers.
 const VARIANTS_AT_ONCE: usize = 3;
 
-/// Tries each variant of the list: the case must pass with the guards, and fail without them. Both run at the same time, and
-/// some variants, too, since each mostly waits for its server. `folders` have the sources with the markers.
+/// Tries each variant of the list: the case must pass with the guards, and fail without them. Both
+/// run at the same time, and some variants, too, since each mostly waits for its server. `folders`
+/// have the sources with the markers.
 ///
 /// # Panics
-/// If a case has the same result with and without its guards, or if a guard was never sent to the server.
+/// If a case has the same result with and without its guards, or if a guard was never sent to the
+/// server.
 pub async fn try_all<S: Setup>(folders: &[&str], list: &[MissingGuard<S>]) {
     check(folders, list);
     let tried = stream::iter(list).map(try_one).buffer_unordered(VARIANTS_AT_ONCE);

@@ -1,5 +1,6 @@
-//! Differential test of Lua scripts. The short way of a script, and a batch, must do the same as the long way: for random
-//! requests in random states the answer, the data and the pushes must be the same.
+//! Differential test of Lua scripts. The short way of a script, and a batch, must do the same as
+//! the long way: for random requests in random states the answer, the data and the pushes must be
+//! the same.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -24,13 +25,15 @@ impl Worlds {
         self
     }
 
-    /// Adds the text that makes the states and the requests; it must be the last one. See `worlds.lua`.
+    /// Adds the text that makes the states and the requests; it must be the last one. See
+    /// `worlds.lua`.
     #[must_use]
     pub fn requests(self, text: &str) -> Self {
         Self([&self.0, include_str!("worlds.lua"), text].join("\n"))
     }
 
-    /// Asserts that there is no difference, and that each of `kinds`, such as `attempt short`, was tried often enough.
+    /// Asserts that there is no difference, and that each of `kinds`, such as `attempt short`, was
+    /// tried often enough.
     pub async fn agree(&self, kinds: &[&str]) {
         let (_server, mut link) = start().await;
         // Each run tries other states.
@@ -91,7 +94,8 @@ async fn start() -> (Redis, MultiplexedConnection) {
     (server, link)
 }
 
-/// Returns how often each kind of request was answered by the short and by the long way; `Err` is the first difference.
+/// Returns how often each kind of request was answered by the short and by the long way; `Err` is
+/// the first difference.
 async fn compare(
     link: &mut MultiplexedConnection,
     script: &str,

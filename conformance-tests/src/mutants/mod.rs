@@ -1,7 +1,8 @@
-//! Broken backends that test the suite: each must be caught by a case. A suite that lets a broken backend pass proves nothing.
+//! Broken backends that test the suite: each must be caught by a case. A suite that lets a broken
+//! backend pass proves nothing.
 //!
-//! Each mutant is the backend in memory with one [`Flaw`]; [`ALL`] names the case that must catch it. For missing
-//! lines in a backend's scripts and statements see `missing_guards`.
+//! Each mutant is the backend in memory with one [`Flaw`]; [`ALL`] names the case that must catch
+//! it. For missing lines in a backend's scripts and statements see `missing_guards`.
 
 mod flawed;
 mod waiters;

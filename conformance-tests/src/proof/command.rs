@@ -11,8 +11,8 @@ use super::{
 };
 use crate::runner::print;
 
-/// The `main` of the command, with the stores of this project, or of a program of yours. The client processes are this program
-/// again and also start here.
+/// The `main` of the command, with the stores of this project, or of a program of yours. The client
+/// processes are this program again and also start here.
 #[must_use]
 pub fn main(subjects: &[SystemUnderTest], connect: Connect) -> ExitCode {
     with_runtime(connect, |runtime| {
@@ -50,8 +50,8 @@ pub fn main(subjects: &[SystemUnderTest], connect: Connect) -> ExitCode {
     })
 }
 
-/// The `main` of a test target: tries each store once under each of its quick faults, and passes the results to `judge`. The
-/// arguments are parts of the names of stores to try.
+/// The `main` of a test target: tries each store once under each of its quick faults, and passes
+/// the results to `judge`. The arguments are parts of the names of stores to try.
 #[must_use]
 pub fn tried(
     subjects: &[SystemUnderTest],

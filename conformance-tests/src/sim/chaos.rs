@@ -1,4 +1,5 @@
-//! The faults of whole processes and of the store: pauses, kills, clock steps, quarantines, forced releases.
+//! The faults of whole processes and of the store: pauses, kills, clock steps, quarantines, forced
+//! releases.
 
 use std::{sync::Arc, time::Duration};
 

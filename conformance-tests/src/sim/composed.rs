@@ -47,7 +47,8 @@ impl Worker {
         let Some((first, rest)) = ops.split_first() else { return };
         let acquire = async {
             match locks.acquire().await {
-                // It lost one lock while it waited for another, or `Busy` names the token of any of them.
+                // It lost one lock while it waited for another, or `Busy` names the token of any of
+                // them.
                 Err(error) if error.is_lost() || error.is_busy() => Ok(None),
                 answer => answer.map(Some),
             }
@@ -144,7 +145,8 @@ impl Worker {
             return;
         };
         self.nap(0, 300).await;
-        // The history has only the second guard: if the hold ended here, another process would get in.
+        // The history has only the second guard: if the hold ended here, another process would get
+        // in.
         if self.world.chance(500) {
             drop(first);
         } else {

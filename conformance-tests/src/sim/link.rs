@@ -89,7 +89,8 @@ impl Link {
             Attempt::Granted(grant) => Enqueued::Granted(grant),
             Attempt::Quarantined(held_back) => Enqueued::Quarantined(held_back),
             Attempt::Busy(busy) if self.net.is(Mutant::Barges) => {
-                // There is no queue entry: the store serves the client that asks at the right moment.
+                // There is no queue entry: the store serves the client that asks at the right
+                // moment.
                 self.net.queued(self.process, &request.name);
                 let (_, signals) = mpsc::unbounded_channel();
                 let waiter = SimWaiter { link: self.clone(), request: request.clone(), signals };

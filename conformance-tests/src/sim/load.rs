@@ -71,7 +71,8 @@ impl Worker {
         }
     }
 
-    /// Tells the network which acquisition a new queue entry is for, in runs that are checked for fairness.
+    /// Tells the network which acquisition a new queue entry is for, in runs that are checked for
+    /// fairness.
     fn asking(&self, op: &Acquisition, which: usize) {
         if self.net.plan.calm {
             let key = (self.process, self.names[which].clone());
@@ -234,7 +235,8 @@ impl Worker {
         }
     }
 
-    /// Checks that the store no longer has a lock that was reported as gone. A missing answer is no proof of a loss (S6).
+    /// Checks that the store no longer has a lock that was reported as gone. A missing answer is no
+    /// proof of a loss (S6).
     pub(super) fn is_lost(&self, op: &Acquisition, guard: &Guard, reason: LossReason) {
         if !matches!(reason, LossReason::Gone | LossReason::TakenOver) {
             return;

@@ -1,8 +1,9 @@
 //! Deterministic simulation: the real client runs in a world whose randomness comes from one seed.
 //!
-//! Several [`LockClient`]s, each a process with its own clock, share a store (the memory backend) over a network that
-//! delays, loses, repeats and reorders messages. Processes are paused, killed and closed, and futures are dropped at any poll.
-//! At the end the [history](crate::history) is checked, and nothing may be left: no lock, no queue entry, no task, no timer.
+//! Several [`LockClient`]s, each a process with its own clock, share a store (the memory backend)
+//! over a network that delays, loses, repeats and reorders messages. Processes are paused, killed
+//! and closed, and futures are dropped at any poll. At the end the [history](crate::history) is
+//! checked, and nothing may be left: no lock, no queue entry, no task, no timer.
 //!
 //! The same seed gives the same event log, byte for byte.
 
@@ -124,8 +125,8 @@ fn start(world: &World, net: &Arc<Net>) -> (Vec<Recorder>, Vec<Weak<Link>>) {
         let label = OwnerLabel::new(format!("process {process}"));
         let mut options = ClientOptions::default();
         options.label = label.unwrap_or(options.label);
-        // Shorter or longer than a call's time limit. With a short one a client withdraws the queue entries that the mutant
-        // `OldPushes` needs.
+        // Shorter or longer than a call's time limit. With a short one a client withdraws the queue
+        // entries that the mutant `OldPushes` needs.
         let short = world.chance(500) && !net.is(Mutant::OldPushes);
         options.call_timeout = Duration::from_millis(if short { 300 } else { 2_000 });
         let Ok(client) = LockClient::with_env(link, Arc::new(env.clone()), options) else {

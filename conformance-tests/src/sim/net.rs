@@ -49,7 +49,8 @@ pub(super) struct NetState {
     pub(super) findings: Vec<String>,
     /// Processes whose client has been closed.
     pub(super) closed: BTreeSet<Process>,
-    /// The acquisition of each process that waits for a name, in runs that are checked for fairness.
+    /// The acquisition of each process that waits for a name, in runs that are checked for
+    /// fairness.
     pub(super) asking: BTreeMap<(Process, LockName), Acquisition>,
     /// For mutants: a token that goes round.
     pub(super) counter: u64,
@@ -99,7 +100,8 @@ struct Fate {
     back: Duration,
     lost_out: bool,
     lost_back: bool,
-    /// The client notices a lost message at once, as after a reset, and not when the time limit ends.
+    /// The client notices a lost message at once, as after a reset, and not when the time limit
+    /// ends.
     reset: bool,
     twice: bool,
 }
@@ -184,8 +186,8 @@ impl Link {
         Self { net: Arc::clone(net), process, env }
     }
 
-    /// Makes a call: the store carries out the request (perhaps late, twice or never), and answers (perhaps never). The argument of
-    /// `step` says whether the client still waits for the answer.
+    /// Makes a call: the store carries out the request (perhaps late, twice or never), and answers
+    /// (perhaps never). The argument of `step` says whether the client still waits for the answer.
     pub(super) async fn call<T: Send + 'static>(
         &self,
         what: &'static str,

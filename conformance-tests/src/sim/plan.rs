@@ -90,7 +90,8 @@ pub struct Plan {
     pub refused: u64,
     /// Errors that no repetition mends.
     pub permanent: u64,
-    /// Waiters that get a signal without a reason: that their queue entry is gone, or that they should poll.
+    /// Waiters that get a signal without a reason: that their queue entry is gone, or that they
+    /// should poll.
     pub alarms: u64,
     /// Renewals whose answer is missing from the answer to their batch.
     pub silent_renewals: u64,
@@ -151,7 +152,8 @@ impl Plan {
             mutant,
         };
         if mutant == Some(Mutant::OldPushes) {
-            // The mutant shows only if a push comes after its claim window, to a waiter that has polled since.
+            // The mutant shows only if a push comes after its claim window, to a waiter that has
+            // polled since.
             (plan.calm, plan.lost_pushes, plan.late_pushes) = (false, 0, 900);
             (plan.slow, plan.alarms, plan.cancelled, plan.composed) = (0, 0, 0, 0);
             (plan.processes, plan.names, plan.rounds) = (3, 1, 4);

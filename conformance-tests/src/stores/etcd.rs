@@ -55,8 +55,8 @@ pub(super) async fn start(fault: Fault, members: usize) -> Result<StartedStore, 
     })
 }
 
-/// Sends requests that enter the log and write nothing. In a cluster that was just made, a restore may not show, so that an
-/// operator would have to report it (`restores-are-reported`).
+/// Sends requests that enter the log and write nothing. In a cluster that was just made, a restore
+/// may not show, so that an operator would have to report it (`restores-are-reported`).
 async fn used(member: SocketAddr) -> Result<(), SetUpError> {
     let client = Client::connect([member.to_string()], None).await?;
     let never = Compare::version("any", CompareOp::Less, 0);

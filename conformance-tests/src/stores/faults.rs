@@ -13,7 +13,8 @@ use crate::{
     proof::{Fault, FaultInjector},
 };
 
-/// The longest lease of a store. For a restored copy, a guard must stay valid for longer than the server takes to start.
+/// The longest lease of a store. For a restored copy, a guard must stay valid for longer than the
+/// server takes to start.
 pub(super) fn longest_lease(fault: Fault) -> &'static str {
     if fault == Fault::Restored { "8s" } else { "2s" }
 }

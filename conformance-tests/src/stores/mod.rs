@@ -1,5 +1,5 @@
-//! The stores of this project for the [`proof`](crate::proof), each with its own servers, its faults, and what it withholds under
-//! them.
+//! The stores of this project for the [`proof`](crate::proof), each with its own servers, its
+//! faults, and what it withholds under them.
 
 mod etcd;
 mod faults;

@@ -11,7 +11,8 @@ use crate::{
     proof::{RecordCount, RecordCounter},
 };
 
-/// Counts the keys that do not expire within about a minute. The tombstones of abandoned attempts expire.
+/// Counts the keys that do not expire within about a minute. The tombstones of abandoned attempts
+/// expire.
 const LASTING: &str = "local lasting, bytes = 0, 0 \
     for _, key in ipairs(redis.call('KEYS', '*')) do \
         local left = redis.call('PTTL', key) \
@@ -21,9 +22,11 @@ const LASTING: &str = "local lasting, bytes = 0, 0 \
     end \
     return {lasting, bytes}";
 
-/// The largest size of a fence's record, of the user's data beside it, or of the watermark of a name.
+/// The largest size of a fence's record, of the user's data beside it, or of the watermark of a
+/// name.
 const RECORD: u64 = 512;
-/// The largest size of the tombstones in a row: it keeps those of its name's abandoned attempts for a while.
+/// The largest size of the tombstones in a row: it keeps those of its name's abandoned attempts for
+/// a while.
 const TOMBSTONES: u64 = 33_000;
 
 fn records(records: u64, bytes_each: u64) -> RecordCount {
@@ -33,7 +36,8 @@ fn records(records: u64, bytes_each: u64) -> RecordCount {
 /// Keys of Redis.
 pub(super) struct Redis {
     pub(super) nodes: Vec<SocketAddr>,
-    /// Permanent records for each name: the fence's record and the user's data, if there is a fence.
+    /// Permanent records for each name: the fence's record and the user's data, if there is a
+    /// fence.
     pub(super) per_name: u64,
 }
 

@@ -16,8 +16,8 @@ pub(super) async fn start(fault: Fault, options: &'static str) -> Result<Started
     let clock = faults::clock_for(fault).await?;
     let mut settings = options_for(fault, clock.as_ref());
     if fault == Fault::ServerRestarted && !options.is_empty() {
-        // Flushed once a second, it may not even have written what it answered when it is killed: while a
-        // flush is under way it writes up to two seconds late. The quarantine covers that.
+        // Flushed once a second, it may not even have written what it answered when it is killed:
+        // while a flush is under way it writes up to two seconds late. The quarantine covers that.
         settings = settings.line("appendfsync always");
     }
     let server = Redis::start(settings).await?;

@@ -19,8 +19,8 @@ use crate::{
 /// On a busy machine half a second is not enough: sentinels then replace the new master at once.
 const DOWN_AFTER: Duration = Duration::from_millis(1_500);
 
-/// A proxy before each of these servers and guides: a client that asks a guide or a server behind them where
-/// another server is, is told its proxy.
+/// A proxy before each of these servers and guides: a client that asks a guide or a server behind
+/// them where another server is, is told its proxy.
 async fn guided(servers: &[SocketAddr], guides: &[SocketAddr]) -> Result<Vec<Proxy>, SetUpError> {
     let all = servers.iter().chain(guides);
     let proxies = try_join_all(all.map(|at| Proxy::start(*at))).await?;
@@ -299,8 +299,8 @@ pub(super) async fn redlock(fault: Fault, count: usize) -> Result<StartedStore, 
 struct Quorum(Vec<OneRedis>);
 
 impl Quorum {
-    /// To how many nodes the fault happens: one more than the quorum does without, so that it is the
-    /// store's, or as many as it does without.
+    /// To how many nodes the fault happens: one more than the quorum does without, so that it is
+    /// the store's, or as many as it does without.
     fn hit(&self, fault: Fault) -> usize {
         let spare = self.0.len() / 2;
         match fault {

@@ -40,7 +40,8 @@ impl Stores {
     }
 }
 
-/// The same name in both stores, and another: the order is that of names, and then of the stores' identities.
+/// The same name in both stores, and another: the order is that of names, and then of the stores'
+/// identities.
 #[tokio::test(flavor = "multi_thread")]
 async fn opposite_orders_across_redis_and_postgres_both_finish() {
     const TIMES: usize = 100;

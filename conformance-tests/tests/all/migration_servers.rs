@@ -35,8 +35,9 @@ async fn token(client: &LockClient, name: &str) -> FencingToken {
     token
 }
 
-/// Tokens of one name increase through all phases, forward and back, although phase `both` never sees the
-/// name and one server's clock is behind: the migration sets a floor. With the plain URL they would decrease.
+/// Tokens of one name increase through all phases, forward and back, although phase `both` never
+/// sees the name and one server's clock is behind: the migration sets a floor. With the plain URL
+/// they would decrease.
 #[tokio::test]
 async fn tokens_increase_although_a_clock_is_behind() {
     let clock = Clock::new().await.unwrap();
@@ -52,7 +53,8 @@ async fn tokens_increase_although_a_clock_is_behind() {
         let mut last = FencingToken::ZERO;
         for phase in phases.into_iter().chain(phases.into_iter().rev()) {
             let client = leasehold::connect(&pairs::url(phase, from, to)).await.unwrap();
-            // Nothing is acquired in phase `both`: that would raise the tokens of the store that is behind.
+            // Nothing is acquired in phase `both`: that would raise the tokens of the store that is
+            // behind.
             for _ in 0..if phase == Phase::Both { 0 } else { 2 } {
                 let token = token(&client, &name).await;
                 assert!(token > last, "{phase}: {token} after {last}");
@@ -73,7 +75,8 @@ async fn tokens_increase_although_a_clock_is_behind() {
     }
 }
 
-/// A clock that is so far behind that tokens could not increase is refused before anything is granted.
+/// A clock that is so far behind that tokens could not increase is refused before anything is
+/// granted.
 #[tokio::test]
 async fn a_clock_that_is_too_far_behind_is_refused() {
     let clock = Clock::new().await.unwrap();
@@ -102,7 +105,8 @@ async fn a_clock_that_is_too_far_behind_is_refused() {
 
 const SHORT: Duration = Duration::from_secs(2);
 
-/// A process in phase `old` works on after its old store has lost its data, and so has a new identity.
+/// A process in phase `old` works on after its old store has lost its data, and so has a new
+/// identity.
 async fn goes_on_after(scheme: &str, server: SocketAddr, lose: impl AsyncFnOnce()) {
     let (to, _to) = ready(RedisOptions::new()).await;
     let from = format!("{scheme}://{server}");
@@ -186,7 +190,8 @@ fn shows_nothing_of(error: &Error) {
     }
 }
 
-/// A password is encoded twice in the URL of a migration; it opens both stores and is shown nowhere.
+/// A password is encoded twice in the URL of a migration; it opens both stores and is shown
+/// nowhere.
 #[tokio::test]
 async fn passwords_are_decoded_and_never_shown() {
     let servers = Redis::start_many(2, RedisOptions::new().password(PASSWORD)).await.unwrap();

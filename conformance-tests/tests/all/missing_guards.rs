@@ -1,5 +1,5 @@
-//! Tests of `conformance_tests::missing_guards`: it must tell apart a variant that is caught, one that survives, and one that
-//! tests nothing.
+//! Tests of `conformance_tests::missing_guards`: it must tell apart a variant that is caught, one
+//! that survives, and one that tests nothing.
 
 use std::{fs, panic::AssertUnwindSafe};
 

@@ -56,7 +56,8 @@ fn every_requirement_has_a_variant_that_its_own_case_catches() {
     );
 }
 
-/// The names of the backends' broken variants (`what: "…"`, or `"…"` in `variants!`). The backends' own test programs run them.
+/// The names of the backends' broken variants (`what: "…"`, or `"…"` in `variants!`). The backends'
+/// own test programs run them.
 fn lists_of_the_backends() -> Vec<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let backends = ["etcd", "redis", "redlock", "sql"];

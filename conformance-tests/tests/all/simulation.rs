@@ -1,5 +1,5 @@
-//! Simulated worlds, one for each seed: `LEASEHOLD_SIM_SEEDS=n` sets how many seeds, `LEASEHOLD_SIM_SEED=n` replays one
-//! seed and prints its log.
+//! Simulated worlds, one for each seed: `LEASEHOLD_SIM_SEEDS=n` sets how many seeds,
+//! `LEASEHOLD_SIM_SEED=n` replays one seed and prints its log.
 
 use std::env;
 

@@ -1,8 +1,8 @@
-//! Runs the stores under faults, and compares the results with the table in `docs/fault-matrix.md`. Then runs stores that
-//! are broken on purpose; each must be caught.
+//! Runs the stores under faults, and compares the results with the table in `docs/fault-matrix.md`.
+//! Then runs stores that are broken on purpose; each must be caught.
 //!
-//! Each fault is tried on one store, and each store under at least one fault. With `LEASEHOLD_SOAK=1` every store is run
-//! under every quick fault.
+//! Each fault is tried on one store, and each store under at least one fault. With
+//! `LEASEHOLD_SOAK=1` every store is run under every quick fault.
 #![allow(clippy::unwrap_used)]
 
 mod mutants;

@@ -1,4 +1,5 @@
-//! Runs the proof on stores that are broken on purpose: the cell of the guarantee that a flaw breaks must say so.
+//! Runs the proof on stores that are broken on purpose: the cell of the guarantee that a flaw
+//! breaks must say so.
 
 use std::sync::Arc;
 
@@ -36,8 +37,9 @@ pub(crate) fn connect(url: String) -> BoxFuture<Result<Arc<dyn Backend>, Error>>
 }
 
 async fn start(flaw: Flaw) -> Result<StartedStore, SetUpError> {
-    // `KeepsNoQueue` needs a store that calls itself fair. `HalvesTheLease` needs one that hands a lock over with the
-    // requested lease: SQLite hands it over for two seconds, and the first renewal sets the lease.
+    // `KeepsNoQueue` needs a store that calls itself fair. `HalvesTheLease` needs one that hands a
+    // lock over with the requested lease: SQLite hands it over for two seconds, and the first
+    // renewal sets the lease.
     if matches!(flaw, Flaw::KeepsNoQueue | Flaw::HalvesTheLease) {
         let server = Redis::start(RedisOptions::new()).await?;
         let url = format!("redis://{}?longest_lease=2s", server.address());
@@ -51,7 +53,8 @@ async fn start(flaw: Flaw) -> Result<StartedStore, SetUpError> {
     Ok(StartedStore::of_clients(url, folder))
 }
 
-/// Checks that `leasehold-compare --proof` can read what the command writes with `--json`, timelines included.
+/// Checks that `leasehold-compare --proof` can read what the command writes with `--json`,
+/// timelines included.
 fn opens(reports: &[Report]) -> Result<(), String> {
     let text = serde_json::to_string(reports).map_err(|error| error.to_string())?;
     let read = serde_json::to_value(Proof::read(&text)?).map_err(|error| error.to_string())?;
@@ -74,7 +77,8 @@ fn opens(reports: &[Report]) -> Result<(), String> {
 pub(crate) fn subjects() -> Vec<SystemUnderTest> {
     let subject = |(flaw, fault, guarantee): &(Flaw, Fault, Guarantee)| {
         let flaw = *flaw;
-        // It may take several runs until the flaw shows: by chance, nobody may be passed over in the first.
+        // It may take several runs until the flaw shows: by chance, nobody may be passed over in
+        // the first.
         let withheld = Withheld { fault: *fault, guarantee: *guarantee, reason: Reason::Flaw };
         SystemUnderTest {
             name: format!("{flaw:?}"),

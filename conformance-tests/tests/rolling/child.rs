@@ -1,5 +1,5 @@
-//! One process of the fleet: it acquires one name after the other until its standard input closes, or
-//! it is killed.
+//! One process of the fleet: it acquires one name after the other until its standard input closes,
+//! or it is killed.
 
 use std::{
     env,
@@ -74,7 +74,8 @@ impl ChildSpec {
         client.close().await;
     }
 
-    /// Connects; if the record of a killed process two phases away still lives, waits until it has expired.
+    /// Connects; if the record of a killed process two phases away still lives, waits until it has
+    /// expired.
     async fn connect(&self, ended: &AtomicBool) -> Option<LockClient> {
         while !ended.load(Ordering::SeqCst) {
             match leasehold::connect(&self.url).await {
@@ -100,12 +101,14 @@ impl ChildSpec {
         let name = LockName::new(format!("job-{}", random as u32 % names())).unwrap();
         let file = self.folder.join(name.as_str());
         let op = log.recorder.ask(&name);
-        // Some waits are short, so that they run out: a waiter that leaves the queue is tested, too.
+        // Some waits are short, so that they run out: a waiter that leaves the queue is tested,
+        // too.
         let wait = Duration::from_millis(if random >> 64 & 3 == 0 { 20 } else { 10_000 });
         let guard = match client.lock(&name).lease(LEASE).wait(wait).acquire().await {
             Ok(guard) => guard,
             Err(error) => {
-                // On a machine that stands still for a lease, one of the two stores' locks may be lost before the grant.
+                // On a machine that stands still for a lease, one of the two stores' locks may be
+                // lost before the grant.
                 assert!(error.is_retryable(), "{error}");
                 op.failed(&error);
                 return log.flush();
@@ -127,7 +130,8 @@ impl ChildSpec {
             }
         }
         op.given_up();
-        // Written before another can have the lock: a kill just after the release must not look like a hold.
+        // Written before another can have the lock: a kill just after the release must not look
+        // like a hold.
         log.flush();
         op.released(&guard.release().await);
         log.flush();

@@ -189,7 +189,8 @@ impl Rolling<'_> {
         self.counts.killed += u32::from(killed);
     }
 
-    /// Waits until the records show all processes in `phase`; those of killed processes must expire first.
+    /// Waits until the records show all processes in `phase`; those of killed processes must expire
+    /// first.
     async fn all_are_in(&self, phase: Phase) {
         let [old, new] = [self.stores[0], self.stores[1]].map(leasehold::open);
         let (old, new) = (old.await.unwrap(), new.await.unwrap());

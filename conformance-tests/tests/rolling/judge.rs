@@ -19,7 +19,8 @@ pub(crate) fn judge(folder: &Path, processes: u32) -> Tried {
     let mut all = History::default();
     for number in 0..processes {
         let text = std::fs::read_to_string(folder.join(format!("history-{number}")));
-        // One that was killed at once has written nothing, and one in the midst of a line half of it.
+        // One that was killed at once has written nothing, and one in the midst of a line half of
+        // it.
         let text = text.unwrap_or_default();
         let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
         all = all.join(History::from_lines(whole).expect("a history"));

@@ -1,9 +1,9 @@
 //! Processes move from one store to another and back while they contend, and some are killed.
 //!
 //! The test is its own child: see [`child`]. What the children saw is judged as one history. Six
-//! processes go between two pairs of stores. With `LEASEHOLD_SOAK=1` twelve go between every two families, both ways, and
-//! the test prints a row for each pair.
-//! `docs/migration-soak.md` has the totals.
+//! processes go between two pairs of stores. With `LEASEHOLD_SOAK=1` twelve go between every two
+//! families, both ways, and the test prints a row for each pair. `docs/migration-soak.md` has the
+//! totals.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 

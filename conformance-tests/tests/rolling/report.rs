@@ -1,4 +1,5 @@
-//! The result of a rolling migration, in words and as a row of a table. `docs/migration-soak.md` has the totals of all pairs.
+//! The result of a rolling migration, in words and as a row of a table. `docs/migration-soak.md`
+//! has the totals of all pairs.
 
 use std::{fmt, time::Duration};
 

@@ -1,7 +1,7 @@
 //! What the locks protect: a file per name, whose lines are the writes that were admitted.
 //!
-//! The file itself is the fence: under the file's own lock, a write is admitted if its token is above
-//! that of the last line. A process that is killed leaves its write there or not at all.
+//! The file itself is the fence: under the file's own lock, a write is admitted if its token is
+//! above that of the last line. A process that is killed leaves its write there or not at all.
 
 use std::{
     fs::{File, OpenOptions},

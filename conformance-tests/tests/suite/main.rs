@@ -1,4 +1,5 @@
-//! Runs the suite on a store in memory, on a store in a directory, and on migrations between two stores.
+//! Runs the suite on a store in memory, on a store in a directory, and on migrations between two
+//! stores.
 #![allow(clippy::unwrap_used)]
 
 mod directory;

@@ -1,6 +1,7 @@
 //! A store for leasehold in one short file: a map in this process's memory.
 //!
-//! Each method is one atomic step, because it locks the whole map. Waiters poll, which is the default.
+//! Each method is one atomic step, because it locks the whole map. Waiters poll, which is the
+//! default.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -56,7 +57,8 @@ impl Records {
 }
 
 impl MapStore {
-    /// Locks the map for one step, removes expired records, and returns the map and the time of the step.
+    /// Locks the map for one step, removes expired records, and returns the map and the time of the
+    /// step.
     fn step(&self) -> (MutexGuard<'_, Records>, Instant) {
         let mut records = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = SystemEnv.now();

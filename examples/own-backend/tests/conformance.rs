@@ -26,7 +26,8 @@ impl Harness for InAMap {
         false
     }
 
-    /// The store has no queue, no push and no shared locks, cannot raise a token, and is for one process.
+    /// The store has no queue, no push and no shared locks, cannot raise a token, and is for one
+    /// process.
     fn skips(&self) -> &'static [&'static str] {
         &["fair", "pushes", "shared", "raises", "processes"]
     }

@@ -60,8 +60,8 @@ pub(super) async fn hold(place: &ChosenStore, args: &Hold) -> Result<u8, Failure
     with_lock(place, &args.lock, given_up, work).await
 }
 
-/// When `hold` exits by itself, and when its watcher kills it. It exits as early as `run` kills a job, so that it has said so
-/// and exited when the next holder begins.
+/// When `hold` exits by itself, and when its watcher kills it. It exits as early as `run` kills a
+/// job, so that it has said so and exited when the next holder begins.
 fn deadline(validity: Validity) -> Deadline {
     Deadline { term: Deadline::of(validity, Duration::ZERO).term, kill: validity.overdue() }
 }
@@ -102,7 +102,8 @@ async fn ends_soon(
     }
 }
 
-/// Releases. An error if the store has not answered when the validity is about to end: another holder may begin then.
+/// Releases. An error if the store has not answered when the validity is about to end: another
+/// holder may begin then.
 async fn release_in_time(
     guards: Guards,
     args: &Lock,
@@ -135,7 +136,8 @@ async fn print_and_wait(guards: &Guards, args: &Lock, stdin_ended: impl Future<O
     }
 }
 
-/// Refuses a stdin that has already ended. The lock would be released at once, and the script would not notice.
+/// Refuses a stdin that has already ended. The lock would be released at once, and the script would
+/// not notice.
 fn check_stdin() -> Result<(), Failure> {
     let stat = fstat(io::stdin()).map_err(|error| {
         Failure::usage(format_args!("cannot look at stdin: {}", cause(&error.into())))

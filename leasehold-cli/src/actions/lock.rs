@@ -58,7 +58,8 @@ impl Done {
     }
 }
 
-/// Acquires, and runs `work`, which also releases. Returns the exit code. `given_up` ends the wait for the lock.
+/// Acquires, and runs `work`, which also releases. Returns the exit code. `given_up` ends the wait
+/// for the lock.
 ///
 /// `work` begins when each grant that the store pushed is confirmed.
 pub(super) async fn with_lock(
@@ -129,7 +130,8 @@ pub(super) fn tokens(guards: &Guards) -> String {
     tokens.join(" ")
 }
 
-/// Waits until a lock is lost, and returns the reason. It names the lock if that is not clear from NAME.
+/// Waits until a lock is lost, and returns the reason. It names the lock if that is not clear from
+/// NAME.
 pub(super) async fn lost(guards: &Guards, args: &Lock) -> String {
     let (which, reason) = guards.lost().await;
     match guards.get(which) {
@@ -140,8 +142,8 @@ pub(super) async fn lost(guards: &Guards, args: &Lock) -> String {
     }
 }
 
-/// Releases, and returns the exit code: `code`, unless a lock was lost. `ended` completes the line on stderr about a loss with
-/// what had ended before.
+/// Releases, and returns the exit code: `code`, unless a lock was lost. `ended` completes the line
+/// on stderr about a loss with what had ended before.
 pub(super) async fn release(guards: Guards, args: &Lock, code: u8, ended: &str) -> u8 {
     let released = join_all(guards.into_vec().into_iter().map(Guard::release)).await;
     let errors = || released.iter().filter_map(|result| result.as_ref().err());
@@ -169,7 +171,8 @@ fn is_loss(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Lost | ErrorKind::NotHeld)
 }
 
-/// Connects and acquires. The client is in `client`, so that the caller can close it even if this future is dropped.
+/// Connects and acquires. The client is in `client`, so that the caller can close it even if this
+/// future is dropped.
 async fn acquire(
     place: &ChosenStore,
     args: &Lock,

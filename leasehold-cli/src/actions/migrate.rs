@@ -83,7 +83,8 @@ fn words(fleet: &Fleet, shared: [bool; 2], step: Step, direction: Direction) -> 
     if !fleet.members.is_empty() {
         return if leaves { format!("{step}; {SILENCE}") } else { step };
     }
-    // The end looks like the beginning. If an operator took the first step at the end, a lock could have two holders.
+    // The end looks like the beginning. If an operator took the first step at the end, a lock could
+    // have two holders.
     let (begin, end) = match direction {
         Direction::Forward => ("FROM", "TO"),
         Direction::Back => ("TO", "FROM"),
@@ -93,8 +94,8 @@ fn words(fleet: &Fleet, shared: [bool; 2], step: Step, direction: Direction) -> 
     )
 }
 
-/// A client of another library keeps no record. If it locked in the last minutes, it is shown as a process; see
-/// docs/migration.md.
+/// A client of another library keeps no record. If it locked in the last minutes, it is shown as a
+/// process; see docs/migration.md.
 const SILENCE: &str = "no client of the other library was seen lately, which proves nothing: first make sure that none is left";
 
 fn table(members: &[Member]) -> String {

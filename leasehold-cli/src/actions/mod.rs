@@ -18,7 +18,8 @@ use crate::chosen_store::ChosenStore;
 use crate::exit::{Failure, cause};
 use crate::{log, stderr};
 
-/// Carries out the action of the arguments, reports its failure on stderr, and returns the exit code.
+/// Carries out the action of the arguments, reports its failure on stderr, and returns the exit
+/// code.
 #[must_use]
 pub fn perform(cli: Cli) -> u8 {
     let started = log::start(cli.log_format);

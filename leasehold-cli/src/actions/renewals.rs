@@ -7,7 +7,8 @@ use std::time::Duration;
 use leasehold::{Error, Event, EventKind, Guard, Guards, LockClient, OwnerId};
 use tokio::sync::watch;
 
-/// The owners of whose grants a renewal was confirmed, and the lease that the last one has set. It changes with each renewal.
+/// The owners of whose grants a renewal was confirmed, and the lease that the last one has set. It
+/// changes with each renewal.
 pub(super) type Renewals = watch::Receiver<HashMap<OwnerId, Duration>>;
 
 /// Observes the renewals of a new client.
@@ -23,8 +24,8 @@ pub(super) fn observe(client: LockClient) -> Result<(LockClient, Renewals), Erro
     Ok((client.observed_by(Arc::new(note))?, renewals))
 }
 
-/// Waits until each grant that the store pushed is confirmed by a renewal. Before, it is valid for its
-/// claim window only, and may be an old one that was read late.
+/// Waits until each grant that the store pushed is confirmed by a renewal. Before, it is valid for
+/// its claim window only, and may be an old one that was read late.
 pub(super) async fn until_confirmed(guards: &Guards, renewals: &mut Renewals) {
     let pushed = || guards.iter().filter(|guard| guard.grant().claim.is_some());
     pushed().for_each(Guard::renew_now);

@@ -50,8 +50,8 @@ fn spec(guards: &Guards, place: &ChosenStore, args: &Run) -> ChildSpec {
     ChildSpec {
         program: command.next().unwrap_or_default(),
         args: command.collect(),
-        // The store's URL may contain a password, which the job could print or log. The other two may come from a job that has
-        // started this one.
+        // The store's URL may contain a password, which the job could print or log. The other two
+        // may come from a job that has started this one.
         env_remove: [STORE, TOKENS, PERMIT].map(OsString::from).into(),
         env,
     }

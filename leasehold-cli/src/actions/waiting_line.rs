@@ -1,5 +1,5 @@
-//! `--wait` on a terminal: who holds the lock, since when, and how long this has waited, on one line that is written again and
-//! again.
+//! `--wait` on a terminal: who holds the lock, since when, and how long this has waited, on one
+//! line that is written again and again.
 
 use std::convert::Infallible;
 use std::io::{self, IsTerminal as _};

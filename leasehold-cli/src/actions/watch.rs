@@ -88,7 +88,8 @@ fn aged(locks: &[LockState], now: u64) -> Vec<Aged<'_>> {
     locks.iter().map(|state| Aged { state, held_for_ms: show::age(state, now).map(ms) }).collect()
 }
 
-/// Where the lists are shown: on a terminal, each replaces the last one; elsewhere, one after the other.
+/// Where the lists are shown: on a terminal, each replaces the last one; elsewhere, one after the
+/// other.
 struct Screen {
     terminal: Option<Terminal>,
     drawn: bool,

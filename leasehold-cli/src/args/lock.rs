@@ -40,7 +40,8 @@ pub struct Lock {
     #[arg(long, value_name = "N", value_parser = permits, conflicts_with = "also")]
     pub permits: Option<u32>,
 
-    /// Share NAME with other jobs that use --shared, and exclude all others: for jobs that only read
+    /// Share NAME with other jobs that use --shared, and exclude all others: for jobs that only
+    /// read
     #[arg(long, conflicts_with_all = ["permits", "at_least"])]
     pub shared: bool,
 
@@ -80,14 +81,14 @@ pub struct Run {
     #[command(flatten)]
     pub lock: Lock,
 
-    /// After SIGTERM to leasehold: how long COMMAND may wind down before SIGKILL, or forever. The lock
-    /// is held meanwhile
+    /// After SIGTERM to leasehold: how long COMMAND may wind down before SIGKILL, or forever. The
+    /// lock is held meanwhile
     #[arg(long, value_name = "DURATION", default_value = "forever", value_parser = wait)]
     pub grace: Wait,
 
-    /// If the lock cannot be renewed: how long before its end COMMAND gets SIGTERM; at most a third of
-    /// the time for which the lock is valid; 0s: SIGTERM and SIGKILL together, a twentieth of the
-    /// lease (at most 1s) before the end [default: a quarter of --lease]
+    /// If the lock cannot be renewed: how long before its end COMMAND gets SIGTERM; at most a third
+    /// of the time for which the lock is valid; 0s: SIGTERM and SIGKILL together, a twentieth of
+    /// the lease (at most 1s) before the end [default: a quarter of --lease]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub loss_grace: Option<Duration>,
 

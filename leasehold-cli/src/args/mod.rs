@@ -1,4 +1,5 @@
-//! The arguments of the command. [`parse`] turns each message of clap into one line and exit code 64.
+//! The arguments of the command. [`parse`] turns each message of clap into one line and exit code
+//! 64.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -88,7 +89,8 @@ pub enum Action {
     Release(Release),
     /// Print the SQL that makes the store's tables
     Schema(Output),
-    /// Connect, and print what the store guarantees, how fast it answers and how far its clock is off
+    /// Connect, and print what the store guarantees, how fast it answers and how far its clock is
+    /// off
     ///
     /// The exit code is 0 only if the store promises exclusion, and 78 if it does not.
     Check(Output),
@@ -97,7 +99,8 @@ pub enum Action {
     Migrate(Migrate),
     /// Print a script that completes this command's arguments in SHELL
     ///
-    /// For bash, for example: leasehold completions bash > ~/.local/share/bash-completion/completions/leasehold
+    /// For bash, for example: leasehold completions bash >
+    /// ~/.local/share/bash-completion/completions/leasehold
     Completions(Completions),
     /// Print the manual page of leasehold, or of one ACTION
     ///
@@ -121,8 +124,8 @@ pub struct Init {
     /// Somebody may hold a lock that the restored store does not know. With this option the store
     /// grants nothing until every lease that may be held is over, and later tokens are above all
     /// earlier ones. Use it before clients continue; add --longest-lease if the copy has a shorter
-    /// one. If the fencing tokens are used up, they start anew, and a fence that has admitted larger
-    /// ones refuses them. Only etcd needs this option; other stores refuse it and say why.
+    /// one. If the fencing tokens are used up, they start anew, and a fence that has admitted
+    /// larger ones refuses them. Only etcd needs this option; other stores refuse it and say why.
     #[arg(long, conflicts_with = "first_use")]
     pub restored: bool,
 
@@ -136,9 +139,9 @@ pub struct Init {
 
     /// Set the fencing tokens back to the store's clock, if `check` says that they are used up
     ///
-    /// The store then grants nothing for one longest lease. Later tokens are LOWER than earlier ones.
-    /// A database or file that checks tokens, and has seen an earlier one, refuses all later ones
-    /// until its own record of the highest token is removed. (Only Redis, Redlock and
+    /// The store then grants nothing for one longest lease. Later tokens are LOWER than earlier
+    /// ones. A database or file that checks tokens, and has seen an earlier one, refuses all later
+    /// ones until its own record of the highest token is removed. (Only Redis, Redlock and
     /// PostgreSQL.)
     #[arg(long, conflicts_with = "first_use")]
     pub reset_tokens: bool,
@@ -292,8 +295,8 @@ where
     I: IntoIterator,
     I::Item: Into<OsString> + Clone,
 {
-    // These actions have other options for their stores, or use no store. They know the two options only to refuse them with a
-    // clear message.
+    // These actions have other options for their stores, or use no store. They know the two options
+    // only to refuse them with a clear message.
     let hidden = |action: clap::Command| {
         action
             .arg(clap::Arg::new("store").long("store").value_name("URL").hide(true))

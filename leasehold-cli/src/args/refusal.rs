@@ -8,7 +8,8 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use super::values::{Refused, may_be_secret};
 use crate::exit::Failure;
 
-/// The failure for a message of clap about the arguments of `command`: in one line, without possible secrets.
+/// The failure for a message of clap about the arguments of `command`: in one line, without
+/// possible secrets.
 #[must_use]
 pub fn refusal(error: &clap::Error, args: &[OsString], command: &str) -> Failure {
     // clap would repeat the whole value, even a very long one.
@@ -25,8 +26,8 @@ pub fn refusal(error: &clap::Error, args: &[OsString], command: &str) -> Failure
     }
 }
 
-/// What to say if `--` is missing before COMMAND: clap finds its first word, or an option of it, where nothing may stand. Later
-/// words are not shown, since they may be secret.
+/// What to say if `--` is missing before COMMAND: clap finds its first word, or an option of it,
+/// where nothing may stand. Later words are not shown, since they may be secret.
 fn separator_hint(error: &clap::Error, page: &str, args: &[OsString]) -> Option<String> {
     let run = args.iter().position(|arg| arg == "run")?;
     if error.kind() != ErrorKind::UnknownArgument
@@ -49,7 +50,8 @@ fn separator_hint(error: &clap::Error, page: &str, args: &[OsString]) -> Option<
     ))
 }
 
-/// clap's message, without arguments that may be the URL of a store in the wrong place, with its password.
+/// clap's message, without arguments that may be the URL of a store in the wrong place, with its
+/// password.
 fn without_secrets(mut page: String, args: &[OsString]) -> String {
     for arg in args {
         let arg = arg.to_string_lossy();

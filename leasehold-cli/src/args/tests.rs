@@ -211,8 +211,8 @@ fn help_does_not_offer_a_store_that_would_be_refused() {
     assert!(help(&["list", "--help"]).contains("--store-file"));
 }
 
-/// The commands in code blocks and sentences of the docs, and in crontabs, systemd units and CronJobs. Not the summaries with
-/// optional parts in brackets.
+/// The commands in code blocks and sentences of the docs, and in crontabs, systemd units and
+/// CronJobs. Not the summaries with optional parts in brackets.
 #[test]
 fn the_commands_of_the_docs_are_valid() {
     let docs = [

@@ -26,7 +26,8 @@ pub(super) struct Refused(pub(super) String);
 
 pub(super) fn name() -> impl TypedValueParser<Value = LockName> {
     OsStringValueParser::new().try_map(|name| match name.to_str() {
-        // Otherwise the store would keep the URL as a name, and show it to all clients that list locks.
+        // Otherwise the store would keep the URL as a name, and show it to all clients that list
+        // locks.
         _ if is_store(name.as_os_str()) => Err(misplaced("the lock NAME")),
         Some(name) => LockName::new(name).map_err(|error| Refused(error.to_string())),
         None => Err(Refused(format!("lock name {name:?} must be UTF-8"))),
@@ -55,8 +56,8 @@ fn misplaced(place: &str) -> Refused {
     ))
 }
 
-/// Whether a text is the URL of a store, or a URL with a login. Names such as `mail:me@host` and `https://host/@me` are
-/// neither.
+/// Whether a text is the URL of a store, or a URL with a login. Names such as `mail:me@host` and
+/// `https://host/@me` are neither.
 fn is_store(text: &OsStr) -> bool {
     // A text that was read from a file may end with a line break.
     let text = text.to_string_lossy().trim().replace(char::is_control, "");

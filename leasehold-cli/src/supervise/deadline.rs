@@ -16,7 +16,8 @@ pub struct Validity {
 }
 
 impl Validity {
-    /// When the last process that knows the lock must have ended: between [`Deadline::kill`] and the end.
+    /// When the last process that knows the lock must have ended: between [`Deadline::kill`] and
+    /// the end.
     pub(crate) fn overdue(self) -> Instant {
         self.end - kill_margin(self.lease) / 2
     }
@@ -33,7 +34,8 @@ pub(crate) fn longest_grace(lease: Duration) -> Duration {
 pub(crate) struct Deadline {
     /// When all processes get SIGTERM. From then on no renewal saves the job.
     pub(crate) term: Instant,
-    /// When all processes get SIGKILL: before the end of the validity, and so before the next holder begins.
+    /// When all processes get SIGKILL: before the end of the validity, and so before the next
+    /// holder begins.
     pub(crate) kill: Instant,
 }
 
@@ -47,7 +49,8 @@ impl Deadline {
     }
 }
 
-/// How long before the end of the validity SIGKILL is sent: the kernel needs time to end the processes.
+/// How long before the end of the validity SIGKILL is sent: the kernel needs time to end the
+/// processes.
 fn kill_margin(lease: Duration) -> Duration {
     (lease / KILL_MARGIN_PART).min(KILL_MARGIN_MOST)
 }

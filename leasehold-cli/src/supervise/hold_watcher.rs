@@ -1,5 +1,5 @@
-//! The watcher of `hold`: it kills a `leasehold hold` that is stopped or blocked when the validity of its
-//! lock ends. Its stdout ends then, so the script can notice.
+//! The watcher of `hold`: it kills a `leasehold hold` that is stopped or blocked when the validity
+//! of its lock ends. Its stdout ends then, so the script can notice.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

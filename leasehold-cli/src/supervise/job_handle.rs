@@ -74,8 +74,8 @@ impl Job {
         self.reaper.answer_due()
     }
 
-    /// When this process must have ended the job, if the job reaper has not: between the job reaper's
-    /// SIGKILL and the end of the validity.
+    /// When this process must have ended the job, if the job reaper has not: between the job
+    /// reaper's SIGKILL and the end of the validity.
     pub(super) fn overdue(&self) -> Instant {
         self.overdue
     }
@@ -85,15 +85,16 @@ impl Job {
         self.reaper.send(Order::Kill);
     }
 
-    /// Ends the whole job: SIGTERM, and SIGKILL after `grace`. Passes signals on meanwhile. Returns how
-    /// many processes could not be ended.
+    /// Ends the whole job: SIGTERM, and SIGKILL after `grace`. Passes signals on meanwhile. Returns
+    /// how many processes could not be ended.
     pub(super) async fn end(&mut self, grace: Duration, signals: &mut Signals) -> u64 {
         self.reaper.send(Order::End(grace));
         self.until_gone(SystemEnv.now() + grace + ANSWER_LIMIT, signals).await
     }
 
-    /// Waits until the job reaper has ended the job, and passes signals on meanwhile. Ends both itself
-    /// at `limit`: the job reaper may be stopped. Returns how many processes could not be ended.
+    /// Waits until the job reaper has ended the job, and passes signals on meanwhile. Ends both
+    /// itself at `limit`: the job reaper may be stopped. Returns how many processes could not be
+    /// ended.
     pub(super) async fn until_gone(&mut self, limit: Instant, signals: &mut Signals) -> u64 {
         let mut overdue = Alarm::unset();
         overdue.set(Some(limit));
@@ -102,8 +103,8 @@ impl Job {
                 biased;
                 report = self.report() => match report {
                     Some(Report::Gone(left)) => return left,
-                    // COMMAND may have ended before the order arrived. The job reaper still ends the
-                    // other processes.
+                    // COMMAND may have ended before the order arrived. The job reaper still ends
+                    // the other processes.
                     Some(_) => {}
                     None => return self.kill().await,
                 },
@@ -113,7 +114,8 @@ impl Job {
         }
     }
 
-    /// Kills the job reaper, which does not answer, and the whole job. Returns how many processes survived.
+    /// Kills the job reaper, which does not answer, and the whole job. Returns how many processes
+    /// survived.
     pub(super) async fn kill_all(&mut self) -> u64 {
         self.reaper.kill();
         self.kill().await
@@ -121,8 +123,8 @@ impl Job {
 
     /// Kills the whole job, after the job reaper was killed. Returns how many processes survived.
     ///
-    /// COMMAND itself has died of its parent-death signal. In theory another process could have its id by now, but only if all
-    /// process ids were used up within a moment.
+    /// COMMAND itself has died of its parent-death signal. In theory another process could have its
+    /// id by now, but only if all process ids were used up within a moment.
     pub(super) async fn kill(&self) -> u64 {
         let mut looks = 0;
         loop {
@@ -131,7 +133,8 @@ impl Job {
             }
             let left = self.first.as_ref().map(|first| tree::below_since(getpid(), first));
             let left = left.unwrap_or_default();
-            // Counts checks instead of time: if the machine was paused meanwhile, no process was signalled.
+            // Counts checks instead of time: if the machine was paused meanwhile, no process was
+            // signalled.
             if left.is_empty() || looks >= KILL_LOOKS {
                 return left.len() as u64;
             }

@@ -1,5 +1,5 @@
-//! The job reaper: a process between leasehold and COMMAND. It starts COMMAND, and ends the whole job
-//! (SIGTERM, a grace time, SIGKILL): on request, when leasehold is gone, and by itself when the
+//! The job reaper: a process between leasehold and COMMAND. It starts COMMAND, and ends the whole
+//! job (SIGTERM, a grace time, SIGKILL): on request, when leasehold is gone, and by itself when the
 //! validity of the lock comes to its end. So a leasehold that is stopped or blocked does no harm.
 
 use std::ffi::OsString;
@@ -30,8 +30,8 @@ use crate::tunables::KILL_LIMIT;
 pub(super) const ARG: &str = "__job-reaper";
 
 pub(super) fn main(command: impl Iterator<Item = OsString>) -> ExitCode {
-    // Without a name `ps` would show "exe". The name is not "leasehold", so that `killall -9 leasehold` does not kill the one
-    // process that ends the job.
+    // Without a name `ps` would show "exe". The name is not "leasehold", so that `killall -9
+    // leasehold` does not kill the one process that ends the job.
     let _ = rustix::thread::set_name(c"job-reaper");
     match start(command) {
         Ok(()) => ExitCode::SUCCESS,
@@ -74,8 +74,9 @@ fn start(command: impl Iterator<Item = OsString>) -> io::Result<()> {
     })
 }
 
-/// Waits until the deadline is to come, so that COMMAND does not start after it: this process may have begun slowly, or have been
-/// stopped. Later deadlines may already be there, or signals, which this returns. `None` if COMMAND must not start any more.
+/// Waits until the deadline is to come, so that COMMAND does not start after it: this process may
+/// have begun slowly, or have been stopped. Later deadlines may already be there, or signals, which
+/// this returns. `None` if COMMAND must not start any more.
 async fn until_in_time(wire: &mut Wire, first: Deadline) -> Option<(Deadline, Vec<i32>)> {
     let (mut deadline, mut early) = (first, Vec::new());
     while SystemEnv.now() >= deadline.term {
@@ -99,8 +100,8 @@ async fn until_in_time(wire: &mut Wire, first: Deadline) -> Option<(Deadline, Ve
     Some((deadline, early))
 }
 
-/// Starts the process that becomes COMMAND. It does so on the main thread, because a parent-death signal is sent when the *thread*
-/// that started the child ends.
+/// Starts the process that becomes COMMAND. It does so on the main thread, because a parent-death
+/// signal is sent when the *thread* that started the child ends.
 fn launch(
     command: impl Iterator<Item = OsString>,
     group: Option<u32>,
@@ -163,8 +164,8 @@ impl JobReaper {
         self.wire.send(Report::Gone(left));
     }
 
-    /// Ends the job: SIGTERM, and SIGKILL at `kill`, or as soon as leasehold is gone. Returns how many
-    /// processes have survived.
+    /// Ends the job: SIGTERM, and SIGKILL at `kill`, or as soon as leasehold is gone. Returns how
+    /// many processes have survived.
     async fn end(&mut self, kill: Instant) -> u64 {
         self.signal_all(Signal::TERM);
         // A stopped process acts on SIGTERM only after it is continued.
@@ -191,9 +192,9 @@ impl JobReaper {
         self.kill().await
     }
 
-    /// Sends SIGKILL to all processes until none is left. A process that was started meanwhile has a
-    /// parent that we have killed, and the death of that parent wakes us to send again. Returns how
-    /// many processes have survived.
+    /// Sends SIGKILL to all processes until none is left. A process that was started meanwhile has
+    /// a parent that we have killed, and the death of that parent wakes us to send again. Returns
+    /// how many processes have survived.
     async fn kill(&mut self) -> u64 {
         let mut gives_up = Alarm::unset();
         gives_up.set(Some(SystemEnv.now() + KILL_LIMIT));
@@ -203,7 +204,8 @@ impl JobReaper {
                 return 0;
             }
             tokio::select! {
-                // After a pause of the machine both are ready, and some processes may not have been signalled yet.
+                // After a pause of the machine both are ready, and some processes may not have been
+                // signalled yet.
                 biased;
                 _ = self.deaths.next() => {}
                 () = gives_up.rung() => return tree::below(getpid()).len() as u64,
@@ -211,8 +213,8 @@ impl JobReaper {
         }
     }
 
-    /// Reaps all dead children, also those that COMMAND has left behind, and reports the end of COMMAND.
-    /// Returns whether there are no children any more.
+    /// Reaps all dead children, also those that COMMAND has left behind, and reports the end of
+    /// COMMAND. Returns whether there are no children any more.
     fn reap(&mut self) -> bool {
         loop {
             match wait(WaitOptions::NOHANG) {
@@ -246,7 +248,8 @@ impl JobReaper {
 
     /// Signals every process of the job, also those that have left its process group.
     ///
-    /// First COMMAND's own group in one call, which no fork can escape; then each other process of the tree once.
+    /// First COMMAND's own group in one call, which no fork can escape; then each other process of
+    /// the tree once.
     fn signal_all(&self, signal: Signal) {
         let group = (self.shared.is_none() && !self.reaped).then_some(self.command);
         if let Some(group) = group {

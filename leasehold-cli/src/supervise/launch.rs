@@ -1,4 +1,5 @@
-//! The last step before COMMAND: a process that asks for a signal when the job reaper dies, and then becomes COMMAND.
+//! The last step before COMMAND: a process that asks for a signal when the job reaper dies, and
+//! then becomes COMMAND.
 
 use std::ffi::OsString;
 use std::io;
@@ -43,13 +44,15 @@ pub(super) fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     code.into()
 }
 
-/// The code of a shell: 127 if there is no such program, 126 if it cannot be executed (even if only its interpreter is missing).
+/// The code of a shell: 127 if there is no such program, 126 if it cannot be executed (even if only
+/// its interpreter is missing).
 fn code_of(error: &io::Error, program: &Path) -> u8 {
     let named_by_path = program.components().count() > 1;
     match error.kind() {
         io::ErrorKind::NotFound if named_by_path && program.exists() => CANNOT_EXECUTE,
         io::ErrorKind::NotFound => NOT_FOUND,
-        // This is also the error if a directory of PATH may not be searched, so that no program is found there.
+        // This is also the error if a directory of PATH may not be searched, so that no program is
+        // found there.
         io::ErrorKind::PermissionDenied if !named_by_path && !in_path(program) => NOT_FOUND,
         _ => CANNOT_EXECUTE,
     }

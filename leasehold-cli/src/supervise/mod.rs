@@ -6,20 +6,25 @@
 //!
 //! docs/design/jobs.md explains the three processes, and what ends the job in which case. In short:
 //!
-//! - `job` is leasehold's side, `job_reaper` the job reaper's side, and `wire` the socket between them. Both are this executable,
-//!   started again, because code between fork and exec would need `unsafe`.
-//! - `launch` is a third start of this executable. It sets the parent-death signal, and then becomes COMMAND.
-//! - `deadline` is the rule that ends a job before the validity of its lock, and `alarm` the timer for it.
-//! - `helper` is leasehold's side of each helper process; `hold_watcher` is that of `hold`, which has no job.
-//! - `signals` decides which signals are passed on; `shell` replaces a rule of the kernel for terminals; `tree` finds the processes
-//!   of the job.
+//! - `job` is leasehold's side, `job_reaper` the job reaper's side, and `wire` the socket between
+//!   them. Both are this executable, started again, because code between fork and exec would need
+//!   `unsafe`.
+//! - `launch` is a third start of this executable. It sets the parent-death signal, and then
+//!   becomes COMMAND.
+//! - `deadline` is the rule that ends a job before the validity of its lock, and `alarm` the timer
+//!   for it.
+//! - `helper` is leasehold's side of each helper process; `hold_watcher` is that of `hold`, which
+//!   has no job.
+//! - `signals` decides which signals are passed on; `shell` replaces a rule of the kernel for
+//!   terminals; `tree` finds the processes of the job.
 //!
-//! The job reaper is a *child subreaper*: a process that COMMAND leaves behind becomes its child, not init's. So the job stays one
-//! tree, even with processes that called `setsid` or `daemon`, and the tree is empty exactly when `wait` reports no children.
+//! The job reaper is a *child subreaper*: a process that COMMAND leaves behind becomes its child,
+//! not init's. So the job stays one tree, even with processes that called `setsid` or `daemon`, and
+//! the tree is empty exactly when `wait` reports no children.
 //!
-//! Without a controlling terminal COMMAND leads a process group of its own. With one it stays in the group in which leasehold was
-//! started. That group may have other members (the rest of a pipeline, the calling script), so there "the job" means the tree,
-//! never the group.
+//! Without a controlling terminal COMMAND leads a process group of its own. With one it stays in
+//! the group in which leasehold was started. That group may have other members (the rest of a
+//! pipeline, the calling script), so there "the job" means the tree, never the group.
 
 mod alarm;
 mod deadline;
@@ -73,8 +78,8 @@ pub struct ChildSpec {
     pub env: Vec<(OsString, OsString)>,
 }
 
-/// The lock under which a job runs, as far as its supervision is concerned. Of several locks, the one
-/// that ends first counts.
+/// The lock under which a job runs, as far as its supervision is concerned. Of several locks, the
+/// one that ends first counts.
 pub struct Tenure<'a, L, V, R> {
     /// The validity, as far as it is known when this is called.
     pub validity: V,
@@ -91,22 +96,23 @@ pub struct Graces {
     pub not_renewed: Duration,
     /// If the lock was taken away without notice. The next holder may already work.
     pub lost: Duration,
-    /// If leasehold gets SIGTERM, which it passes on. The lock is held until the job has ended. `None`:
-    /// without limit.
+    /// If leasehold gets SIGTERM, which it passes on. The lock is held until the job has ended.
+    /// `None`: without limit.
     pub shutdown: Option<Duration>,
 }
 
 /// Runs the job to its end.
 ///
-/// The job ends before the validity of its lock does. [`Graces::not_renewed`] before that, the job gets
-/// SIGTERM, and a renewal that is confirmed later does not call it back. If COMMAND has ended and the
-/// lock is lost, the loss counts, because it is unknown whether the job held the lock to its end.
+/// The job ends before the validity of its lock does. [`Graces::not_renewed`] before that, the job
+/// gets SIGTERM, and a renewal that is confirmed later does not call it back. If COMMAND has ended
+/// and the lock is lost, the loss counts, because it is unknown whether the job held the lock to
+/// its end.
 ///
-/// Signals that `signals` catches are passed on to the job, except those that the terminal has already
-/// sent to the job.
+/// Signals that `signals` catches are passed on to the job, except those that the terminal has
+/// already sent to the job.
 ///
-/// Dropping the future kills the job at once, without a grace time. The caller's runtime must have its
-/// I/O and time drivers enabled.
+/// Dropping the future kills the job at once, without a grace time. The caller's runtime must have
+/// its I/O and time drivers enabled.
 pub async fn run<L, V, R>(
     spec: ChildSpec,
     signals: &mut Signals,
@@ -130,8 +136,8 @@ where
         overdue.set(Some(job.overdue()));
         let answer_due = job.answer_due();
         tokio::select! {
-            // After a pause of this process everything is ready: a loss counts most, and an answer that
-            // has come is not overdue.
+            // After a pause of this process everything is ready: a loss counts most, and an answer
+            // that has come is not overdue.
             biased;
             reason = &mut lost => {
                 let left = job.end(graces.lost, signals).await;
@@ -178,9 +184,11 @@ async fn until(at: Option<tokio::time::Instant>) {
     }
 }
 
-/// Runs the job reaper, the launcher or the watcher of `hold`, if this process was started for that; `None` for an ordinary start.
+/// Runs the job reaper, the launcher or the watcher of `hold`, if this process was started for
+/// that; `None` for an ordinary start.
 ///
-/// Call this first in `main`, before any thread is started: [`run`] starts this executable again and relies on it.
+/// Call this first in `main`, before any thread is started: [`run`] starts this executable again
+/// and relies on it.
 #[must_use]
 pub fn reentered() -> Option<ExitCode> {
     let mut args = std::env::args_os().skip(1);
@@ -192,7 +200,8 @@ pub fn reentered() -> Option<ExitCode> {
     }
 }
 
-/// This executable, to start it again. Not its path, which may meanwhile have a newer version, or none.
+/// This executable, to start it again. Not its path, which may meanwhile have a newer version, or
+/// none.
 const OURSELVES: &str = "/proc/self/exe";
 
 /// The signal with this number. All forwarded signals have a name.

@@ -1,8 +1,9 @@
 //! Replaces a rule of the kernel that does not apply because of the job reaper.
 //!
-//! When a shell dies, the kernel sends SIGHUP to its stopped jobs and continues them, because they would otherwise stay stopped for
-//! ever. It does this for a process group in which no member has a parent in another group of the session. The job reaper is such a
-//! parent for the group that COMMAND shares with leasehold. So the job reaper watches the shell itself.
+//! When a shell dies, the kernel sends SIGHUP to its stopped jobs and continues them, because they
+//! would otherwise stay stopped for ever. It does this for a process group in which no member has a
+//! parent in another group of the session. The job reaper is such a parent for the group that
+//! COMMAND shares with leasehold. So the job reaper watches the shell itself.
 
 use std::os::fd::OwnedFd;
 use std::thread;
@@ -20,7 +21,8 @@ pub(super) struct Shell {
 }
 
 impl Shell {
-    /// The shell of our parent's group; `None` if leasehold leads its session, or if the kernel or `/proc` do not let us watch.
+    /// The shell of our parent's group; `None` if leasehold leads its session, or if the kernel or
+    /// `/proc` do not let us watch.
     pub(super) fn of(group: Pid) -> Option<Self> {
         let mut above = getppid()?;
         let mut shell = tree::read(above)?;
@@ -34,7 +36,8 @@ impl Shell {
         }
         let handle = pidfd_open(above, PidfdFlags::empty()).ok()?;
         let (tell, gone) = oneshot::channel();
-        // A thread, because adding a foreign descriptor to the runtime's poller needs `unsafe`. It ends with the process.
+        // A thread, because adding a foreign descriptor to the runtime's poller needs `unsafe`. It
+        // ends with the process.
         let wait = move || {
             // If `tell` is dropped unsent, watching has failed.
             if until_gone(&handle).is_ok() {
@@ -45,8 +48,8 @@ impl Shell {
         Some(Self { group, gone })
     }
 
-    /// Waits for the shell to die, and then acts like the kernel: it sends SIGHUP and SIGCONT to the group, if a member is stopped.
-    /// Never ends if there is no shell. Cancel safe.
+    /// Waits for the shell to die, and then acts like the kernel: it sends SIGHUP and SIGCONT to
+    /// the group, if a member is stopped. Never ends if there is no shell. Cancel safe.
     pub(super) async fn watch(shell: &mut Option<Self>) {
         let Some(Self { group, gone }) = shell else { return std::future::pending().await };
         if gone.await.is_ok() && tree::any_stopped(*group) {

@@ -1,20 +1,22 @@
 //! The signals that leasehold catches for its job, and which of them it passes on.
 //!
-//! A signal comes from the terminal or from a process. A terminal sends its signals (Ctrl-C, Ctrl-\, hang-up, a new size) to each
-//! process of the foreground group, with the kernel as the sender. So a COMMAND in our group already has them. A process that calls
-//! `kill` on leasehold means COMMAND, so leasehold passes that signal on. (A `kill` to the whole *group* looks the same: a COMMAND
-//! in our group then gets the signal twice.)
+//! A signal comes from the terminal or from a process. A terminal sends its signals (Ctrl-C,
+//! Ctrl-\, hang-up, a new size) to each process of the foreground group, with the kernel as the
+//! sender. So a COMMAND in our group already has them. A process that calls `kill` on leasehold
+//! means COMMAND, so leasehold passes that signal on. (A `kill` to the whole *group* looks the
+//! same: a COMMAND in our group then gets the signal twice.)
 //!
-//! In two cases the kernel is the sender and COMMAND did not get the signal: COMMAND leads a group of its own; or the terminal
-//! hangs up and we lead the session, because only the leader gets that signal.
+//! In two cases the kernel is the sender and COMMAND did not get the signal: COMMAND leads a group
+//! of its own; or the terminal hangs up and we lead the session, because only the leader gets that
+//! signal.
 //!
 //! Signals that were ignored when leasehold started (`nohup`; jobs that a script starts with `&`)
 //! stay ignored, for leasehold and for COMMAND.
 //!
 //! Stopping: in a terminal Ctrl-Z stops COMMAND and leasehold, so the lock is not renewed. The job
-//! reaper, which goes on, ends the job before the lock ends. Without a terminal leasehold passes SIGTSTP
-//! on and continues: the job is suspended, the lock stays held. Not covered: if COMMAND stops only
-//! itself, in a terminal, the shell does not notice.
+//! reaper, which goes on, ends the job before the lock ends. Without a terminal leasehold passes
+//! SIGTSTP on and continues: the job is suspended, the lock stays held. Not covered: if COMMAND
+//! stops only itself, in a terminal, the shell does not notice.
 
 use std::fs;
 use std::io;
@@ -49,9 +51,9 @@ pub(super) enum Reach {
     Command,
 }
 
-/// SIGUSR1 and SIGUSR2 go to COMMAND alone: it defines their meaning, and they would kill helpers without a handler. The others are
-/// those of a terminal, and SIGTERM: if it ended only a shell, the program that the shell waits for would continue without the
-/// lock.
+/// SIGUSR1 and SIGUSR2 go to COMMAND alone: it defines their meaning, and they would kill helpers
+/// without a handler. The others are those of a terminal, and SIGTERM: if it ended only a shell,
+/// the program that the shell waits for would continue without the lock.
 pub(super) fn reach(signal: i32) -> Reach {
     if matches!(signal, SIGUSR1 | SIGUSR2) { Reach::Command } else { Reach::Job }
 }
@@ -81,8 +83,9 @@ impl Terminal {
         }
         match signal {
             SIGHUP if self.leader => Some(SIGHUP),
-            // The job has the hang-up, but cannot act on it while it is stopped. The kernel does not continue it, because the job
-            // reaper, in another group of the session, looks like its shell.
+            // The job has the hang-up, but cannot act on it while it is stopped. The kernel does
+            // not continue it, because the job reaper, in another group of the session, looks like
+            // its shell.
             SIGHUP | SIGCONT => Some(SIGCONT),
             _ => None,
         }
@@ -91,7 +94,8 @@ impl Terminal {
 
 /// Catches signals, which then do not have their usual effect on leasehold.
 ///
-/// Made before the acquire, so that no signal can end leasehold between the acquire and the start of the job.
+/// Made before the acquire, so that no signal can end leasehold between the acquire and the start
+/// of the job.
 pub struct Signals {
     caught: SignalsInfo<WithOrigin>,
     terminal: Terminal,
@@ -114,8 +118,8 @@ impl Signals {
         Ok(Self { caught: SignalsInfo::new(wanted)?, terminal })
     }
 
-    /// Waits for a signal that asks leasehold to end, while there is no job that could get it. Returns the signal's number; the exit
-    /// code is 128 more. Cancel safe.
+    /// Waits for a signal that asks leasehold to end, while there is no job that could get it.
+    /// Returns the signal's number; the exit code is 128 more. Cancel safe.
     pub async fn asked_to_end(&mut self) -> i32 {
         loop {
             let signal = self.next().await.signal;
@@ -149,8 +153,8 @@ impl Signals {
     }
 }
 
-/// The signals of the job reaper: it wakes when a process dies, and catches all other signals without effect. It uses a handler and
-/// not `SIG_IGN`, because COMMAND would inherit that.
+/// The signals of the job reaper: it wakes when a process dies, and catches all other signals
+/// without effect. It uses a handler and not `SIG_IGN`, because COMMAND would inherit that.
 pub(super) fn deaths() -> io::Result<Deaths> {
     let ignored = Ignored::at_start();
     let harmless = FORWARDED.into_iter().filter(|&signal| !ignored.contains(signal));
@@ -161,7 +165,8 @@ pub(super) fn deaths() -> io::Result<Deaths> {
 struct Ignored(u64);
 
 impl Ignored {
-    /// Reads them from `/proc`, before any handler is set. If `/proc` cannot be read, none counts as ignored.
+    /// Reads them from `/proc`, before any handler is set. If `/proc` cannot be read, none counts
+    /// as ignored.
     fn at_start() -> Self {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         Self::parse(&status)

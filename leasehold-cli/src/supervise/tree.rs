@@ -13,7 +13,8 @@ use rustix::process::{
 pub(super) struct Process {
     pid: Pid,
     pub(super) parent: Option<Pid>,
-    /// Its process group; `None` if it began outside our process namespace, where its number has no meaning for us.
+    /// Its process group; `None` if it began outside our process namespace, where its number has no
+    /// meaning for us.
     pub(super) group: Option<Pid>,
     /// Its session, likewise.
     pub(super) session: Option<Pid>,
@@ -30,8 +31,8 @@ enum State {
 }
 
 impl Process {
-    /// Sends it a signal, unless another process has its id now. A failure is ignored: the process is gone, or it
-    /// belongs to another user and nothing can be done.
+    /// Sends it a signal, unless another process has its id now. A failure is ignored: the process
+    /// is gone, or it belongs to another user and nothing can be done.
     pub(super) fn signal(&self, signal: Signal) {
         match pidfd_open(self.pid, PidfdFlags::empty()) {
             // The descriptor refers to one process from here on. Check that it is this one.
@@ -50,8 +51,8 @@ pub(super) fn below(root: Pid) -> Vec<Process> {
     select(root, all())
 }
 
-/// All living processes below `root`, without children that are older than `child`, and without the processes below those. `root`
-/// had them before an exec.
+/// All living processes below `root`, without children that are older than `child`, and without the
+/// processes below those. `root` had them before an exec.
 pub(super) fn below_since(root: Pid, child: &Process) -> Vec<Process> {
     select(root, without_older(root, child.born, all()))
 }
@@ -97,8 +98,8 @@ fn select(root: Pid, mut all: Vec<Process>) -> Vec<Process> {
     }
 }
 
-/// This process. Its group and session are read from here, too, because the calls of our library assume that both have a number in
-/// our process namespace.
+/// This process. Its group and session are read from here, too, because the calls of our library
+/// assume that both have a number in our process namespace.
 pub(super) fn own() -> Option<Process> {
     read(getpid())
 }
@@ -109,8 +110,8 @@ pub(super) fn read(pid: Pid) -> Option<Process> {
     parse(&String::from_utf8_lossy(&stat))
 }
 
-/// Parses `/proc/<pid>/stat`. The process chooses the name in the second field, which may contain spaces and parentheses. So the
-/// other fields are counted from the last parenthesis.
+/// Parses `/proc/<pid>/stat`. The process chooses the name in the second field, which may contain
+/// spaces and parentheses. So the other fields are counted from the last parenthesis.
 fn parse(stat: &str) -> Option<Process> {
     let (pid, rest) = stat.split_once(" (")?;
     let (_, rest) = rest.rsplit_once(')')?;

@@ -1,4 +1,5 @@
-//! Invalid input is refused in one line that names the value and what is allowed. Nothing is written.
+//! Invalid input is refused in one line that names the value and what is allowed. Nothing is
+//! written.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -31,7 +32,8 @@ fn refused(command: &mut Command, code: i32, words: &[&str], directory: &Path) {
     assert_eq!(contents(directory), before, "{line}");
 }
 
-/// A URL in the wrong place may contain a password, and names are shown to all clients that list locks.
+/// A URL in the wrong place may contain a password, and names are shown to all clients that list
+/// locks.
 #[test]
 fn misplaced_urls() {
     let store = Store::new();
@@ -116,7 +118,8 @@ fn urls() {
             assert!(!failure(&command.output().unwrap()).1.contains("hunter2"));
         }
     }
-    // An unknown option may be a part of a password that was not percent-encoded, or a password in the wrong place.
+    // An unknown option may be a part of a password that was not percent-encoded, or a password in
+    // the wrong place.
     for url in [
         "sqlite:a.db?hunter2",
         #[cfg(feature = "redis")]
@@ -183,7 +186,8 @@ fn what_the_user_may_not_read_or_write() {
     let url = format!("sqlite:{path}");
     let mut make = Command::new(env!("CARGO_BIN_EXE_leasehold"));
     assert!(make.args(["--store", &url, "init"]).output().unwrap().status.success());
-    // If the tests run as root, `nobody` does not own the files. Otherwise the owner's rights are removed, too.
+    // If the tests run as root, `nobody` does not own the files. Otherwise the owner's rights are
+    // removed, too.
     for (of_file, of_directory) in [(0o000, 0o555), (0o444, 0o555), (0o444, 0o000)] {
         open_up(&file, of_file);
         open_up(&private, of_directory);

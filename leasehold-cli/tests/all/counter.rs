@@ -12,7 +12,8 @@ use crate::support::{example, only_child, until_stopped};
 const PROCESSES: usize = 8;
 const EACH: usize = 200;
 
-/// Without a lock most increments would be lost. It uses only builtins of the shell, so it starts no process.
+/// Without a lock most increments would be lost. It uses only builtins of the shell, so it starts
+/// no process.
 const INCREMENT: &str =
     "read -r n < counter; echo $((n + 1)) > counter; echo $LEASEHOLD_TOKEN >> tokens";
 
@@ -67,7 +68,8 @@ fn a_durable_count_outlives_its_workers_and_a_late_one_counts_nothing() {
     let count = || store.ok(&["run", "--wait", "60s", "job", "--", "sh", "-c", &latch]);
     assert_eq!(count(), "2 are open\n");
 
-    // A worker is paused past its lease, and its job reaper, too; its COMMAND counts when another has counted.
+    // A worker is paused past its lease, and its job reaper, too; its COMMAND counts when another
+    // has counted.
     let mut paused = store.run(&["--lease", "1s"], &format!("echo up; read -r _; {latch}"));
     assert_eq!(paused.line(), "up");
     let job_reaper = only_child(paused.pid());

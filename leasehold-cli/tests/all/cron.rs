@@ -20,7 +20,8 @@ impl Machine {
         Self(home)
     }
 
-    /// What cron does with the lines of a crontab: the first sets a variable, the second is run by a shell.
+    /// What cron does with the lines of a crontab: the first sets a variable, the second is run by
+    /// a shell.
     fn cron(&self, lines: &str) -> Child {
         let (variable, line) = lines.trim().split_once('\n').unwrap();
         let (name, value) = variable.split_once('=').unwrap();

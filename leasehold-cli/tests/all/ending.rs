@@ -10,8 +10,8 @@ use crate::support::{
 };
 use rustix::process::{Signal, kill_process};
 
-/// Processes that would survive a naive supervisor: one that ignores all signals but SIGKILL, one in a session of its own, and
-/// two whose parents have gone.
+/// Processes that would survive a naive supervisor: one that ignores all signals but SIGKILL, one
+/// in a session of its own, and two whose parents have gone.
 const FAMILY: &str = "
     sh -c 'trap \"\" TERM HUP INT QUIT; echo up; while :; do sleep 1000; done' &
     setsid sh -c 'trap \"\" TERM HUP INT QUIT; echo up; while :; do sleep 1000; done' &
@@ -99,7 +99,8 @@ fn killing_leasehold_during_the_grace_time_cuts_it_short() {
     running.until_all_gone();
 }
 
-/// Even processes that have left the group or have lost their parent. They would continue while the lock is free.
+/// Even processes that have left the group or have lost their parent. They would continue while the
+/// lock is free.
 #[test]
 fn killing_the_job_reaper_kills_all_processes_of_the_command() {
     let mut running = Running::script(&[], &format!("{FAMILY} wait; sleep 1000"));

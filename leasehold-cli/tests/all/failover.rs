@@ -1,4 +1,5 @@
-//! What `check` and `init` show about a Redis that fails over, and what jobs do after a loss of data.
+//! What `check` and `init` show about a Redis that fails over, and what jobs do after a loss of
+//! data.
 
 use std::collections::BTreeSet;
 use std::process::Command;

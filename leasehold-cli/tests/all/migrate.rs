@@ -129,7 +129,8 @@ fn both_stores_are_to_be_named_and_no_password_is_repeated() {
     assert!(line.contains("two are needed"), "{line}");
 }
 
-/// Stores that cannot be reached, in every family: none of their passwords is shown, in no spelling.
+/// Stores that cannot be reached, in every family: none of their passwords is shown, in no
+/// spelling.
 #[test]
 #[cfg(all(
     feature = "etcd",
@@ -172,7 +173,8 @@ fn no_password_of_either_store_is_shown() {
     });
 }
 
-/// A client of another library keeps no record. The store remembers that one was seen, but seeing none proves nothing.
+/// A client of another library keeps no record. The store remembers that one was seen, but seeing
+/// none proves nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[cfg(all(feature = "foreign", feature = "redis"))]
 async fn a_client_of_another_library_is_in_the_way_of_the_last_phase() {

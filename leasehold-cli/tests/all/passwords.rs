@@ -27,7 +27,8 @@ const POSTGRES: Fake = Fake {
 };
 
 const MYSQL: Fake = Fake {
-    // Version 10, connection 1, 8 and 12 bytes of a challenge, without CLIENT_SSL, and the plugin for clear text.
+    // Version 10, connection 1, 8 and 12 bytes of a challenge, without CLIENT_SSL, and the plugin
+    // for clear text.
     greeting: b"\x5a\0\0\0\x0a8.0.36\0\x01\0\0\0abcdefgh\0\x00\x82\x21\x02\0\x08\0\x15\
         \0\0\0\0\0\0\0\0\0\0abcdefghijkl\0mysql_clear_password\0\0\0\0\0\0\0\0\0\0",
     // Change to that plugin.
@@ -102,7 +103,8 @@ fn a_password_does_not_reach_a_server_that_takes_no_tls() {
             let (arrived, clients) = arrives(fake, &url);
             assert!(!arrived && clients > 0, "{url}: {clients} clients");
         }
-        // It would arrive otherwise. (MySQL's driver does not know the plugin, etcd's waits for an answer first.)
+        // It would arrive otherwise. (MySQL's driver does not know the plugin, etcd's waits for an
+        // answer first.)
         if ["postgres", "redis"].contains(&scheme) {
             let url = at(scheme, NOT_LOOPBACK) + plain + "&plaintext=on";
             let (arrived, clients) = arrives(fake, &url);

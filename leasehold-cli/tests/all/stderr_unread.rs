@@ -73,8 +73,8 @@ impl Drop for Unread {
     }
 }
 
-/// Writes until the pipe is full. The flag that makes a write fail instead of wait is common to all who share the pipe's end,
-/// so it is set for a moment only.
+/// Writes until the pipe is full. The flag that makes a write fail instead of wait is common to all
+/// who share the pipe's end, so it is set for a moment only.
 fn fill(mut pipe: &PipeWriter) {
     let flags = fcntl_getfl(pipe).unwrap();
     fcntl_setfl(pipe, flags | OFlags::NONBLOCK).unwrap();

@@ -1,4 +1,5 @@
-//! `migrate:PHASE?from=URL&to=URL` — two stores as one, while processes move from the first to the second.
+//! `migrate:PHASE?from=URL&to=URL` — two stores as one, while processes move from the first to the
+//! second.
 
 use std::sync::Arc;
 
@@ -63,7 +64,8 @@ pub(crate) fn parse(url: &str) -> Result<(Phase, [StoreUrl; 2]), Error> {
         let (side, store, value) = match pair.split_once('=') {
             Some((side @ "from", value)) => (side, &mut from, value),
             Some((side @ "to", value)) => (side, &mut to, value),
-            // The message does not show the option: if a URL was not encoded, it may be a part of a password.
+            // The message does not show the option: if a URL was not encoded, it may be a part of a
+            // password.
             _ => return Err(refuse(format!("{FORM}; there are no other options"))),
         };
         given.once(side)?;

@@ -1,6 +1,7 @@
 //! The URL schemes, and the function that opens each.
 //!
-//! To add a backend, add one line to the table below, one file beside this one, and a feature of the same name in `Cargo.toml`.
+//! To add a backend, add one line to the table below, one file beside this one, and a feature of
+//! the same name in `Cargo.toml`.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! `redis://HOST:PORT`, `rediss://`, `unix:PATH` — locks in one Redis; `redis+sentinel://…/MASTER` —
-//! in one that sentinels fail over; `redis+cluster://` — in a Redis Cluster; `redis://HOST:PORT?layout=LAYOUT` — the
-//! locks of another library.
+//! `redis://HOST:PORT`, `rediss://`, `unix:PATH` — locks in one Redis; `redis+sentinel://…/MASTER`
+//! — in one that sentinels fail over; `redis+cluster://` — in a Redis Cluster;
+//! `redis://HOST:PORT?layout=LAYOUT` — the locks of another library.
 
 use std::sync::Arc;
 

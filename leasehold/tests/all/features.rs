@@ -1,4 +1,5 @@
-//! Each feature alone brings its own client of a store and no other's, and needs the Rust that the docs say.
+//! Each feature alone brings its own client of a store and no other's, and needs the Rust that the
+//! docs say.
 //!
 //! Asks cargo itself, so that a dependency that switches another's feature on is noticed too.
 
@@ -32,7 +33,8 @@ fn cargo(args: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The packages that a user builds who chooses these features of this package, each as `NAME vVERSION`.
+/// The packages that a user builds who chooses these features of this package, each as `NAME
+/// vVERSION`.
 fn tree(package: &str, features: &str) -> BTreeSet<String> {
     let tree = cargo(&[
         "tree",
@@ -97,7 +99,8 @@ fn needs(package: &str, features: &str, rust: &BTreeMap<String, u32>) -> u32 {
     asked.max().unwrap_or_default().max(LANGUAGE)
 }
 
-/// The rows of the table in the front page of the crate's docs: feature, whether it is a default, and its Rust.
+/// The rows of the table in the front page of the crate's docs: feature, whether it is a default,
+/// and its Rust.
 fn front_page() -> Vec<(&'static str, bool, u32)> {
     let lines = include_str!("../../src/lib.rs").lines();
     let rows = lines.filter_map(|line| line.strip_prefix("//! | `"));
@@ -131,7 +134,8 @@ fn each_feature_alone_brings_no_other_client() {
     }
 }
 
-/// The locks of another library come with the stores that are chosen beside them, and with no other.
+/// The locks of another library come with the stores that are chosen beside them, and with no
+/// other.
 #[test]
 fn shared_locks_bring_no_other_client() {
     for package in ["leasehold", "leasehold-cli"] {
@@ -181,7 +185,8 @@ fn metrics_bring_no_exporter() {
     assert_eq!(exporters.count(), 0);
 }
 
-/// A newer Rust than needed would shut users out; an older one would fail in the middle of their build.
+/// A newer Rust than needed would shut users out; an older one would fail in the middle of their
+/// build.
 #[test]
 fn each_crate_asks_for_the_rust_that_it_needs_without_optional_features() {
     let rust = rust_versions();

@@ -1,4 +1,5 @@
-//! The leader example does what it says: one leads, a killed leader is replaced, and one that is told to end resigns.
+//! The leader example does what it says: one leads, a killed leader is replaced, and one that is
+//! told to end resigns.
 
 use std::{
     io::{BufRead as _, BufReader},

@@ -176,8 +176,8 @@ async fn each_event_for_tracing_has_the_level_and_the_fields_of_the_table() {
     };
     let lines = tracing_subscriber::fmt::layer().json().flatten_event(true).with_writer(make);
     let ours = Targets::new().with_target("leasehold", tracing::Level::TRACE);
-    // While there is only one subscriber, a place in the code that another test reaches first, on a thread without any, counts
-    // as one that nobody wants to hear of.
+    // While there is only one subscriber, a place in the code that another test reaches first, on a
+    // thread without any, counts as one that nobody wants to hear of.
     let _second = tracing::Dispatch::new(tracing_subscriber::registry());
     let _subscribed =
         tracing::subscriber::set_default(tracing_subscriber::registry().with(ours).with(lines));

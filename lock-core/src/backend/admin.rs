@@ -16,10 +16,11 @@ pub struct LockState {
     pub holder: Option<Holder>,
     /// The holder's token. If the lock is free: the last token that the store remembers.
     pub token: FencingToken,
-    /// Whether the holder has released the lock, and the store keeps it only for the minimum hold. No client renews it.
+    /// Whether the holder has released the lock, and the store keeps it only for the minimum hold.
+    /// No client renews it.
     pub kept: bool,
-    /// The number of readers that share the lock; `None` if it is not shared. Crashed readers count until
-    /// their leases end; in SQL and Redlock until the lease of the last reader ends.
+    /// The number of readers that share the lock; `None` if it is not shared. Crashed readers count
+    /// until their leases end; in SQL and Redlock until the lease of the last reader ends.
     pub readers: Option<u64>,
     /// The number of queue entries; `None` if the store has no queue or does not count it here.
     pub waiting: Option<u64>,
@@ -128,27 +129,33 @@ impl Listing {
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Init {
-    /// The operator confirms that no lock of this store can be held. The store then grants at once. Default: `false`.
+    /// The operator confirms that no lock of this store can be held. The store then grants at once.
+    /// Default: `false`.
     pub first_use: bool,
-    /// The operator says that the store was restored to an older state, such as a snapshot, a backup or a copy. Clients
-    /// may then hold locks that the store does not know. So the store grants nothing for the longest lease that may be
-    /// held, and all later tokens are above those that it may have granted. A store that cannot do this refuses with
-    /// `Unsupported`. Must not be combined with `first_use`. Default: `false`.
+    /// The operator says that the store was restored to an older state, such as a snapshot, a
+    /// backup or a copy. Clients may then hold locks that the store does not know. So the store
+    /// grants nothing for the longest lease that may be held, and all later tokens are above those
+    /// that it may have granted. A store that cannot do this refuses with `Unsupported`. Must not
+    /// be combined with `first_use`. Default: `false`.
     pub restored: bool,
-    /// The store's longest lease. `None`, the default, keeps the present value; a new store gets 30 s.
+    /// The store's longest lease. `None`, the default, keeps the present value; a new store gets 30
+    /// s.
     #[serde(with = "crate::time::human_duration::option")]
     pub longest_lease: Option<Duration>,
-    /// Whether a quarantine follows a loss of data. `None`, the default, keeps the present value; a new store gets `true`.
+    /// Whether a quarantine follows a loss of data. `None`, the default, keeps the present value; a
+    /// new store gets `true`.
     pub quarantine: Option<bool>,
-    /// Sets the tokens back to the store's clock, if a client has raised them so far that they are used up. The store
-    /// then grants nothing for one whole quarantine, even if the quarantine is off. Must not be combined with
-    /// `first_use`. Later tokens are lower than earlier ones: a fence that has admitted an earlier token refuses all
-    /// later ones until its own record is removed. Default: `false`.
+    /// Sets the tokens back to the store's clock, if a client has raised them so far that they are
+    /// used up. The store then grants nothing for one whole quarantine, even if the quarantine is
+    /// off. Must not be combined with `first_use`. Later tokens are lower than earlier ones: a
+    /// fence that has admitted an earlier token refuses all later ones until its own record is
+    /// removed. Default: `false`.
     pub reset_tokens: bool,
 }
 
 impl Init {
-    /// Changes nothing in a store that has settings, and creates a new store with the default settings.
+    /// Changes nothing in a store that has settings, and creates a new store with the default
+    /// settings.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -195,7 +202,8 @@ impl Init {
         self
     }
 
-    /// For backends that cannot hold grants back after a restore: refuses [`restored`](Self::restored).
+    /// For backends that cannot hold grants back after a restore: refuses
+    /// [`restored`](Self::restored).
     ///
     /// # Errors
     /// `Unsupported` with the reason `why`, if `restored` is set.

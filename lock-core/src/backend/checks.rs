@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use crate::{Error, ErrorKind, FencingToken};
 
-/// Refuses a duration that is not between `least` and `most`, both included. The message calls it `what`.
+/// Refuses a duration that is not between `least` and `most`, both included. The message calls it
+/// `what`.
 ///
 /// # Errors
 /// `InvalidInput`, naming the duration and both bounds.
@@ -37,10 +38,11 @@ pub fn check_lease(lease: Duration, longest: Duration) -> Result<(), Error> {
     Err(Error::new(ErrorKind::InvalidInput, message))
 }
 
-/// Refuses a token, such as a floor, that leads the store's clock by more than the store's longest lease.
+/// Refuses a token, such as a floor, that leads the store's clock by more than the store's longest
+/// lease.
 ///
-/// After a loss of data, the quarantine lasts one longest lease. Then the clock must be past every earlier token.
-/// `clock` is in microseconds since 1970.
+/// After a loss of data, the quarantine lasts one longest lease. Then the clock must be past every
+/// earlier token. `clock` is in microseconds since 1970.
 ///
 /// # Errors
 /// `InvalidInput`, naming the largest token that is allowed.

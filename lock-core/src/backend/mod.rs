@@ -1,4 +1,5 @@
-//! The trait [`Backend`], which a store implements, and its requests and answers. Policy is in the client.
+//! The trait [`Backend`], which a store implements, and its requests and answers. Policy is in the
+//! client.
 
 mod admin;
 mod checks;
@@ -26,8 +27,8 @@ use crate::{Error, ErrorKind, FencingToken, Guarantees, Instant, LockName};
 pub struct ReleaseOptions<'a> {
     /// Keep the lock for this long, a minimum hold, instead of freeing it at once. Default: `None`.
     pub keep: Option<Duration>,
-    /// The next request of the same process. The store adds it at the end of the queue, and only then hands the lock over.
-    /// Default: `None`.
+    /// The next request of the same process. The store adds it at the end of the queue, and only
+    /// then hands the lock over. Default: `None`.
     pub next: Option<&'a Request>,
 }
 
@@ -59,8 +60,8 @@ impl<'a> ReleaseOptions<'a> {
 pub struct Released {
     /// Whether the owner held the lock.
     pub outcome: ReleaseOutcome,
-    /// The answer to [`ReleaseOptions::next`]. `None` if there was no next request, or if the backend does not carry it:
-    /// the core then enqueues it itself.
+    /// The answer to [`ReleaseOptions::next`]. `None` if there was no next request, or if the
+    /// backend does not carry it: the core then enqueues it itself.
     pub next: Option<Enqueued>,
 }
 
@@ -80,34 +81,47 @@ impl Released {
 
 /// A store of locks.
 ///
-/// A backend speaks the protocol of one store: each method is one atomic step. The core has all policy: waiting, retries,
-/// renewal, clean-up and guards.
+/// A backend speaks the protocol of one store: each method is one atomic step. The core has all
+/// policy: waiting, retries, renewal, clean-up and guards.
 ///
-/// *Durations*: the backend gives every call a time limit of its own, so that the call ends even if the store hangs.
+/// # Durations
 ///
-/// *Cancel safety*: the core runs attempts, enqueues, [`abandon`](Backend::abandon), [`renew`](Backend::renew) and
-/// [`release`](Backend::release) to their end, even if the caller goes away. Any other call may be dropped at any time.
+/// The backend gives every call a time limit of its own, so that the call ends even if the store
+/// hangs.
 ///
-/// *For implementers*: a wrapper forwards every method (`#![deny(clippy::missing_trait_methods)]`). A default method may be
-/// slower than your own, never weaker.
+/// # Cancel safety
+///
+/// The core runs attempts, enqueues, [`abandon`](Backend::abandon), [`renew`](Backend::renew) and
+/// [`release`](Backend::release) to their end, even if the caller goes away. Any other call may be
+/// dropped at any time.
+///
+/// # For implementers
+///
+/// A wrapper forwards every method (`#![deny(clippy::missing_trait_methods)]`). A default method
+/// may be slower than your own, never weaker.
 #[async_trait]
 pub trait Backend: Debug + Send + Sync + 'static {
     /// A short word for the kind of store, such as `redis`.
     fn kind(&self) -> &'static str;
 
-    /// Returns the name of this store, by which [`all`](crate::all()) and a migration order two stores.
+    /// Returns the name of this store, by which [`all`](crate::all()) and a migration order two
+    /// stores.
     ///
-    /// *Guarantees*: all clients of one store get the same name, and no other store has it. It stays the same while the
-    /// store keeps its locks, even over another address. The call changes nothing.
+    /// # Guarantees
     ///
-    /// *Errors*: `Unsupported` if the backend has no name, as by default; otherwise those of the store.
+    /// All clients of one store get the same name, and no other store has it. It stays the same
+    /// while the store keeps its locks, even over another address. The call changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if the backend has no name, as by default; otherwise those of the store.
     async fn identity(&self) -> Result<String, Error> {
         let refusal = Error::new(ErrorKind::Unsupported, "this store has no identity of its own");
         Err(refusal.at(self.kind(), "identity"))
     }
 
-    /// Whether the first poll of an attempt always returns the answer, as in a store in this process's memory. Default:
-    /// `false`.
+    /// Whether the first poll of an attempt always returns the answer, as in a store in this
+    /// process's memory. Default: `false`.
     ///
     /// If so, the core need not record which tasks wait for an answer.
     fn answers_at_once(&self) -> bool {
@@ -119,35 +133,54 @@ pub trait Backend: Debug + Send + Sync + 'static {
 
     /// Makes one atomic attempt to acquire the lock.
     ///
-    /// *Guarantees*: one holder at a time. The store makes the token in the same step. It is larger than every earlier token
-    /// of the name, and larger than the request's floor.
-    /// - If the store is fair and a live queue entry waits, an attempt of an owner without an entry is `Busy`.
-    /// - An attempt of the owner that holds the lock extends the lease like a renewal, and keeps the token. It never shortens
-    ///   the lease, because it may be a late repeat.
+    /// # Guarantees
+    ///
+    /// One holder at a time. The store makes the token in the same step. It is larger than every
+    /// earlier token of the name, and larger than the request's floor.
+    /// - If the store is fair and a live queue entry waits, an attempt of an owner without an entry
+    ///   is `Busy`.
+    /// - An attempt of the owner that holds the lock extends the lease like a renewal, and keeps
+    ///   the token. It never shortens the lease, because it may be a late repeat.
     /// - An attempt of an [abandoned](Backend::abandon) owner gets no grant.
     ///
-    /// *Readers*: if the store promises [`Guarantees::shared`], a request of [`Mode::Shared`] joins other readers unless a
-    /// writer has a live queue entry before it. The token of the readers is above that of the last writer. They hold the lock
-    /// until the last of their leases ends. A reader that has released holds nothing. The store may also answer such a request
-    /// with an exclusive grant.
+    /// # Readers
     ///
-    /// *Durations*: the lease counts from the request's `sent`. The grant says which lease the store has set.
+    /// If the store promises [`Guarantees::shared`], a request of [`Mode::Shared`] joins other
+    /// readers unless a writer has a live queue entry before it. The token of the readers is above
+    /// that of the last writer. They hold the lock until the last of their leases ends. A reader
+    /// that has released holds nothing. The store may also answer such a request with an exclusive
+    /// grant.
     ///
-    /// *Errors*: `OutcomeUnknown` or `Timeout` if the store may have carried out the request. The core then repeats the same
-    /// request or abandons its owner.
+    /// # Durations
     ///
-    /// *For implementers*: if the backend repeats a request itself and cannot exclude that the first try was carried out, it
-    /// marks the grant with [`Grant::doubted`]. Instead of `Busy` and `Quarantined` it then returns `OutcomeUnknown` with
-    /// [`Error::blocked_by`].
+    /// The lease counts from the request's `sent`. The grant says which lease the store has set.
+    ///
+    /// # Errors
+    ///
+    /// `OutcomeUnknown` or `Timeout` if the store may have carried out the request. The core then
+    /// repeats the same request or abandons its owner.
+    ///
+    /// # For implementers
+    ///
+    /// If the backend repeats a request itself and cannot exclude that the first try was carried
+    /// out, it marks the grant with [`Grant::doubted`]. Instead of `Busy` and `Quarantined` it then
+    /// returns `OutcomeUnknown` with [`Error::blocked_by`].
     async fn try_acquire(&self, request: &Request) -> Result<Attempt, Error>;
 
     /// Makes an attempt and, if it is refused, adds an entry to the queue, in one atomic step.
     ///
-    /// *Guarantees*: as [`try_acquire`](Backend::try_acquire). A repeat by the same owner keeps its place in the queue.
+    /// # Guarantees
     ///
-    /// *Durations, errors*: as [`try_acquire`](Backend::try_acquire).
+    /// As [`try_acquire`](Backend::try_acquire). A repeat by the same owner keeps its place in the
+    /// queue.
     ///
-    /// *For implementers*: the default keeps no queue. Its waiter pushes nothing, so the core polls.
+    /// # Errors
+    ///
+    /// As [`try_acquire`](Backend::try_acquire).
+    ///
+    /// # For implementers
+    ///
+    /// The default keeps no queue. Its waiter pushes nothing, so the core polls.
     async fn enqueue(&self, request: &Request) -> Result<Enqueued, Error> {
         Ok(match self.try_acquire(request).await? {
             Attempt::Granted(grant) => Enqueued::Granted(grant),
@@ -158,49 +191,75 @@ pub trait Backend: Debug + Send + Sync + 'static {
 
     /// Makes sure that this owner holds nothing, waits for nothing, and never will.
     ///
-    /// *Guarantees*: a grant or queue entry of the owner is gone. A late request of the owner, which the store carries out
-    /// after its client has given it up, finds a tombstone or its own deadline, and gets neither the lock nor a queue entry.
-    /// After a release the call only leaves the tombstone: this is how the core stops late requests of an attempt that it had
-    /// repeated.
+    /// # Guarantees
     ///
-    /// *Errors*: the core repeats the call until the lease is over.
+    /// A grant or queue entry of the owner is gone. A late request of the owner, which the store
+    /// carries out after its client has given it up, finds a tombstone or its own deadline, and
+    /// gets neither the lock nor a queue entry. After a release the call only leaves the tombstone:
+    /// this is how the core stops late requests of an attempt that it had repeated.
+    ///
+    /// # Errors
+    ///
+    /// The core repeats the call until the lease is over.
     async fn abandon(&self, request: &Request) -> Result<(), Error>;
 
     /// Renews a batch of grants, in one round trip if the store can.
     ///
-    /// *Guarantees*: the answers are in the order of `grants`. A grant that the store no longer has is `Lost`, and stays gone.
-    /// So is a grant that was released with a [`keep`](ReleaseOptions::keep), because its renewal is late. If the store cannot
-    /// be reached, the answer is `Unknown`, never `Lost`.
+    /// # Guarantees
     ///
-    /// *Durations*: each grant asks for its full `lease` again. `sent` is an instant before the call. The `from` of an answer
-    /// is `sent` or earlier.
+    /// The answers are in the order of `grants`. A grant that the store no longer has is `Lost`,
+    /// and stays gone. So is a grant that was released with a [`keep`](ReleaseOptions::keep),
+    /// because its renewal is late. If the store cannot be reached, the answer is `Unknown`, never
+    /// `Lost`.
     ///
-    /// *Errors*: one per grant, in [`Renewal::Unknown`]. The core tries again until the validity ends.
+    /// # Durations
     ///
-    /// *For implementers*: if a lock is kept on several nodes, a loss frees it on none of them. The holder learns of the loss
-    /// only afterwards, and until then the other nodes keep the next holder out.
+    /// Each grant asks for its full `lease` again. `sent` is an instant before the call. The `from`
+    /// of an answer is `sent` or earlier.
+    ///
+    /// # Errors
+    ///
+    /// One per grant, in [`Renewal::Unknown`]. The core tries again until the validity ends.
+    ///
+    /// # For implementers
+    ///
+    /// If a lock is kept on several nodes, a loss frees it on none of them. The holder learns of
+    /// the loss only afterwards, and until then the other nodes keep the next holder out.
     async fn renew(&self, grants: &[&Grant], sent: Instant) -> Vec<Renewal>;
 
     /// Releases a grant, or keeps it for the rest of a minimum hold.
     ///
-    /// *Guarantees*: the call changes only this owner's grant. If a later owner holds the lock, it changes nothing and answers
-    /// `NotHeld`. A repeat is harmless.
+    /// # Guarantees
     ///
-    /// *Readers*: the release of a reader leaves the other readers alone. After the last one the lock is free.
+    /// The call changes only this owner's grant. If a later owner holds the lock, it changes
+    /// nothing and answers `NotHeld`. A repeat is harmless.
     ///
-    /// *Durations*: a [`keep`](ReleaseOptions::keep) counts from the moment when the store carries out the release. The core
-    /// sets none for a shared grant.
+    /// # Readers
     ///
-    /// *Errors*: the core repeats the call after `OutcomeUnknown`, `Timeout` and `Unavailable`. An error is about the grant:
-    /// after any error it is unknown whether [`next`](ReleaseOptions::next) has a queue entry.
+    /// The release of a reader leaves the other readers alone. After the last one the lock is free.
+    ///
+    /// # Durations
+    ///
+    /// A [`keep`](ReleaseOptions::keep) counts from the moment when the store carries out the
+    /// release. The core sets none for a shared grant.
+    ///
+    /// # Errors
+    ///
+    /// The core repeats the call after `OutcomeUnknown`, `Timeout` and `Unavailable`. An error is
+    /// about the grant: after any error it is unknown whether [`next`](ReleaseOptions::next) has a
+    /// queue entry.
     async fn release(&self, grant: &Grant, options: ReleaseOptions<'_>) -> Result<Released, Error>;
 
     /// Raises the stored token of a held grant to `token`, if that is larger.
     ///
-    /// *Guarantees*: later grants of the name have larger tokens. Renewals keep the raised token.
+    /// # Guarantees
     ///
-    /// *Errors*: `NotHeld` if the grant is gone; `InvalidInput` if `token` leads the store's clock by more than the longest
-    /// lease; `Unsupported` if the store cannot do it, as by default.
+    /// Later grants of the name have larger tokens. Renewals keep the raised token.
+    ///
+    /// # Errors
+    ///
+    /// `NotHeld` if the grant is gone; `InvalidInput` if `token` leads the store's clock by more
+    /// than the longest lease; `Unsupported` if the store cannot do it, as by default.
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<(), Error> {
         let _ = token;
         let refusal = Error::new(ErrorKind::Unsupported, "this store cannot raise a token");
@@ -210,36 +269,47 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// Reads the state of a lock; `None` if the store knows nothing of the name.
     async fn inspect(&self, name: &LockName) -> Result<Option<LockState>, Error>;
 
-    /// Lists held locks, a page at a time: `None` asks for the first page, [`Page::next`] for the next one.
+    /// Lists held locks, a page at a time: `None` asks for the first page, [`Page::next`] for the
+    /// next one.
     ///
-    /// *Guarantees*: a lock that is held from the start to the end of the listing is in it. It may be on two pages if the
-    /// store moves its keys meanwhile.
+    /// # Guarantees
+    ///
+    /// A lock that is held from the start to the end of the listing is in it. It may be on two
+    /// pages if the store moves its keys meanwhile.
     async fn list(&self, from: Option<Cursor>) -> Result<Page, Error>;
 
-    /// Frees a lock, no matter which clients hold or share it. Each former holder learns of it at its next renewal.
+    /// Frees a lock, no matter which clients hold or share it. Each former holder learns of it at
+    /// its next renewal.
     async fn force_release(&self, name: &LockName) -> Result<ReleaseOutcome, Error>;
 
     /// Creates what the store needs, or changes its settings.
     ///
-    /// *Guarantees*: a new longest lease takes effect only after the old one has passed, unless `first_use` is set. After
-    /// `restored` the store grants nothing until every lease that may be held is over.
+    /// # Guarantees
     ///
-    /// *Errors*: `Unsupported` for a setting that the store does not have, for `restored` if the store cannot hold grants back,
-    /// and for `reset_tokens` if it cannot set its tokens back; `InvalidInput` for a longest lease out of range.
+    /// A new longest lease takes effect only after the old one has passed, unless `first_use` is
+    /// set. After `restored` the store grants nothing until every lease that may be held is over.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` for a setting that the store does not have, for `restored` if the store cannot
+    /// hold grants back, and for `reset_tokens` if it cannot set its tokens back; `InvalidInput`
+    /// for a longest lease out of range.
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error>;
 
-    /// The store's wall clock minus this process's, in microseconds: positive if the store is ahead. `None` if the store uses
-    /// the clock of this machine.
+    /// The store's wall clock minus this process's, in microseconds: positive if the store is
+    /// ahead. `None` if the store uses the clock of this machine.
     async fn clock_difference_micros(&self) -> Result<Option<i64>, Error>;
 
-    /// The highest token that the store remembers, of all names; `None` if the store does not know, as by default.
+    /// The highest token that the store remembers, of all names; `None` if the store does not know,
+    /// as by default.
     ///
     /// At [`FencingToken::MAX`] the tokens are used up, and the store grants nothing.
     async fn highest_token(&self) -> Result<Option<FencingToken>, Error> {
         Ok(None)
     }
 
-    /// What an operator should know about the store now, one sentence each: what slows it down, or will soon stop it.
+    /// What an operator should know about the store now, one sentence each: what slows it down, or
+    /// will soon stop it.
     ///
     /// `leasehold check` shows them. Default: none.
     async fn warnings(&self) -> Result<Vec<String>, Error> {

@@ -14,12 +14,14 @@ pub enum Mode {
     /// One holder: a writer.
     #[default]
     Exclusive,
-    /// Readers: up to [`Guarantees::most_readers`](crate::Guarantees) of them, and no writer at the same time.
+    /// Readers: up to [`Guarantees::most_readers`](crate::Guarantees) of them, and no writer at the
+    /// same time.
     Shared,
 }
 
 impl Mode {
-    /// The most readers of one lock in a store that keeps an id of each. For one more the lock is `Busy`.
+    /// The most readers of one lock in a store that keeps an id of each. For one more the lock is
+    /// `Busy`.
     pub const MOST_READERS: usize = crate::tunables::MOST_READERS;
 
     /// Whether locks of this mode and of `other` may be held at the same time.
@@ -79,24 +81,25 @@ pub struct Grant {
     pub name: LockName,
     /// The owner.
     pub owner: OwnerId,
-    /// What the store has granted: `Shared` only if other readers may share the lock. A store that ignores the mode of a
-    /// request grants exclusively, which is stronger.
+    /// What the store has granted: `Shared` only if other readers may share the lock. A store that
+    /// ignores the mode of a request grants exclusively, which is stronger.
     pub mode: Mode,
-    /// The fencing token, made with the grant. Renewals keep it. Readers that share a lock may have the same token; see
-    /// [`Guarantees::one_token_for_readers`](crate::Guarantees).
+    /// The fencing token, made with the grant. Renewals keep it. Readers that share a lock may have
+    /// the same token; see [`Guarantees::one_token_for_readers`](crate::Guarantees).
     pub token: FencingToken,
     /// How long the store keeps the grant without renewal. Renewals ask for the same.
     pub lease: Duration,
-    /// The instant from which the holder counts the lease: before the client sent the request, or earlier.
+    /// The instant from which the holder counts the lease: before the client sent the request, or
+    /// earlier.
     pub from: Instant,
-    /// Subtracted from the validity in addition to the drift margin, by backends whose clocks may be further off. Default:
-    /// zero.
+    /// Subtracted from the validity in addition to the drift margin, by backends whose clocks may
+    /// be further off. Default: zero.
     pub margin: Duration,
-    /// If the store pushed the grant to a waiter: the claim window, which is how long the store keeps the grant before
-    /// the first renewal.
+    /// If the store pushed the grant to a waiter: the claim window, which is how long the store
+    /// keeps the grant before the first renewal.
     pub claim: Option<Duration>,
-    /// Whether the backend repeated the attempt itself, and the store may still carry out an earlier try. The core then
-    /// abandons the owner after the release.
+    /// Whether the backend repeated the attempt itself, and the store may still carry out an
+    /// earlier try. The core then abandons the owner after the release.
     pub doubtful: bool,
     /// Data of the backend for later calls, such as a lease id or the votes of nodes.
     pub state: Option<Arc<dyn Any + Send + Sync>>,
@@ -183,23 +186,26 @@ impl Holder {
         Self { owner, label, remaining }
     }
 
-    /// Represents all readers that share a lock. `label` is the label of one of them, and `remaining` lasts until the last
-    /// of their leases ends. The id is [`OwnerId::READERS`], which no owner has.
+    /// Represents all readers that share a lock. `label` is the label of one of them, and
+    /// `remaining` lasts until the last of their leases ends. The id is [`OwnerId::READERS`], which
+    /// no owner has.
     #[must_use]
     pub fn readers(label: OwnerLabel, remaining: Duration) -> Self {
         Self { owner: OwnerId::READERS, label, remaining }
     }
 
-    /// Represents the holder of a lock whose record cannot be read, because another program wrote it or it is damaged. The
-    /// owner is 0, which no client has. The lock counts as held until the record expires, or until
-    /// [`Backend::force_release`](crate::Backend::force_release) removes it.
+    /// Represents the holder of a lock whose record cannot be read, because another program wrote
+    /// it or it is damaged. The owner is 0, which no client has. The lock counts as held until the
+    /// record expires, or until [`Backend::force_release`](crate::Backend::force_release) removes
+    /// it.
     #[must_use]
     pub fn unreadable(remaining: Duration) -> Self {
         let label = OwnerLabel::of_unreadable_record();
         Self { owner: OwnerId::from_bits(0), label, remaining }
     }
 
-    /// Whether this is [`unreadable`](Self::unreadable). The label is then ours, and not written by another client.
+    /// Whether this is [`unreadable`](Self::unreadable). The label is then ours, and not written by
+    /// another client.
     #[must_use]
     pub fn is_unreadable(&self) -> bool {
         *self == Self::unreadable(self.remaining)
@@ -210,9 +216,11 @@ impl Holder {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Busy {
-    /// The holder of the lock. `None` between a release and the claim of a live waiter, or if the store does not show it.
+    /// The holder of the lock. `None` between a release and the claim of a live waiter, or if the
+    /// store does not show it.
     pub holder: Option<Holder>,
-    /// The holder's token, or the last token granted. A later push whose token is not larger is stale.
+    /// The holder's token, or the last token granted. A later push whose token is not larger is
+    /// stale.
     pub token: FencingToken,
     /// When to poll again, even if nothing is pushed.
     pub retry_after: Duration,
@@ -226,8 +234,8 @@ impl Busy {
     }
 }
 
-/// The store is in quarantine. It may have lost grants, so it grants nothing until every lease that it may have given is
-/// over.
+/// The store is in quarantine. It may have lost grants, so it grants nothing until every lease that
+/// it may have given is over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Quarantined {
@@ -303,7 +311,8 @@ pub enum LossReason {
     /// The store no longer has the grant: it expired, was removed by force, or was lost.
     #[error("the store no longer has the grant")]
     Gone,
-    /// The lease ended on the holder's clock before the client sent a renewal, as after a long pause of the process.
+    /// The lease ended on the holder's clock before the client sent a renewal, as after a long
+    /// pause of the process.
     #[error("the lease expired before it was renewed")]
     Expired,
     /// The lease ended while the store did not answer.

@@ -4,7 +4,8 @@ use async_trait::async_trait;
 
 use crate::{Busy, Error, Grant, Quarantined};
 
-/// The answer to [`Backend::enqueue`](crate::Backend::enqueue). The list is complete: a wrapper must handle each variant.
+/// The answer to [`Backend::enqueue`](crate::Backend::enqueue). The list is complete: a wrapper
+/// must handle each variant.
 #[derive(Debug)]
 pub enum Enqueued {
     /// The owner has the lock; no queue entry was needed.
@@ -26,31 +27,45 @@ pub enum Signal {
     Lost(String),
 }
 
-/// The handle of one owner's entry in the queue of one lock. It ends with one grant or one withdrawal.
+/// The handle of one owner's entry in the queue of one lock. It ends with one grant or one
+/// withdrawal.
 ///
-/// The core polls by [`try_acquire`](crate::Backend::try_acquire) with the owner of the entry, at the latest after the
-/// `retry_after` of the last answer. This attempt is the heartbeat of the entry. When the owner is granted the lock, by a
-/// push or by such an attempt, the entry ends and the core drops the waiter. Dropping a waiter sends nothing to the
-/// store: without [`leave`](Waiter::leave) the entry expires when its heartbeats stop.
+/// The core polls by [`try_acquire`](crate::Backend::try_acquire) with the owner of the entry, at
+/// the latest after the `retry_after` of the last answer. This attempt is the heartbeat of the
+/// entry. When the owner is granted the lock, by a push or by such an attempt, the entry ends and
+/// the core drops the waiter. Dropping a waiter sends nothing to the store: without
+/// [`leave`](Waiter::leave) the entry expires when its heartbeats stop.
 #[async_trait]
 pub trait Waiter: std::fmt::Debug + Send {
     /// Waits for the next push of the store.
     ///
-    /// *Guarantees*: a store without push never returns; the core's polling is enough.
+    /// # Guarantees
     ///
-    /// *Errors*: none. If the backend cannot keep its subscription, it returns [`Lost`](Signal::Lost) or
+    /// A store without push never returns; the core's polling is enough.
+    ///
+    /// # Errors
+    ///
+    /// None. If the backend cannot keep its subscription, it returns [`Lost`](Signal::Lost) or
     /// [`Recheck`](Signal::Recheck).
     ///
-    /// *Cancel safety*: dropping the future loses no signal.
+    /// # Cancel safety
     ///
-    /// *For implementers*: return `Recheck` after a reconnection, because a push may have been lost.
+    /// Dropping the future loses no signal.
+    ///
+    /// # For implementers
+    ///
+    /// Return `Recheck` after a reconnection, because a push may have been lost.
     async fn next(&mut self) -> Signal;
 
     /// Removes the queue entry, and releases the lock if the owner was granted it meanwhile.
     ///
-    /// *Errors*: after an error the entry may stay until its heartbeats are overdue, and a grant until its claim window
-    /// ends. The core then calls [`abandon`](crate::Backend::abandon).
+    /// # Errors
     ///
-    /// *Cancel safety*: the core runs the call to its end.
+    /// After an error the entry may stay until its heartbeats are overdue, and a grant until its
+    /// claim window ends. The core then calls [`abandon`](crate::Backend::abandon).
+    ///
+    /// # Cancel safety
+    ///
+    /// The core runs the call to its end.
     async fn leave(self: Box<Self>) -> Result<(), Error>;
 }

@@ -53,16 +53,25 @@ impl AcquireResult for TryAcquire {
 impl Lock {
     /// Makes one attempt to acquire the lock, and does not wait.
     ///
-    /// *Guarantees*: it calls the store, even if other tasks of this process wait for the lock. A busy lock is not an
-    /// error.
+    /// # Guarantees
     ///
-    /// *Durations*: it ends within the client's `call_timeout`, or within twice that if the first answer came after its
-    /// lease had ended.
+    /// It calls the store, even if other tasks of this process wait for the lock. A busy lock is
+    /// not an error.
     ///
-    /// *Errors*: `InvalidInput` before anything is sent to the store; any error of the store; `Timeout` after the client's
-    /// `call_timeout`; `Config` if the client is closed.
+    /// # Durations
     ///
-    /// *Cancel safety*: if the future is dropped, the client finishes the attempt in the background and releases what it got.
+    /// It ends within the client's `call_timeout`, or within twice that if the first answer came
+    /// after its lease had ended.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` before anything is sent to the store; any error of the store; `Timeout` after
+    /// the client's `call_timeout`; `Config` if the client is closed.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the client finishes the attempt in the background and releases
+    /// what it got.
     pub async fn try_acquire(self) -> Result<TryAcquire, Error> {
         with_events(self.state(), self.name(), pin!(self.try_once())).await
     }
@@ -90,8 +99,8 @@ impl Lock {
             .on(name))
     }
 
-    /// Releases a grant that cannot become a guard, in the background, since the caller's wait may end and its future may be
-    /// dropped. Fails if the client was closed meanwhile.
+    /// Releases a grant that cannot become a guard, in the background, since the caller's wait may
+    /// end and its future may be dropped. Fails if the client was closed meanwhile.
     fn release_spent(&self, grant: Grant) -> Result<(), Error> {
         let state = Arc::clone(&self.handle.0);
         let name = grant.name.clone();
@@ -114,7 +123,8 @@ impl Lock {
                     self.handle
                         .detach(Box::pin(async move { calls::abandon(&state, request).await }));
                 }
-                // The answer to a repeat is valid, even if the store may still carry out an earlier try.
+                // The answer to a repeat is valid, even if the store may still carry out an earlier
+                // try.
                 match result.as_ref().map_err(Error::blocked) {
                     Err(Some(Blocked::Busy(busy))) => Ok(Attempt::Busy(busy.clone())),
                     Err(Some(Blocked::Quarantined(why))) => Ok(Attempt::Quarantined(why.clone())),
@@ -131,17 +141,26 @@ impl Lock {
 
     /// Acquires the lock, and waits for it if it is busy.
     ///
-    /// *Guarantees*: tasks of one client that wait for one lock share one attempt and one entry in the store's queue, if it
-    /// has one. They get the lock in the order of their calls. While the store is unreachable, the client retries until the
-    /// wait is over.
+    /// # Guarantees
     ///
-    /// *Durations*: [`wait`](Lock::wait) limits the whole call. By default it waits for ever.
+    /// Tasks of one client that wait for one lock share one attempt and one entry in the store's
+    /// queue, if it has one. They get the lock in the order of their calls. While the store is
+    /// unreachable, the client retries until the wait is over.
     ///
-    /// *Errors*: `InvalidInput` before anything is sent to the store; `Timeout` when the wait is over, with the reason in
-    /// [`Error::blocked`]; errors of the store that a retry cannot mend; `Config` if the client is closed, or if it must
-    /// wait and there is no tokio runtime.
+    /// # Durations
     ///
-    /// *Cancel safety*: if the future is dropped, the client leaves the queue and releases a grant that came meanwhile.
+    /// [`wait`](Lock::wait) limits the whole call. By default it waits for ever.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` before anything is sent to the store; `Timeout` when the wait is over, with
+    /// the reason in [`Error::blocked`]; errors of the store that a retry cannot mend; `Config` if
+    /// the client is closed, or if it must wait and there is no tokio runtime.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the client leaves the queue and releases a grant that came
+    /// meanwhile.
     pub async fn acquire(self) -> Result<Guard, Error> {
         let acquire = pin!(async {
             let mut quarantine_wait = self.quarantine_wait();
@@ -159,9 +178,9 @@ impl Lock {
         with_events(self.state(), self.name(), acquire).await
     }
 
-    /// The same without events. If the caller waits for a quarantine separately (`separate`), a quarantine found by the first
-    /// attempt is an error at once. `blocked_by` becomes what blocked the lock for a while, even if the lock was acquired
-    /// in the end.
+    /// The same without events. If the caller waits for a quarantine separately (`separate`), a
+    /// quarantine found by the first attempt is an error at once. `blocked_by` becomes what blocked
+    /// the lock for a while, even if the lock was acquired in the end.
     pub(super) async fn acquire_once(
         &self,
         separate: bool,
@@ -181,8 +200,9 @@ impl Lock {
         let _in_flight = ClientState::begin(&***self.handle)?;
         let env = &self.handle.env;
         let deadline = self.wait.map(|wait| env.now() + wait);
-        // If other tasks of this process wait or make the first attempt, this task queues behind them and does not call the
-        // store. Readers do not wait for each other's first attempts, because all of these may succeed.
+        // If other tasks of this process wait or make the first attempt, this task queues behind
+        // them and does not call the store. Readers do not wait for each other's first attempts,
+        // because all of these may succeed.
         let shared = self.wanted.mode == Mode::Shared;
         let at_once = shared || self.handle.backend.answers_at_once();
         let first = self.handle.queues(self.wanted.mode).first_attempt(name, at_once);

@@ -33,8 +33,9 @@ fn outcome<T: AcquireResult>(result: &Result<T, Error>) -> Result<&Held, NotAcqu
     }
 }
 
-/// Runs `work`, an acquire, and emits events for its begin and end. An acquire with an invalid name has no events. `work` is
-/// borrowed, because moving the future would cost more than everything else here.
+/// Runs `work`, an acquire, and emits events for its begin and end. An acquire with an invalid name
+/// has no events. `work` is borrowed, because moving the future would cost more than everything
+/// else here.
 pub(super) async fn with_events<T: AcquireResult>(
     state: &ClientState,
     name: Result<&LockName, Error>,

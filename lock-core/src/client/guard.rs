@@ -17,10 +17,11 @@ use crate::{
     Error, ErrorKind, FencingToken, Grant, LockName, LossReason, Mode, OwnerId, ReleaseOutcome,
 };
 
-/// A held lock, which the client renews in the background until the guard is released, dropped or lost.
+/// A held lock, which the client renews in the background until the guard is released, dropped or
+/// lost.
 ///
-/// Dropping the guard releases the lock in the background. This works in any context and never blocks. A guard that has
-/// reported its loss stays lost, whatever the store answers later.
+/// Dropping the guard releases the lock in the background. This works in any context and never
+/// blocks. A guard that has reported its loss stays lost, whatever the store answers later.
 #[must_use = "dropping the guard releases the lock"]
 pub struct Guard {
     handle: Arc<Handle>,
@@ -72,7 +73,8 @@ impl Guard {
         &self.held.grant
     }
 
-    /// Whether the holder may still rely on the lock. This only reads the clock: it needs no task and no store.
+    /// Whether the holder may still rely on the lock. This only reads the clock: it needs no task
+    /// and no store.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         check(&self.handle, &self.held)
@@ -84,15 +86,21 @@ impl Guard {
         remaining(&self.handle, &self.held)
     }
 
-    /// Has the client renew the lock now, and not only when it is due. Does nothing while a renewal is
-    /// under way.
+    /// Has the client renew the lock now, and not only when it is due. Does nothing while a renewal
+    /// is under way.
     ///
     /// A grant that the store pushed to a waiter is valid for a short claim window, until a renewal
-    /// confirms it, which the client sends early in that window. Call this if the work is not to begin
-    /// before: an [observer](crate::Observer) sees the confirmation as
+    /// confirms it, which the client sends early in that window. Call this if the work is not to
+    /// begin before: an [observer](crate::Observer) sees the confirmation as
     /// [`Renewed`](crate::EventKind::Renewed).
     ///
-    /// *Durations*: it returns at once. *Errors*: none; a lock that has ended is not renewed.
+    /// # Durations
+    ///
+    /// It returns at once.
+    ///
+    /// # Errors
+    ///
+    /// None; a lock that has ended is not renewed.
     pub fn renew_now(&self) {
         if !self.held.unanswered.load(Ordering::Relaxed) {
             let now = self.handle.0.env.now();
@@ -111,11 +119,16 @@ impl Guard {
 
     /// Makes another guard of the same lock, for a function whose caller already holds it.
     ///
-    /// *Guarantees*: the lock is held until the last of its guards is released or dropped. All guards have the same token and
-    /// owner, and learn of a loss together. This does not call the store. (An acquire is never re-entrant: tasks have no
-    /// identity, so a second acquire waits like any other.)
+    /// # Guarantees
     ///
-    /// *Errors*: `Lost` if the lock was lost.
+    /// The lock is held until the last of its guards is released or dropped. All guards have the
+    /// same token and owner, and learn of a loss together. This does not call the store. (An
+    /// acquire is never re-entrant: tasks have no identity, so a second acquire waits like any
+    /// other.)
+    ///
+    /// # Errors
+    ///
+    /// `Lost` if the lock was lost.
     pub fn reenter(&self) -> Result<Self, Error> {
         if !self.is_valid() {
             return Err(self.lost_error("the lock was lost before it was entered again"));
@@ -126,9 +139,14 @@ impl Guard {
 
     /// Waits until the lock is lost, and returns the reason.
     ///
-    /// *Durations*: it ends at the latest when the validity ends, even if the store hangs or the renewing task has stalled.
+    /// # Durations
     ///
-    /// *Cancel safety*: dropping the future changes nothing.
+    /// It ends at the latest when the validity ends, even if the store hangs or the renewing task
+    /// has stalled.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future changes nothing.
     pub async fn lost(&self) -> LossReason {
         wait_for_loss(&self.handle, &self.held).await
     }
@@ -139,16 +157,22 @@ impl Guard {
         self.held.cancellation()
     }
 
-    /// Releases the lock and waits for the store's answer. If there are other guards of the lock, by
-    /// [`reenter`](Self::reenter), only the last one calls the store.
+    /// Releases the lock and waits for the store's answer. If there are other guards of the lock,
+    /// by [`reenter`](Self::reenter), only the last one calls the store.
     ///
-    /// *Durations*: it ends within the client's `call_timeout`.
+    /// # Durations
     ///
-    /// *Errors*: `Lost` if the lock was lost before. `NotHeld` if the store no longer had it. `Timeout` after the client's
-    /// `call_timeout`: the client then repeats the release in the background until the lease is over. Otherwise the error of
-    /// the store: the lock is then free when its lease ends.
+    /// It ends within the client's `call_timeout`.
     ///
-    /// *Cancel safety*: if the future is dropped, the release goes on in the background.
+    /// # Errors
+    ///
+    /// `Lost` if the lock was lost before. `NotHeld` if the store no longer had it. `Timeout` after
+    /// the client's `call_timeout`: the client then repeats the release in the background until the
+    /// lease is over. Otherwise the error of the store: the lock is then free when its lease ends.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the release goes on in the background.
     pub async fn release(mut self) -> Result<(), Error> {
         let state = Arc::clone(&self.handle.0);
         let state = &state;

@@ -78,8 +78,9 @@ impl LockClient {
 
     /// Sends the events of this client and its clones to `observer`.
     ///
-    /// Call this before the client is used: of a lock that is already held, the observer receives only the later events. One
-    /// observer may serve several clients; [`Event::store`](crate::Event::store) and the label distinguish them.
+    /// Call this before the client is used: of a lock that is already held, the observer receives
+    /// only the later events. One observer may serve several clients;
+    /// [`Event::store`](crate::Event::store) and the label distinguish them.
     ///
     /// # Errors
     /// `Config` if this client, or a clone of it, already has an observer.
@@ -90,8 +91,8 @@ impl LockClient {
         Err(Error::new(ErrorKind::Config, "the client already has an observer"))
     }
 
-    /// The lock with this name, to set its options and acquire it. An invalid name is an error of [`Lock::acquire`] and
-    /// [`Lock::try_acquire`].
+    /// The lock with this name, to set its options and acquire it. An invalid name is an error of
+    /// [`Lock::acquire`] and [`Lock::try_acquire`].
     pub fn lock<N>(&self, name: N) -> Lock
     where
         N: TryInto<LockName>,
@@ -114,12 +115,20 @@ impl LockClient {
 
     /// Releases all locks of this client, and ends the store's background work.
     ///
-    /// *Guarantees*: it refuses new calls, ends all waits with an error, waits for the calls in flight, and releases all
-    /// locks. Guards that still exist are lost with the reason `Closed`. Then it closes the store.
+    /// # Guarantees
     ///
-    /// *Durations*: each of the three waits (for calls, for releases, for the store) ends after the client's `call_timeout`.
+    /// It refuses new calls, ends all waits with an error, waits for the calls in flight, and
+    /// releases all locks. Guards that still exist are lost with the reason `Closed`. Then it
+    /// closes the store.
     ///
-    /// *Cancel safety*: if the future is dropped, the steps that have begun go on in the background.
+    /// # Durations
+    ///
+    /// Each of the three waits (for calls, for releases, for the store) ends after the client's
+    /// `call_timeout`.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the steps that have begun go on in the background.
     pub async fn close(&self) {
         let state = &self.handle.0;
         state.start_closing();
@@ -138,7 +147,8 @@ impl LockClient {
                 }
             })
         });
-        // Locks that had already left the renewer are released by others: by their guards, another `close`, or a loss.
+        // Locks that had already left the renewer are released by others: by their guards, another
+        // `close`, or a loss.
         join(join_all(releases), state.drained(limit)).await;
         // A connection pool waits for connections whose calls hang.
         select(state.backend.close(), state.env.sleep(limit)).await;

@@ -1,4 +1,5 @@
-//! The client: all policy that is the same for every store. Start with `lock_client`, `acquire` and `guard`.
+//! The client: all policy that is the same for every store. Start with `lock_client`, `acquire` and
+//! `guard`.
 
 mod acquire;
 mod acquire_events;

@@ -11,7 +11,8 @@ use super::{
 };
 use crate::{FencingToken, LossReason};
 
-/// A view of a held lock, made by [`Guard::monitor`]. It neither keeps nor releases the lock. Cheap to clone.
+/// A view of a held lock, made by [`Guard::monitor`]. It neither keeps nor releases the lock. Cheap
+/// to clone.
 #[derive(Clone)]
 pub struct Monitor {
     state: Arc<ClientState>,

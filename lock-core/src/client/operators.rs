@@ -20,8 +20,8 @@ pub struct StoreCheck {
     pub backend: &'static str,
     /// How long the store takes to answer: the median of 5 reads.
     pub round_trip: Duration,
-    /// The store's wall clock minus this process's, in microseconds: positive if the store is ahead. `None` if the store
-    /// uses this machine's clock.
+    /// The store's wall clock minus this process's, in microseconds: positive if the store is
+    /// ahead. `None` if the store uses this machine's clock.
     pub clock_difference_micros: Option<i64>,
     /// The highest token that the store remembers, of all names; `None` if the store does not know.
     pub highest_token: Option<FencingToken>,
@@ -32,8 +32,8 @@ pub struct StoreCheck {
 }
 
 impl StoreCheck {
-    /// What an operator should know, one sentence each: withheld promises, used-up tokens, a slow store, a wrong clock, and
-    /// the warnings of the store itself.
+    /// What an operator should know, one sentence each: withheld promises, used-up tokens, a slow
+    /// store, a wrong clock, and the warnings of the store itself.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let show = humantime::format_duration;
@@ -62,7 +62,8 @@ impl StoreCheck {
         warnings
     }
 
-    /// Whether the fencing tokens are used up, so that the store grants nothing. See [`Init::reset_tokens`].
+    /// Whether the fencing tokens are used up, so that the store grants nothing. See
+    /// [`Init::reset_tokens`].
     #[must_use]
     pub fn tokens_used_up(&self) -> bool {
         self.highest_token == Some(FencingToken::MAX)
@@ -71,12 +72,19 @@ impl StoreCheck {
 
 /// # Calls for operators
 ///
-/// *Durations*: each call to the store ends within the client's `call_timeout`.
+/// # Durations
 ///
-/// *Errors*: those of the store; `Timeout` after the client's `call_timeout`; `Config` if the client is closed.
+/// Each call to the store ends within the client's `call_timeout`.
 ///
-/// *Cancel safety*: dropping the future of a call that reads changes nothing. The store may have carried out a call that
-/// writes.
+/// # Errors
+///
+/// Those of the store; `Timeout` after the client's `call_timeout`; `Config` if the client is
+/// closed.
+///
+/// # Cancel safety
+///
+/// Dropping the future of a call that reads changes nothing. The store may have carried out a call
+/// that writes.
 impl LockClient {
     /// Reads the state of a lock; `None` if the store knows nothing of the name.
     ///
@@ -94,12 +102,13 @@ impl LockClient {
 
     /// Lists all held locks, sorted by name.
     ///
-    /// A lock that is held from the start to the end of the listing is in it. The whole list is kept in memory; for single
-    /// pages see [`Backend::list`](crate::Backend::list). The time limit applies to each page.
+    /// A lock that is held from the start to the end of the listing is in it. The whole list is
+    /// kept in memory; for single pages see [`Backend::list`](crate::Backend::list). The time limit
+    /// applies to each page.
     ///
     /// # Errors
-    /// As [all of these calls](#calls-for-operators); `Config` for more than a million held locks, and for a store whose
-    /// listing has no end.
+    /// As [all of these calls](#calls-for-operators); `Config` for more than a million held locks,
+    /// and for a store whose listing has no end.
     pub async fn list(&self) -> Result<Vec<LockState>, Error> {
         let (mut locks, mut listing, mut goes_on) = (Vec::new(), Listing::new(), true);
         while goes_on {
@@ -113,7 +122,8 @@ impl LockClient {
         Ok(locks)
     }
 
-    /// Measures how fast the store answers, and reads its clock, highest token and warnings. It changes nothing.
+    /// Measures how fast the store answers, and reads its clock, highest token and warnings. It
+    /// changes nothing.
     ///
     /// # Errors
     /// As [all of these calls](#calls-for-operators); `Config` also if the store lacks its tables.
@@ -146,8 +156,8 @@ impl LockClient {
         })
     }
 
-    /// Frees a lock, no matter which client holds it. The former holder learns of it at its next renewal. Until then it may
-    /// write, and only a fence refuses its writes.
+    /// Frees a lock, no matter which client holds it. The former holder learns of it at its next
+    /// renewal. Until then it may write, and only a fence refuses its writes.
     ///
     /// # Errors
     /// `InvalidInput` for an invalid name; otherwise as [all of these calls](#calls-for-operators).
@@ -161,11 +171,12 @@ impl LockClient {
         call.map_err(|error| error.on(&name))
     }
 
-    /// Creates what the store needs, or changes its settings; see [`Backend::init`](crate::Backend::init).
+    /// Creates what the store needs, or changes its settings; see
+    /// [`Backend::init`](crate::Backend::init).
     ///
     /// # Errors
-    /// `Unsupported` for a setting that the store does not have; `InvalidInput` for a longest lease out of range; otherwise
-    /// as [all of these calls](#calls-for-operators).
+    /// `Unsupported` for a setting that the store does not have; `InvalidInput` for a longest lease
+    /// out of range; otherwise as [all of these calls](#calls-for-operators).
     pub async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
         self.within(self.backend().init(init)).await
     }

@@ -29,7 +29,8 @@ fn health(state: &ClientState, held: &Held) -> RenewalHealth {
     RenewalHealth { confirmed, remaining: remaining(state, held), failures: held.failures() }
 }
 
-/// When renewal counts as failing if no renewal is confirmed before. `None` if the lock has ended, or is no longer renewed.
+/// When renewal counts as failing if no renewal is confirmed before. `None` if the lock has ended,
+/// or is no longer renewed.
 fn failing_at(held: &Held) -> Option<Instant> {
     let confirmed = held.confirmed();
     let until = held.valid_until().filter(|until| *until < held.hold_until())?;
@@ -57,15 +58,22 @@ impl Guard {
         health(&self.state(), self.held())
     }
 
-    /// Waits until two thirds of the last confirmed lease have passed without another renewal, and returns how long the
-    /// holder may still rely on the lock: about a third of the lease. For work that needs time to stop.
+    /// Waits until two thirds of the last confirmed lease have passed without another renewal, and
+    /// returns how long the holder may still rely on the lock: about a third of the lease. For work
+    /// that needs time to stop.
     ///
-    /// *Guarantees*: the lock is not lost yet, and a later renewal may still succeed. If `hold_at_most` ends the lock, there
-    /// is no warning before.
+    /// # Guarantees
     ///
-    /// *Durations*: it returns zero if the lock is lost. It never ends if the lock is released.
+    /// The lock is not lost yet, and a later renewal may still succeed. If `hold_at_most` ends the
+    /// lock, there is no warning before.
     ///
-    /// *Cancel safety*: dropping the future changes nothing.
+    /// # Durations
+    ///
+    /// It returns zero if the lock is lost. It never ends if the lock is released.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future changes nothing.
     pub async fn renewal_failing(&self) -> Duration {
         failing(&self.state(), self.held()).await
     }

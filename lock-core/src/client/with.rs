@@ -18,16 +18,18 @@ use crate::{Error, ErrorKind, LossReason};
 pub struct Finished<T> {
     /// What the work returned.
     pub output: T,
-    /// The result of [`Guard::release`](crate::Guard::release). `Lost` means that the lock was lost just before the work
-    /// ended, so its last steps may have run without the lock. After any other error the whole work ran under the lock, and
-    /// the lock is free when its lease ends, at the latest.
+    /// The result of [`Guard::release`](crate::Guard::release). `Lost` means that the lock was lost
+    /// just before the work ended, so its last steps may have run without the lock. After any other
+    /// error the whole work ran under the lock, and the lock is free when its lease ends, at the
+    /// latest.
     pub release: Result<(), Error>,
 }
 
 /// Why [`Lock::try_with`] has no output. The list is complete.
 #[derive(Clone, Debug)]
 pub enum WithError<E> {
-    /// The work did not end: the lock was not acquired, or it was lost (`Lost`) and the work was stopped.
+    /// The work did not end: the lock was not acquired, or it was lost (`Lost`) and the work was
+    /// stopped.
     Lock(Error),
     /// The work ended with this error.
     Work(Finished<E>),
@@ -58,16 +60,23 @@ impl<E> From<Error> for WithError<E> {
 }
 
 impl Lock {
-    /// Acquires the lock, runs `work`, and releases the lock. If the lock is lost meanwhile, the future of `work` is dropped.
+    /// Acquires the lock, runs `work`, and releases the lock. If the lock is lost meanwhile, the
+    /// future of `work` is dropped.
     ///
-    /// *Guarantees*: the lock is valid whenever `work` is polled. So a process that was paused past the end of its lease does
-    /// not continue the work. Code between two awaits is not interrupted. If the work ends, its output is always returned,
-    /// together with the result of the release.
+    /// # Guarantees
     ///
-    /// *Errors*: those of [`acquire`](Lock::acquire), before `work` is called; `Lost` if the lock was lost and the work was
-    /// stopped.
+    /// The lock is valid whenever `work` is polled. So a process that was paused past the end of
+    /// its lease does not continue the work. Code between two awaits is not interrupted. If the
+    /// work ends, its output is always returned, together with the result of the release.
     ///
-    /// *Cancel safety*: dropping the future drops the work, and releases the lock in the background.
+    /// # Errors
+    ///
+    /// Those of [`acquire`](Lock::acquire), before `work` is called; `Lost` if the lock was lost
+    /// and the work was stopped.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops the work, and releases the lock in the background.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -99,8 +108,10 @@ impl Lock {
 
     /// As [`with`](Lock::with), for work that returns a `Result`.
     ///
-    /// *Errors*: [`WithError::Work`] with the error of the work and the result of the release; [`WithError::Lock`] with the
-    /// errors of [`with`](Lock::with).
+    /// # Errors
+    ///
+    /// [`WithError::Work`] with the error of the work and the result of the release;
+    /// [`WithError::Lock`] with the errors of [`with`](Lock::with).
     pub async fn try_with<F, W, T, E>(self, work: F) -> Result<Finished<T>, WithError<E>>
     where
         F: FnOnce(Monitor) -> W,

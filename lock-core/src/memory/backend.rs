@@ -85,7 +85,8 @@ impl Memory {
         Now { clock: self.env.now(), env: &*self.env }
     }
 
-    /// Frees a lock. Returns its former owner, and whether a waiter has it now; `None` if nobody held it.
+    /// Frees a lock. Returns its former owner, and whether a waiter has it now; `None` if nobody
+    /// held it.
     #[cfg(feature = "testing")]
     pub(crate) fn take_away(&self, name: &LockName) -> Option<(crate::OwnerId, bool)> {
         let now = self.now();

@@ -61,7 +61,8 @@ impl Held {
         }
     }
 
-    /// Removes the readers whose leases are over. The lock ends with the latest lease of the others.
+    /// Removes the readers whose leases are over. The lock ends with the latest lease of the
+    /// others.
     fn forget_the_dead(&mut self, now: Instant) {
         if let Owners::Readers(readers) = &mut self.owners {
             readers.retain(|_, end| now < *end);
@@ -142,8 +143,8 @@ impl Entry {
         (held.owners.has(owner) && now.clock < held.expires).then_some((held, &mut self.token))
     }
 
-    /// Drops an expired holder and expired queue entries, and hands a free lock to the first live entry. If that is a reader, all
-    /// readers before the first writer get the lock.
+    /// Drops an expired holder and expired queue entries, and hands a free lock to the first live
+    /// entry. If that is a reader, all readers before the first writer get the lock.
     pub(super) fn advance(&mut self, now: Now<'_>, watermark: FencingToken) {
         if let Some(held) = &mut self.holder {
             held.forget_the_dead(now.clock);
@@ -155,7 +156,8 @@ impl Entry {
             let live = now.clock < first.last_heartbeat + ENTRY_LIFE;
             let waits = |held: &mut Held| match held.owners {
                 Owners::Writer(_) => true,
-                // An expired entry of a writer must not keep new readers out while other readers hold the lock.
+                // An expired entry of a writer must not keep new readers out while other readers
+                // hold the lock.
                 Owners::Readers(_) => live && held.owners.joinable_by(&first.request).is_none(),
             };
             if self.holder.as_mut().is_some_and(waits) {
@@ -172,7 +174,8 @@ impl Entry {
         }
     }
 
-    /// Grants a free lock to the owner of `request`, or adds it to the readers; `None` if the tokens are used up.
+    /// Grants a free lock to the owner of `request`, or adds it to the readers; `None` if the
+    /// tokens are used up.
     pub(super) fn admit(
         &mut self,
         request: &Request,
@@ -216,7 +219,8 @@ impl Entry {
         }
         let holder = self.holder(now);
         let left = holder.as_ref().map_or(Duration::ZERO, |holder| holder.remaining);
-        // Far entries poll rarely even if the lease is short, because none of them is the next to be served.
+        // Far entries poll rarely even if the lease is short, because none of them is the next to
+        // be served.
         let retry_after = if at.is_some_and(|at| at >= NEAR_ENTRIES) {
             FAR_HEARTBEAT
         } else {

@@ -1,4 +1,5 @@
-//! The reference backend: locks in this process's memory. Read `store` and `entry` to understand the contract.
+//! The reference backend: locks in this process's memory. Read `store` and `entry` to understand
+//! the contract.
 
 mod backend;
 mod entry;

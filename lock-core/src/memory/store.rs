@@ -57,8 +57,8 @@ impl Store {
         entry.advance(now, watermark);
         if let Some(held) = &mut entry.holder {
             if held.owners.has(request.owner) && !held.kept {
-                // A repeat extends the lease and keeps the token. It never shortens the lease, because it may be a late request
-                // from before a renewal with a longer lease.
+                // A repeat extends the lease and keeps the token. It never shortens the lease,
+                // because it may be a late request from before a renewal with a longer lease.
                 held.prolong(request.owner, now.clock + request.lease);
                 let grant = Grant::new(request, entry.token).with_mode(held.owners.mode());
                 return Some(Answer::Granted(grant));
@@ -76,7 +76,8 @@ impl Store {
         entry.admit(request, request.lease, now, watermark).map(Answer::Granted)
     }
 
-    /// Adds an entry to the end of the queue, or finds the entry of this owner. An abandoned owner gets none.
+    /// Adds an entry to the end of the queue, or finds the entry of this owner. An abandoned owner
+    /// gets none.
     pub(super) fn enqueue(
         &mut self,
         request: &Request,
@@ -98,8 +99,8 @@ impl Store {
         }
     }
 
-    /// Extends a live grant by its full lease, but by no more than the longest lease, which may have been lowered since the
-    /// grant. Returns the lease; `None` if the grant is gone.
+    /// Extends a live grant by its full lease, but by no more than the longest lease, which may
+    /// have been lowered since the grant. Returns the lease; `None` if the grant is gone.
     pub(super) fn renew(&mut self, grant: &Grant, now: Now<'_>) -> Option<Duration> {
         let lease = grant.lease.min(self.promised.longest_lease);
         let (held, _) = self.held(&grant.name, grant.owner, now).filter(|(held, _)| !held.kept)?;
@@ -151,8 +152,8 @@ impl Store {
         held
     }
 
-    /// Removes the queue entry and the grant of an owner: the entry first, so that the lock is not handed to it. A grant that was
-    /// released and is kept for its minimum hold stays.
+    /// Removes the queue entry and the grant of an owner: the entry first, so that the lock is not
+    /// handed to it. A grant that was released and is kept for its minimum hold stays.
     pub(super) fn abandon(&mut self, name: &LockName, owner: OwnerId, now: Now<'_>) {
         while let Some((at, owner)) = self.abandoned.front()
             && *at + TOMBSTONE_LIFE <= now.clock
@@ -197,8 +198,9 @@ impl Store {
         self.locks.get_mut(name)?.held_by(owner, now)
     }
 
-    /// Forgets names whose lease has ended without a request: nobody comes back after a crash or a minimum hold. It runs once
-    /// each time the number of names has doubled, so its cost per name is constant.
+    /// Forgets names whose lease has ended without a request: nobody comes back after a crash or a
+    /// minimum hold. It runs once each time the number of names has doubled, so its cost per name
+    /// is constant.
     fn sweep(&mut self, now: Now<'_>) {
         let watermark = self.watermark;
         let mut raised = watermark;

@@ -1,5 +1,5 @@
-//! Text that a parser nearly understands, for fuzz tests: the parser's words in random order, cut, repeated, and mixed with
-//! random characters.
+//! Text that a parser nearly understands, for fuzz tests: the parser's words in random order, cut,
+//! repeated, and mixed with random characters.
 //!
 //! `PROPTEST_CASES=1000000` makes the fuzz tests longer.
 

@@ -17,7 +17,8 @@ use crate::{
     tunables::memory::REFUSED_RETRY,
 };
 
-/// A call of a client that [`TestStore::fail_next`](crate::testing::TestStore::fail_next) can let fail.
+/// A call of a client that [`TestStore::fail_next`](crate::testing::TestStore::fail_next) can let
+/// fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Operation {
@@ -130,7 +131,8 @@ impl Backend for FaultyMemory {
 
     async fn release(&self, grant: &Grant, options: ReleaseOptions<'_>) -> Result<Released, Error> {
         self.begin("release", Some(Operation::Release)).await?;
-        // The core then sends the next request itself, so that the faults of `Operation::Acquire` apply to it.
+        // The core then sends the next request itself, so that the faults of `Operation::Acquire`
+        // apply to it.
         self.memory.release(grant, ReleaseOptions { next: None, ..options }).await
     }
 

@@ -11,14 +11,15 @@ use crate::{
     client::WeakClient, sync::Mutex,
 };
 
-/// A store in this process's memory for tests. The test decides which locks are lost, refused or delayed, and which calls
-/// fail.
+/// A store in this process's memory for tests. The test decides which locks are lost, refused or
+/// delayed, and which calls fail.
 ///
-/// Its clients are ordinary clients, with renewals, queues and guards. Each client behaves like another process. Clones are
-/// the same store.
+/// Its clients are ordinary clients, with renewals, queues and guards. Each client behaves like
+/// another process. Clones are the same store.
 ///
-/// The store and its clients use tokio's clock. In a test with paused time (`#[tokio::test(start_paused = true)]`, tokio's
-/// feature `test-util`) hours pass at once. Create the store inside the test's runtime.
+/// The store and its clients use tokio's clock. In a test with paused time
+/// (`#[tokio::test(start_paused = true)]`, tokio's feature `test-util`) hours pass at once. Create
+/// the store inside the test's runtime.
 ///
 /// ```
 /// use leasehold::{ErrorKind, LockName, LossReason, testing::TestStore};
@@ -73,10 +74,11 @@ impl TestStore {
         client
     }
 
-    /// Takes the lock from its holder, as if the store had lost it. Returns whether the lock was held.
+    /// Takes the lock from its holder, as if the store had lost it. Returns whether the lock was
+    /// held.
     ///
-    /// When this returns, the holder's guard is lost with the reason `Gone`, or `TakenOver` if a waiter now has the lock.
-    /// Injected faults do not affect this call.
+    /// When this returns, the holder's guard is lost with the reason `Gone`, or `TakenOver` if a
+    /// waiter now has the lock. Injected faults do not affect this call.
     pub fn lose(&self, name: &LockName) -> bool {
         let Some((owner, taken)) = self.backend.memory.take_away(name) else { return false };
         let reason = if taken { LossReason::TakenOver } else { LossReason::Gone };
@@ -86,7 +88,8 @@ impl TestStore {
         true
     }
 
-    /// Refuses the next `attempts` to acquire a lock, as if another client held it. A waiter polls again after 100 ms.
+    /// Refuses the next `attempts` to acquire a lock, as if another client held it. A waiter polls
+    /// again after 100 ms.
     ///
     /// The number is added to what is left of an earlier call.
     pub fn refuse_next(&self, attempts: usize) {
@@ -94,24 +97,27 @@ impl TestStore {
         faults.refusals = faults.refusals.saturating_add(attempts);
     }
 
-    /// Lets the next call of this operation fail with an error of this kind. The call changes nothing in the store.
+    /// Lets the next call of this operation fail with an error of this kind. The call changes
+    /// nothing in the store.
     ///
-    /// Several failures apply to several calls, one after the other. The client retries some calls itself, so your code may
-    /// not see a single failure; use [`set_available`](Self::set_available) for failures that last.
+    /// Several failures apply to several calls, one after the other. The client retries some calls
+    /// itself, so your code may not see a single failure; use
+    /// [`set_available`](Self::set_available) for failures that last.
     pub fn fail_next(&self, operation: Operation, kind: ErrorKind) {
         self.backend.faults.lock().failures.entry(operation).or_default().push_back(kind);
     }
 
-    /// Sets whether clients can reach the store. Default: `true`. If not, all calls fail with `Unavailable`, including
-    /// renewals: guards are lost with the reason `Unreachable` when their leases end.
+    /// Sets whether clients can reach the store. Default: `true`. If not, all calls fail with
+    /// `Unavailable`, including renewals: guards are lost with the reason `Unreachable` when their
+    /// leases end.
     pub fn set_available(&self, available: bool) {
         self.backend.faults.lock().down = !available;
     }
 
     /// Delays each call by `span` before the store carries it out. Default: 0 s.
     ///
-    /// A client gives a call up after its `call_timeout`, 5 s by default, or after three times that if the call is for a
-    /// queue entry. It releases a grant that comes later.
+    /// A client gives a call up after its `call_timeout`, 5 s by default, or after three times that
+    /// if the call is for a queue entry. It releases a grant that comes later.
     pub fn delay(&self, span: Duration) {
         self.backend.faults.lock().delay = span;
     }

@@ -149,7 +149,8 @@ async fn the_output_of_the_work_is_returned_even_if_the_release_fails() {
     assert_eq!(done.release.unwrap_err().kind(), ErrorKind::Lost);
 }
 
-/// The process is paused past the end of its lease. When it continues, both the timer of the work and the loss are due.
+/// The process is paused past the end of its lease. When it continues, both the timer of the work
+/// and the loss are due.
 #[tokio::test(start_paused = true)]
 async fn work_takes_no_step_after_a_pause_past_the_validity() {
     let machine = SuspendableEnv::new();

@@ -76,7 +76,8 @@ async fn close_waits_for_a_release_that_a_guard_has_begun() {
     }
 }
 
-/// If a client is closed twice at once, the second call does not close the store before the releases of the first have ended.
+/// If a client is closed twice at once, the second call does not close the store before the
+/// releases of the first have ended.
 #[tokio::test]
 async fn each_close_waits_for_the_releases_of_the_other() {
     let stub = Stub::real();
@@ -112,7 +113,8 @@ async fn a_waiter_whose_poll_hangs_makes_another_entry() {
     stub.deaf.store(true, Ordering::SeqCst);
     let lock = client.lock("job").lease(Duration::from_secs(1)).wait(Duration::from_secs(30));
     let waiter = tokio::spawn(lock.acquire());
-    // The first attempt is answered. The entry, which gets no pushes, then polls, and the poll hangs.
+    // The first attempt is answered. The entry, which gets no pushes, then polls, and the poll
+    // hangs.
     stub.next_attempt().await;
     stub.stall("acquire");
     stub.next_attempt().await;
@@ -216,7 +218,8 @@ async fn the_next_task_goes_on_at_once_if_the_first_attempt_ends_without_the_loc
     }
 }
 
-/// The worker ends with the last task that waits behind a first attempt. The next task gets a new worker.
+/// The worker ends with the last task that waits behind a first attempt. The next task gets a new
+/// worker.
 #[tokio::test]
 async fn waiters_may_come_and_go_behind_a_first_attempt() {
     let stub = Stub::real();

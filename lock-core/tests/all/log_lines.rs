@@ -23,8 +23,8 @@ struct Log(Arc<Mutex<Vec<String>>>);
 impl Log {
     fn start() -> (Self, DefaultGuard) {
         let log = Self::default();
-        // While there is only one subscriber, a place in the code that another test reaches first, on a thread without any,
-        // counts as one that nobody wants to hear of.
+        // While there is only one subscriber, a place in the code that another test reaches first,
+        // on a thread without any, counts as one that nobody wants to hear of.
         std::mem::forget(tracing::Dispatch::new(NoSubscriber::new()));
         let guard = tracing::subscriber::set_default(log.clone());
         tracing::callsite::rebuild_interest_cache();

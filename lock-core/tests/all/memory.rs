@@ -80,7 +80,8 @@ async fn a_late_request_does_not_lengthen_a_minimum_hold() {
     assert_eq!(holder(&memory).await, None);
 }
 
-/// The core abandons an owner that asked twice when its lock was released, also with a minimum hold.
+/// The core abandons an owner that asked twice when its lock was released, also with a minimum
+/// hold.
 #[tokio::test(start_paused = true)]
 async fn an_owner_that_is_abandoned_after_its_release_keeps_its_minimum_hold() {
     let (memory, clock) = store();

@@ -56,8 +56,9 @@ async fn a_push_without_validity_left_is_confirmed_by_an_attempt() {
     assert_eq!(stub.holder("job").await, Some(guard.owner()));
 }
 
-/// An entry was granted the lock, but the push was delayed, and another client got the lock next. Then a poll of the entry was
-/// granted the lock again. The push arrives before the answer to this poll.
+/// An entry was granted the lock, but the push was delayed, and another client got the lock next.
+/// Then a poll of the entry was granted the lock again. The push arrives before the answer to this
+/// poll.
 #[tokio::test(start_paused = true)]
 async fn a_late_push_to_an_entry_that_was_granted_again_gives_no_old_token() {
     let stub = Stub::new();
@@ -116,7 +117,8 @@ async fn a_waiter_without_pushes_is_served_by_polling() {
     drop(soon("the waiter is served", waiter).await.unwrap().unwrap());
 }
 
-/// A client that gives its entry up goes to the end of the queue, and on a busy store again and again.
+/// A client that gives its entry up goes to the end of the queue, and on a busy store again and
+/// again.
 #[tokio::test(start_paused = true)]
 async fn an_entry_is_kept_if_the_store_answers_late() {
     for question in ["enqueue", "acquire"] {
@@ -216,8 +218,8 @@ async fn an_entry_has_a_heartbeat_soon_after_a_suspend() {
     tokio::time::sleep(SECOND / 2).await;
     holder.release().await.unwrap();
     let first = soon("the first is served", first).await.unwrap().unwrap();
-    // Until the lock is renewed. If polls and release checks shared one alarm, it would ring after half a second, and then be
-    // set to 30 s from there.
+    // Until the lock is renewed. If polls and release checks shared one alarm, it would ring after
+    // half a second, and then be set to 30 s from there.
     tokio::time::sleep(12 * SECOND).await;
     machine.suspend(18 * SECOND + SECOND / 5);
     let other = tokio::spawn(stub.other().lock("job").acquire());

@@ -40,8 +40,8 @@ fn runtime() -> Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// Two tasks wait on their own runtime. The first gets the lock and drops its guard, while the renewer's runtime is stalled.
-/// Returns the second task.
+/// Two tasks wait on their own runtime. The first gets the lock and drops its guard, while the
+/// renewer's runtime is stalled. Returns the second task.
 fn one_waits_behind_a_release(
     client: &LockClient,
     memory: &Memory,
@@ -65,7 +65,8 @@ fn waiters_are_served_if_the_release_before_them_never_ran() {
     let memory = Memory::new();
     let client = LockClient::new(Arc::new(memory.clone()));
     let [renewers, waiters] = [runtime(), runtime()];
-    // The entry is made long before the lease is over, after which the worker would check by itself.
+    // The entry is made long before the lease is over, after which the worker would check by
+    // itself.
     let second = one_waits_behind_a_release(&client, &memory, LONG, [&renewers, &waiters]);
     drop(renewers);
     waiters.block_on(async {

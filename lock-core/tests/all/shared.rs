@@ -47,8 +47,8 @@ async fn each_reader_of_a_process_is_an_owner_and_leaves_alone() {
     assert_eq!((writer.mode(), readers(&stub).await), (Mode::Exclusive, None));
 }
 
-/// A process has one queue entry for its readers. After its grant they all get the lock, one after the other, without waiting
-/// for a release.
+/// A process has one queue entry for its readers. After its grant they all get the lock, one after
+/// the other, without waiting for a release.
 #[tokio::test(start_paused = true)]
 async fn readers_that_wait_in_one_process_hold_together() {
     let stub = Stub::new();

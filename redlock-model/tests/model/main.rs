@@ -1,28 +1,32 @@
-//! Every order of messages of two attempts (three, with readers) on three nodes. The decisions are those of
-//! `backend-redlock`.
+//! Every order of messages of two attempts (three, with readers) on three nodes. The decisions are
+//! those of `backend-redlock`.
 //!
-//! A lost message is one that is never delivered, and a late one is delivered later. No step is forced, and a request may
-//! be read after its attempt is over. A release is the same as the end of validity, with the records ending one by one.
-//! Time is only an order: the lease of an attempt is its period 0, that of its renewal is period 1, and a record ends after
-//! the last period that was set there. A node in quarantine waits for every period that was asked for before its crash.
-//! Nothing has a limit: each search ends when it has seen all states, or the violation that it should find. Nodes are
-//! alike, so states that differ only in the order of nodes are one state.
+//! A lost message is one that is never delivered, and a late one is delivered later. No step is
+//! forced, and a request may be read after its attempt is over. A release is the same as the end of
+//! validity, with the records ending one by one. Time is only an order: the lease of an attempt is
+//! its period 0, that of its renewal is period 1, and a record ends after the last period that was
+//! set there. A node in quarantine waits for every period that was asked for before its crash.
+//! Nothing has a limit: each search ends when it has seen all states, or the violation that it
+//! should find. Nodes are alike, so states that differ only in the order of nodes are one state.
 //!
-//! For each guard, a test removes it and the search must find the violation. There is one exception. That a write-back goes
-//! *only to counted nodes* follows from *only while the lock is still ours*: a node that accepts it has the lock and stores
-//! the number, whether or not its vote arrived. The search shows that, too. The rule stays, since it costs nothing.
+//! For each guard, a test removes it and the search must find the violation. There is one
+//! exception. That a write-back goes *only to counted nodes* follows from *only while the lock is
+//! still ours*: a node that accepts it has the lock and stores the number, whether or not its vote
+//! arrived. The search shows that, too. The rule stays, since it costs nothing.
 //!
-//! That a renewal never gives the lock to a node again is not needed for exclusion either, as far as one renewal shows
-//! (`a_renewal_that_takes_free_nodes_again_breaks_nothing`). The reason for the rule is that a late renewal would leave a
-//! lock behind that no owner holds.
+//! That a renewal never gives the lock to a node again is not needed for exclusion either, as far
+//! as one renewal shows (`a_renewal_that_takes_free_nodes_again_breaks_nothing`). The reason for
+//! the rule is that a late renewal would leave a lock behind that no owner holds.
 //!
-//! Readers share a lock. Each has its own record on each node, with its own number, which raises the watermark as a
-//! writer's does. Two readers may get the same token by a write-back. A reader and a writer never have the same token. The
-//! scripts keep the records of all readers in one key, which ends with the last of them; here they may end one by one.
+//! Readers share a lock. Each has its own record on each node, with its own number, which raises
+//! the watermark as a writer's does. Two readers may get the same token by a write-back. A reader
+//! and a writer never have the same token. The scripts keep the records of all readers in one key,
+//! which ends with the last of them; here they may end one by one.
 //!
-//! Not shown: more nodes or attempts, two renewals, repeats by the same owner, a clock that goes ahead and comes back; with
-//! three attempts, a crash, a jump or a renewal. With `--ignored` the tests also search a renewal over a crash, two crashes,
-//! and two readers beside a writer, which takes some minutes. They find nothing.
+//! Not shown: more nodes or attempts, two renewals, repeats by the same owner, a clock that goes
+//! ahead and comes back; with three attempts, a crash, a jump or a renewal. With `--ignored` the
+//! tests also search a renewal over a crash, two crashes, and two readers beside a writer, which
+//! takes some minutes. They find nothing.
 
 mod node;
 mod quorum;

@@ -7,8 +7,8 @@ use backend_redlock::protocol::{
 
 use crate::quorum::Guards;
 
-/// A lock as a node keeps it for one owner, at least until this period of that owner is over. If readers share a lock, each
-/// has a record of its own.
+/// A lock as a node keeps it for one owner, at least until this period of that owner is over. If
+/// readers share a lock, each has a record of its own.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Record {
     pub(crate) owner: usize,

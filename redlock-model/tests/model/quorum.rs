@@ -193,8 +193,8 @@ impl Model for Quorum {
                 }
             }
         }
-        // A record stays for its lease. A node stays in quarantine until every lease is over that was asked for before its
-        // crash.
+        // A record stays for its lease. A node stays in quarantine until every lease is over that
+        // was asked for before its crash.
         for (at, node) in state.nodes.iter().enumerate() {
             for record in &node.records {
                 if self.time == Time::Any

@@ -52,15 +52,18 @@ pub(crate) struct Try {
     pub(crate) shared: bool,
     pub(crate) phase: Phase,
     pub(crate) proposed: u64,
-    /// How many periods are over: period 0 is the lease of the request, period 1 that of the renewal.
+    /// How many periods are over: period 0 is the lease of the request, period 1 that of the
+    /// renewal.
     pub(crate) ended: u8,
     /// The period at whose end its validity ends.
     pub(crate) until: u8,
     pub(crate) renewed: bool,
     pub(crate) lost: bool,
-    /// The largest token granted, before it began, to owners that it excludes. Its own token must be above.
+    /// The largest token granted, before it began, to owners that it excludes. Its own token must
+    /// be above.
     pub(crate) above: u64,
-    /// The largest token granted to a reader before it began, if it is a reader. Its own token may be equal.
+    /// The largest token granted to a reader before it began, if it is a reader. Its own token may
+    /// be equal.
     pub(crate) at_least: u64,
     pub(crate) parts: [Part; NODES],
 }

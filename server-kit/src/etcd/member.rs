@@ -195,8 +195,8 @@ impl Member {
 impl Server for Member {
     process_and! { client }
 
-    /// Only one that is alone may: it begins anew under the same cluster id, which etcd derives from
-    /// its flags. In a cluster the others would take it for a liar.
+    /// Only one that is alone may: it begins anew under the same cluster id, which etcd derives
+    /// from its flags. In a cluster the others would take it for a liar.
     fn may_lose_data(&self) -> Result<()> {
         let why = "a member that lost its data has to be removed and added as a new one";
         if self.is_alone { Ok(()) } else { Err(KitError::Unexpected(why.to_owned())) }
@@ -208,7 +208,8 @@ impl Server for Member {
     }
 
     /// A member of several is only waited for until its process answers, since there may be no
-    /// majority to be healthy with; [`Etcd::wait_healthy`](super::Etcd::wait_healthy) waits for more.
+    /// majority to be healthy with; [`Etcd::wait_healthy`](super::Etcd::wait_healthy) waits for
+    /// more.
     async fn ready(&mut self) -> Result<()> {
         if self.is_alone {
             return self.wait_healthy().await;

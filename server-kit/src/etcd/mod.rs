@@ -31,8 +31,8 @@ pub struct EtcdOptions {
 }
 
 impl EtcdOptions {
-    /// Fast timers (a heartbeat of 20 ms, elections after 200 ms: the smallest lease is 1 s), no TLS,
-    /// no users.
+    /// Fast timers (a heartbeat of 20 ms, elections after 200 ms: the smallest lease is 1 s), no
+    /// TLS, no users.
     pub fn new() -> Self {
         Self::default()
     }

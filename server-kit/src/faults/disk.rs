@@ -1,4 +1,5 @@
-//! A disk that is slow to flush, or full: `strace` delays a server's system calls, or makes them fail.
+//! A disk that is slow to flush, or full: `strace` delays a server's system calls, or makes them
+//! fail.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -9,13 +10,13 @@ use crate::{error::Result, faults::tracer::Tracer, process::Process};
 pub struct SlowFlush(Tracer);
 
 impl SlowFlush {
-    /// Holds up each `fdatasync` and `fsync` by `delay`; on return all threads of the server are under
-    /// it.
+    /// Holds up each `fdatasync` and `fsync` by `delay`; on return all threads of the server are
+    /// under it.
     ///
     /// # Errors
     ///
-    /// [`KitError::Unexpected`](crate::KitError::Unexpected) where the kernel does not let one process
-    /// trace another, as with `kernel.yama.ptrace_scope` above 0 and without root.
+    /// [`KitError::Unexpected`](crate::KitError::Unexpected) where the kernel does not let one
+    /// process trace another, as with `kernel.yama.ptrace_scope` above 0 and without root.
     pub async fn start(process: &Process, delay: Duration) -> Result<Self> {
         Self::start_on(process, delay, &[]).await
     }

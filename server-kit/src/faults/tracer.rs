@@ -67,7 +67,8 @@ impl Tracer {
         Ok(all.then_some(()))
     }
 
-    /// How many calls were altered so far: the log's lines with `word`, which is strace's name for the change.
+    /// How many calls were altered so far: the log's lines with `word`, which is strace's name for
+    /// the change.
     pub(super) fn count(&self, word: &str) -> Result<usize> {
         let log = std::fs::read_to_string(&self.log);
         let log = log.doing(|| format!("read {}", self.log.display()))?;

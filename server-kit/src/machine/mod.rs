@@ -1,4 +1,5 @@
-//! What servers need of this machine: accounts, ports, programs, certificates, and a session whose end ends them.
+//! What servers need of this machine: accounts, ports, programs, certificates, and a session whose
+//! end ends them.
 
 pub(crate) mod account;
 pub mod ports;

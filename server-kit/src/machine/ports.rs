@@ -40,8 +40,8 @@ impl Port {
 
     /// Reserves a port and listens on it.
     ///
-    /// Reserving first and listening later could fail: a child that was forked meanwhile has the socket of our check
-    /// until it runs its program.
+    /// Reserving first and listening later could fail: a child that was forked meanwhile has the
+    /// socket of our check until it runs its program.
     ///
     /// # Errors
     ///

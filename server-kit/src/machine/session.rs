@@ -2,12 +2,13 @@
 //!
 //! A test process may be killed with SIGKILL, and then cannot clean up. Two mechanisms do it then:
 //!
-//! - Every server has a *parent-death signal*, so the kernel kills it. Linux sends that signal when the
-//!   **thread** that started the child ends. A test runs in a short-lived thread, so one thread that
-//!   never ends starts all servers.
-//! - A *janitor*, a shell, reads from a pipe that this process holds. When the pipe closes, it removes the
-//!   folder and kills paused processes: a worker of a killed server notices its end by itself, but not
-//!   while it is stopped. It also frees the System V memory of a PostgreSQL, see there.
+//! - Every server has a *parent-death signal*, so the kernel kills it. Linux sends that signal when
+//!   the **thread** that started the child ends. A test runs in a short-lived thread, so one thread
+//!   that never ends starts all servers.
+//! - A *janitor*, a shell, reads from a pipe that this process holds. When the pipe closes, it
+//!   removes the folder and kills paused processes: a worker of a killed server notices its end by
+//!   itself, but not while it is stopped. It also frees the System V memory of a PostgreSQL, see
+//!   there.
 
 use std::{
     io::Write as _,

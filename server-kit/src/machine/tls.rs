@@ -21,8 +21,8 @@ pub enum ClientCertificates {
     Required,
 }
 
-/// PEM files of a fresh authority, and of a server and a client certified by it. The server's is for
-/// `127.0.0.1` and `localhost`.
+/// PEM files of a fresh authority, and of a server and a client certified by it. The server's is
+/// for `127.0.0.1` and `localhost`.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Certificates {

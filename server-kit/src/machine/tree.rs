@@ -1,5 +1,5 @@
-//! The processes of a server, read from `/proc`. PostgreSQL puts each worker into a session of its own, so
-//! no process group covers them.
+//! The processes of a server, read from `/proc`. PostgreSQL puts each worker into a session of its
+//! own, so no process group covers them.
 
 use rustix::process::{Pid, Signal, kill_process};
 

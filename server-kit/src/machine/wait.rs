@@ -1,7 +1,7 @@
 //! Waits for something outside this process, with a deadline.
 //!
-//! Another process gives no event to await. So the kit looks again and again, at short intervals that
-//! grow. It never waits with a fixed sleep.
+//! Another process gives no event to await. So the kit looks again and again, at short intervals
+//! that grow. It never waits with a fixed sleep.
 
 use std::{
     future::Future,

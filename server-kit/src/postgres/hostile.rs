@@ -1,15 +1,17 @@
-//! What a hostile role can create in a schema of another role's search path. Before PostgreSQL 15 every role could do so in
-//! `public`.
+//! What a hostile role can create in a schema of another role's search path. Before PostgreSQL 15
+//! every role could do so in `public`.
 
 use std::collections::BTreeSet;
 
 use super::Postgres;
 use crate::error::Result;
 
-/// The types that are tried for functions with three arguments: with all types there would be too many.
+/// The types that are tried for functions with three arguments: with all types there would be too
+/// many.
 const FEWER: [&str; 5] = ["text", "text[]", "bigint", "integer", "boolean"];
 
-/// The functions and operators of all statements that the role `app` has sent. The role `hostile` shadows them.
+/// The functions and operators of all statements that the role `app` has sent. The role `hostile`
+/// shadows them.
 #[derive(Debug)]
 pub struct Hostile {
     /// Each function, once with each number of arguments that it may have.
@@ -29,15 +31,17 @@ impl Hostile {
         CREATE SEQUENCE ran; GRANT ALL ON ran TO PUBLIC";
     /// Asks whether a planted function ran: `f` or `t`.
     pub const RAN: &str = "SELECT is_called FROM ran";
-    /// Takes away the right to run the planted functions. The server then refuses a statement that uses one before the
-    /// statement begins, also if the function stands in a branch that is not taken.
+    /// Takes away the right to run the planted functions. The server then refuses a statement that
+    /// uses one before the statement begins, also if the function stands in a branch that is not
+    /// taken.
     pub const REVOKE: &str =
         "SET ROLE hostile; REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA public FROM PUBLIC";
 
     /// Reads the statements that were sent since the server began.
     ///
     /// # Errors
-    /// If the server does not answer, or was not started with [`PRELOAD`](Self::PRELOAD) and [`ROLES`](Self::ROLES).
+    /// If the server does not answer, or was not started with [`PRELOAD`](Self::PRELOAD) and
+    /// [`ROLES`](Self::ROLES).
     pub async fn seen(server: &Postgres) -> Result<Self> {
         let sent = "SELECT string_agg(query, E'\\n') FROM stats.pg_stat_statements AS s \
             JOIN pg_roles AS r ON r.oid = s.userid WHERE r.rolname = 'app'";
@@ -68,9 +72,9 @@ impl Hostile {
         Ok(Self { functions, operators })
     }
 
-    /// SQL by which `hostile` creates each operator for each pair of these types, and each function. PostgreSQL prefers such
-    /// an operator or function to its own wherever its own is not an exact match. `types` are the types of the values and
-    /// columns in the statements.
+    /// SQL by which `hostile` creates each operator for each pair of these types, and each
+    /// function. PostgreSQL prefers such an operator or function to its own wherever its own is not
+    /// an exact match. `types` are the types of the values and columns in the statements.
     #[must_use]
     pub fn planted(&self, types: &[&str]) -> String {
         let mut sql = String::from("SET ROLE hostile; SET check_function_bodies = off;");

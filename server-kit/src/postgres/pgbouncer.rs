@@ -17,8 +17,8 @@ use crate::{
     server::{Server, process_and},
 };
 
-/// A running pgbouncer in transaction mode: each transaction of a client may come to another session
-/// of the server. Everybody is the superuser, without a password.
+/// A running pgbouncer in transaction mode: each transaction of a client may come to another
+/// session of the server. Everybody is the superuser, without a password.
 #[derive(Debug)]
 pub struct Pgbouncer {
     process: Process,

@@ -57,17 +57,18 @@ impl PostgresOptions {
     }
 
     options! { tls:
-        /// Also takes TLS, on the same port (default: off). With required certificates, a TLS client is
-        /// the user named by its certificate.
+        /// Also takes TLS, on the same port (default: off). With required certificates, a TLS
+        /// client is the user named by its certificate.
     }
 
     options! { clock }
 }
 
 /// A running PostgreSQL server, or a replica of one. Started by root it runs as `postgres`, or else
-/// as `nobody`. Servers of one process have the same system identifier, except those with a password and those that lost
-/// their data: they start with copies of the same empty data. To leasehold two of them may be one store, so a test that
-/// needs two stores starts one of them with a password.
+/// as `nobody`. Servers of one process have the same system identifier, except those with a
+/// password and those that lost their data: they start with copies of the same empty data. To
+/// leasehold two of them may be one store, so a test that needs two stores starts one of them with
+/// a password.
 #[derive(Debug)]
 pub struct Postgres {
     process: Process,
@@ -109,7 +110,8 @@ impl Postgres {
     ///
     /// # Errors
     ///
-    /// [`KitError::Command`] if this is no replica, [`KitError::Unexpected`] if it does not get ready.
+    /// [`KitError::Command`] if this is no replica, [`KitError::Unexpected`] if it does not get
+    /// ready.
     pub async fn promote(&self) -> Result<()> {
         match self.sql("SELECT pg_promote(true, 60)").await?.as_str() {
             "t" => Ok(()),
@@ -206,8 +208,8 @@ impl Postgres {
         .await
     }
 
-    /// Shuts it down in order (a fast shutdown: sessions end, a checkpoint is written) and starts it
-    /// again, with its data.
+    /// Shuts it down in order (a fast shutdown: sessions end, a checkpoint is written) and starts
+    /// it again, with its data.
     ///
     /// # Errors
     ///

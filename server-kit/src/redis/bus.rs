@@ -1,7 +1,8 @@
-//! The bus of a Redis Cluster with a proxy (gate) before each node, so that a test can divide the cluster.
+//! The bus of a Redis Cluster with a proxy (gate) before each node, so that a test can divide the
+//! cluster.
 //!
-//! Nodes announce their gates in place of their own bus ports. The head of a node's first message names the
-//! node, so the gate knows both ends of a link. Without TLS only.
+//! Nodes announce their gates in place of their own bus ports. The head of a node's first message
+//! names the node, so the gate knows both ends of a link. Without TLS only.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -107,8 +108,8 @@ impl Bus {
         self.state.links.borrow().clone()
     }
 
-    /// Ends all links between these nodes and the others, and lets none pass until it is called with
-    /// nobody. Returns how many were ended.
+    /// Ends all links between these nodes and the others, and lets none pass until it is called
+    /// with nobody. Returns how many were ended.
     pub(super) async fn divide(&self, apart: BTreeSet<usize>) -> Result<u64> {
         let before = self.links().cut;
         self.state.apart.send_replace(apart.clone());

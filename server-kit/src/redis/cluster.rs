@@ -20,7 +20,8 @@ use crate::{
 
 /// The number of slots of every Redis Cluster.
 const SLOTS: usize = 16_384;
-/// A master that is silent for this long is replaced by a replica, unless the options say otherwise.
+/// A master that is silent for this long is replaced by a replica, unless the options say
+/// otherwise.
 const NODE_TIMEOUT_MS: u32 = 1_000;
 
 /// A running Redis Cluster.
@@ -150,8 +151,8 @@ impl RedisCluster {
         .await
     }
 
-    /// Cuts these nodes off from the others, but not from clients or from their replicas, until it is
-    /// called with none. Returns how many links of the bus were ended.
+    /// Cuts these nodes off from the others, but not from clients or from their replicas, until it
+    /// is called with none. Returns how many links of the bus were ended.
     ///
     /// # Errors
     ///

@@ -34,10 +34,11 @@ impl Redis {
         Ok(std::fs::metadata(&file).doing(|| format!("look at {}", file.display()))?.len())
     }
 
-    /// Kills it, truncates its append-only file to `kept` bytes and starts it again; returns how long the file was.
+    /// Kills it, truncates its append-only file to `kept` bytes and starts it again; returns how
+    /// long the file was.
     ///
-    /// A kill alone loses nothing that was written. With `appendfsync everysec`, Redis may write up to two seconds
-    /// after it answered.
+    /// A kill alone loses nothing that was written. With `appendfsync everysec`, Redis may write up
+    /// to two seconds after it answered.
     ///
     /// # Errors
     ///

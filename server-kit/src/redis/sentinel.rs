@@ -51,8 +51,8 @@ impl Sentinels {
         Self::start_patient(replicas, options, DOWN_AFTER).await
     }
 
-    /// The same, with a master called dead only after `down_after` of silence: for tests in which none
-    /// is to be replaced because the machine is busy.
+    /// The same, with a master called dead only after `down_after` of silence: for tests in which
+    /// none is to be replaced because the machine is busy.
     ///
     /// # Errors
     ///

@@ -97,7 +97,8 @@ impl RedisOptions {
         self
     }
 
-    /// Certificates for a group of servers, if they are to have TLS; they last as long as the folder.
+    /// Certificates for a group of servers, if they are to have TLS; they last as long as the
+    /// folder.
     pub(super) fn group_certificates(&self) -> Result<Option<(TempDir, Certificates)>> {
         if self.tls.is_none() {
             return Ok(None);

@@ -74,8 +74,8 @@ async fn mariadb_sees_steps_live() {
     }
 }
 
-/// A program that counts on `Instant` (CLOCK_MONOTONIC) does not notice its suspend; one that counts
-/// on CLOCK_BOOTTIME does. The program is this test, run in another process.
+/// A program that counts on `Instant` (CLOCK_MONOTONIC) does not notice its suspend; one that
+/// counts on CLOCK_BOOTTIME does. The program is this test, run in another process.
 #[tokio::test]
 async fn monotonic_stands_still_while_suspended() {
     if std::env::var_os(HELPER).is_some() {
@@ -191,8 +191,8 @@ async fn each_clock_has_its_own_offset() {
     assert!(child.wait().unwrap().success());
 }
 
-/// Waits a fifth of a second for a condition, by either clock and by either function, and tells how long
-/// that took. It ends itself after half a minute.
+/// Waits a fifth of a second for a condition, by either clock and by either function, and tells how
+/// long that took. It ends itself after half a minute.
 const WAITER: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>

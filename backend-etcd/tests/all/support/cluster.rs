@@ -1,5 +1,5 @@
-//! A cluster whose snapshot is restored with the same names, URLs and cluster token, as by an operator who
-//! repeats the flags of the installation. Locks are lost, and the revision goes back.
+//! A cluster whose snapshot is restored with the same names, URLs and cluster token, as by an
+//! operator who repeats the flags of the installation. Locks are lost, and the revision goes back.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 

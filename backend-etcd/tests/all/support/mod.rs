@@ -16,7 +16,8 @@ use tokio::{
 
 /// Longer than any test takes: what is left behind stays.
 pub(crate) const LEASE: Duration = Duration::from_secs(30);
-/// Longer than any wait on a busy machine, and shorter than the lease: what is left behind blocks others.
+/// Longer than any wait on a busy machine, and shorter than the lease: what is left behind blocks
+/// others.
 pub(crate) const WAIT: Duration = Duration::from_secs(20);
 
 pub(crate) async fn single() -> Etcd {
@@ -41,7 +42,8 @@ pub(crate) async fn pair() -> (Etcd, [Arc<dyn Backend>; 2]) {
     (etcd, clients)
 }
 
-/// One etcd, a client of it, and a client behind a proxy. `timeout` is the time limit of the second.
+/// One etcd, a client of it, and a client behind a proxy. `timeout` is the time limit of the
+/// second.
 pub(crate) async fn proxied(timeout: &str) -> (Etcd, Proxy, [Arc<dyn Backend>; 2]) {
     let etcd = single().await;
     let address = etcd.endpoints()[0];
@@ -184,7 +186,8 @@ pub(crate) async fn held_and_waited_for(
     (guard, waiting)
 }
 
-/// Neither the holder nor the waiter has lost anything: after the release, the waiter gets the lock with a higher token.
+/// Neither the holder nor the waiter has lost anything: after the release, the waiter gets the lock
+/// with a higher token.
 pub(crate) async fn hands_over(guard: Guard, waiting: JoinHandle<Guard>) -> Guard {
     assert!(guard.is_valid());
     let token = guard.token();

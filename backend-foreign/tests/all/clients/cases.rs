@@ -18,13 +18,14 @@ use super::{Library, program::Program};
 use crate::server::Server;
 
 const URL: &str = "LEASEHOLD_TEST_HOLDER";
-/// In milliseconds: the lease of a holder whose lease will end, and of one whose waiter must be woken before that.
+/// In milliseconds: the lease of a holder whose lease will end, and of one whose waiter must be
+/// woken before that.
 pub(super) const SHORT: &str = "1500";
 pub(super) const LONG: &str = "28000";
 /// If only the end of the holder's lease wakes a waiter, that takes longer than this.
 const WOKEN_WITHIN: Duration = Duration::from_secs(20);
-/// How often each side holds the lock, in turn. A foreign client that polls does so every 10 ms in `count`. ShedLock does not wait,
-/// so its program tries every 20 ms.
+/// How often each side holds the lock, in turn. A foreign client that polls does so every 10 ms in
+/// `count`. ShedLock does not wait, so its program tries every 20 ms.
 const HOLDS: usize = 100;
 /// Between two holds, so that the other side finds the lock free even if it polls.
 const PAUSE: Duration = Duration::from_millis(30);
@@ -111,7 +112,8 @@ impl Pair {
         guard.unwrap().unwrap().release().await.unwrap();
     }
 
-    /// If a foreign release sends a message. A waiter of the backend itself does not poll, so only a message can wake it.
+    /// If a foreign release sends a message. A waiter of the backend itself does not poll, so only
+    /// a message can wake it.
     pub(super) async fn their_message_wakes_us(&mut self) {
         let store = Arc::clone(self.ours.backend());
         if !store.guarantees().push {

@@ -1,5 +1,5 @@
-//! The real clients of other libraries and leasehold clients on one server. If the toolchain or registry of a client is missing, its
-//! tests are skipped, with a message on stderr.
+//! The real clients of other libraries and leasehold clients on one server. If the toolchain or
+//! registry of a client is missing, its tests are skipped, with a message on stderr.
 
 mod cases;
 mod moving;

@@ -1,4 +1,5 @@
-//! Leasehold processes move from a foreign layout to leasehold's own layout under load, while foreign clients use the same locks.
+//! Leasehold processes move from a foreign layout to leasehold's own layout under load, while
+//! foreign clients use the same locks.
 
 use std::{
     path::PathBuf,
@@ -23,13 +24,14 @@ use super::{
 /// Processes of each side.
 const OURS: usize = 3;
 const THEIRS: usize = 2;
-/// How often each leasehold process adds to the number in each phase, at least. Foreign clients do so exactly as often.
+/// How often each leasehold process adds to the number in each phase, at least. Foreign clients do
+/// so exactly as often.
 const HOLDS: u64 = 20;
 /// Between two holds of one process.
 const PAUSE: Duration = Duration::from_millis(30);
 
-/// The number that only the lock protects, as the first word of a file. Beside it, the last token of any leasehold process, and
-/// how often all processes have added 1.
+/// The number that only the lock protects, as the first word of a file. Beside it, the last token
+/// of any leasehold process, and how often all processes have added 1.
 struct Protected {
     file: PathBuf,
     last: Mutex<FencingToken>,
@@ -122,7 +124,8 @@ impl Stores {
         fleet.next(Direction::Forward).map_err(|refusal| refusal.to_string())
     }
 
-    /// Waits until this is the next step. If the machine pauses, the record of an ended process may outlive it.
+    /// Waits until this is the next step. If the machine pauses, the record of an ended process may
+    /// outlive it.
     async fn next_is(&self, step: Step) {
         let mut last = self.next().await;
         let waiting = async {
@@ -136,8 +139,8 @@ impl Stores {
     }
 }
 
-/// Phase by phase. Foreign clients run during the first two phases, and have ended before the last. `None` if the other library
-/// cannot be installed here.
+/// Phase by phase. Foreign clients run during the first two phases, and have ended before the last.
+/// `None` if the other library cannot be installed here.
 pub(super) async fn to_our_own_layout(library: &'static Library) -> Option<()> {
     let Pair { server, theirs, url, .. } = Pair::start(library).await?;
     let mut theirs = vec![theirs];

@@ -1,8 +1,9 @@
 //! A client of another library, as a separate process.
 //!
-//! It reads commands from stdin, and answers each with a line. `acquire NAME MS` waits for the lock and answers `got`.
-//! `release NAME` answers `released` or `lost`. `count NAME FILE HOLDS` answers `counted`: it takes the lock again and again, and
-//! adds 1 to the number in the file if the other side was the last to do so, until it has done this HOLDS times.
+//! It reads commands from stdin, and answers each with a line. `acquire NAME MS` waits for the lock
+//! and answers `got`. `release NAME` answers `released` or `lost`. `count NAME FILE HOLDS` answers
+//! `counted`: it takes the lock again and again, and adds 1 to the number in the file if the other
+//! side was the last to do so, until it has done this HOLDS times.
 
 use std::{
     net::SocketAddr,
@@ -53,8 +54,8 @@ const ANY: Library = Library {
     endless: false,
 };
 
-/// The commands that install a Java client, with additional options for Maven. A virtual machine that lives for seconds is
-/// better off with its first compiler only.
+/// The commands that install a Java client, with additional options for Maven. A virtual machine
+/// that lives for seconds is better off with its first compiler only.
 macro_rules! java {
     ($options:literal) => {
         concat!(

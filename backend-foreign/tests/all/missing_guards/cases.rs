@@ -83,7 +83,8 @@ pub(super) async fn a_hash_that_ends(setup: &Shared) -> Verdict {
     wrong(left > 0, || format!("it ends in {left} ms"))
 }
 
-/// One hold right after the other, for longer than a run may last. If the machine pauses, the run starts again.
+/// One hold right after the other, for longer than a run may last. If the machine pauses, the run
+/// starts again.
 pub(super) async fn many_grants_in_a_row(setup: &Shared) -> Verdict {
     let store = setup.of("redis-py").await;
     let (mut row, mut last, asked) = (Instant::now(), Instant::now(), Instant::now());

@@ -1,5 +1,6 @@
-//! Broken variants of the scripts. A proxy in front of a real server removes one guard from a script, and the case for that
-//! guard must fail. With the unchanged script the same case must pass.
+//! Broken variants of the scripts. A proxy in front of a real server removes one guard from a
+//! script, and the case for that guard must fail. With the unchanged script the same case must
+//! pass.
 
 mod any;
 mod cases;

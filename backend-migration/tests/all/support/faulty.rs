@@ -32,8 +32,8 @@ pub(crate) enum Fault {
     Quarantined,
     /// It waits until the test calls `let_go`.
     Held,
-    /// The store repeats the attempt by itself, and answers the repeat. The first try is carried out when the test calls
-    /// `deliver`.
+    /// The store repeats the attempt by itself, and answers the repeat. The first try is carried
+    /// out when the test calls `deliver`.
     Repeated,
 }
 

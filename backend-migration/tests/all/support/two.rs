@@ -29,13 +29,15 @@ pub(crate) struct Two {
 
 impl Two {
     pub(crate) async fn new() -> Self {
-        // Fixed identities, because those of the memories have no fixed order: 10 would come before 9.
+        // Fixed identities, because those of the memories have no fixed order: 10 would come before
+        // 9.
         let stores = ["first", "second"].map(|identity| Arc::new(Faulty::named(identity)));
         let both = both(&stores).await;
         Self { stores, both }
     }
 
-    /// Puts the second store's tokens ahead, as if its clock were ahead. Then the first store's must be raised.
+    /// Puts the second store's tokens ahead, as if its clock were ahead. Then the first store's
+    /// must be raised.
     pub(crate) async fn second_is_ahead(&self) {
         let mut early = request(7);
         let ahead = SystemEnv.wall_micros() + 5_000_000;

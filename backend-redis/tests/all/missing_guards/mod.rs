@@ -1,5 +1,5 @@
-//! Removes each guard from the scripts once. A proxy changes the text on its way to a real server, and the case for that
-//! guard must fail. The same case must pass with the unchanged text.
+//! Removes each guard from the scripts once. A proxy changes the text on its way to a real server,
+//! and the case for that guard must fail. The same case must pass with the unchanged text.
 
 mod cases;
 mod heartbeats;

@@ -1,5 +1,5 @@
-//! Guards that are best tested on the scripts themselves, since the client or another way mostly makes up for them. Guards
-//! of the short ways and of batches are in `short_ways`.
+//! Guards that are best tested on the scripts themselves, since the client or another way mostly
+//! makes up for them. Guards of the short ways and of batches are in `short_ways`.
 
 use conformance_tests::{
     kit::Change::{LeaveOut, Replace},

@@ -1,5 +1,5 @@
-//! The short ways of acquire.lua and release.lua, and batch.lua, do the same as the long ways. Each short way is broken
-//! once, and the comparison must find it.
+//! The short ways of acquire.lua and release.lua, and batch.lua, do the same as the long ways. Each
+//! short way is broken once, and the comparison must find it.
 
 use conformance_tests::{
     kit::Change::{self, LeaveOut, Replace},

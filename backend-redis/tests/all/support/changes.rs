@@ -1,5 +1,5 @@
-//! An operator changes settings while a lock is held, and data are lost before, between or after. One table for a single
-//! Redis and for Redlock.
+//! An operator changes settings while a lock is held, and data are lost before, between or after.
+//! One table for a single Redis and for Redlock.
 #![allow(dead_code, clippy::unwrap_used)] // not every test uses all of it
 
 use std::{pin::Pin, sync::Arc, time::Duration};
@@ -143,8 +143,8 @@ pub(crate) async fn try_all(servers: usize, connect: Connect) {
     let tried = join_all(CASES.iter().map(|case| case.fails(servers, connect))).await;
     let mut failed = Vec::new();
     for (case, found) in CASES.iter().zip(tried) {
-        // On a busy machine the holder's validity may end before a second holder is possible. Then the case runs once more,
-        // alone.
+        // On a busy machine the holder's validity may end before a second holder is possible. Then
+        // the case runs once more, alone.
         let slow = found.is_some() && !case.promised;
         failed.extend(if slow { case.fails(servers, connect).await } else { found });
     }
@@ -199,7 +199,8 @@ impl Case {
         let next = connect(&servers, self.asks).await;
         let mut promised = next.guarantees().exclusion.holds();
         if self.asks == TOLD_NOTHING {
-            // A client that connects now cannot know what was lost. A client that connected before can.
+            // A client that connects now cannot know what was lost. A client that connected before
+            // can.
             promised = holder.store.guarantees().exclusion.holds();
         }
         let wait = eventually(&*next, "a").await;

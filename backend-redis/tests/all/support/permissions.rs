@@ -1,5 +1,5 @@
-//! The permissions that a documentation names, and those that scripts and clients need. Tests of Redlock and of foreign
-//! layouts use this file, too.
+//! The permissions that a documentation names, and those that scripts and clients need. Tests of
+//! Redlock and of foreign layouts use this file, too.
 #![allow(dead_code, clippy::unwrap_used)] // not every test uses all of it
 
 use std::{collections::BTreeSet, fs, path::Path};

@@ -1,4 +1,5 @@
-//! Requests to a store, with the answers that a test expects. The tests of Redlock use this file, too.
+//! Requests to a store, with the answers that a test expects. The tests of Redlock use this file,
+//! too.
 
 use std::time::Duration;
 

@@ -41,7 +41,8 @@ pub(crate) async fn use_every_operation(store: &dyn Backend, cursor: Option<Stri
     releases(store, &grants(attempts(store, &requests).await)).await;
 }
 
-/// A writer that releases beside waiting readers, a writer behind them, and a reader that comes back.
+/// A writer that releases beside waiting readers, a writer behind them, and a reader that comes
+/// back.
 async fn use_readers(store: &dyn Backend) {
     let reader = || request("readers", LEASE).with_mode(Mode::Shared);
     let writer = granted(store, &request("readers", LEASE)).await;

@@ -1,5 +1,6 @@
-//! Removes each guard from the scripts once. A proxy changes the script on its way to a real server, and the case for that
-//! guard must fail. The same case must pass with the unchanged script.
+//! Removes each guard from the scripts once. A proxy changes the script on its way to a real
+//! server, and the case for that guard must fail. The same case must pass with the unchanged
+//! script.
 
 mod node;
 mod readers;

@@ -1,5 +1,5 @@
-//! One node of a quorum, called through its scripts. Their refusals are best tested here, where no other node and no client
-//! makes up for them.
+//! One node of a quorum, called through its scripts. Their refusals are best tested here, where no
+//! other node and no client makes up for them.
 
 use std::{
     ops::{Deref, DerefMut},
@@ -119,7 +119,8 @@ impl Node {
         self.say(&["HSET", &entries, field, value]).await;
     }
 
-    /// From now on there may be entries and tombstones, so no attempt goes the short way without a check.
+    /// From now on there may be entries and tombstones, so no attempt goes the short way without a
+    /// check.
     pub(super) async fn crowd(&mut self) {
         let until = self.now().await + 60 * SECOND;
         self.note("crowd", &until.to_string()).await;
@@ -207,8 +208,8 @@ impl Node {
         }
     }
 
-    /// A batch: whether each release found its lock held, and the answer to each attempt. All attempts have the values of
-    /// the first, except owner and lease.
+    /// A batch: whether each release found its lock held, and the answer to each attempt. All
+    /// attempts have the values of the first, except owner and lease.
     pub(super) async fn batch(
         &mut self,
         releases: &[&str],
@@ -268,8 +269,8 @@ impl Node {
         evaluating(FREE.text(), &self.keys(letter), &arguments)
     }
 
-    /// Whether the lock was held. `how`: ms to keep it, the last attempt whose record is freed, the last attempt to
-    /// abandon, 1 to remove the entry.
+    /// Whether the lock was held. `how`: ms to keep it, the last attempt whose record is freed, the
+    /// last attempt to abandon, 1 to remove the entry.
     pub(super) async fn free(&mut self, owner: &str, how: [&str; 4]) -> bool {
         let command = self.freeing(owner, how);
         text(&parts(self.send(&command).await)[2]) == "1"
@@ -287,7 +288,8 @@ impl Node {
         voted(&parts(answers[1].clone()))
     }
 
-    /// 1 renewed, 2 somebody else's, 0 gone; -1 refused. `late` is the clock after which this clock is ahead.
+    /// 1 renewed, 2 somebody else's, 0 gone; -1 refused. `late` is the clock after which this clock
+    /// is ahead.
     pub(super) async fn renew(&mut self, letter: &str, lease: u64, late: u64) -> i64 {
         let keys = [self.epoch(), self.key("lock", "a")];
         let arguments = [late.to_string(), owner(letter), lease.to_string()];

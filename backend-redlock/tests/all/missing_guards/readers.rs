@@ -9,7 +9,8 @@ use lock_core::Mode;
 
 use super::node::{Attempt, Node, SECOND, Way, owner};
 
-/// Replaces an owner: that of the holder if readers share the lock, and that of the turn if readers were called.
+/// Replaces an owner: that of the holder if readers share the lock, and that of the turn if readers
+/// were called.
 pub(super) const READERS: &str = "00000000000000000000000000000000";
 
 variants! {
@@ -186,7 +187,8 @@ async fn a_late_clean_up(node: &mut Node) -> Verdict {
     only(node, &[]).await
 }
 
-/// The lock is full: `a` with a short lease, `b` with a long one, and others from before there were ends.
+/// The lock is full: `a` with a short lease, `b` with a long one, and others from before there were
+/// ends.
 async fn full_lock(node: &mut Node) -> Result<(), String> {
     node.keep(&shared_with(Mode::MOST_READERS - 3)).await;
     assert!(node.free("a", [""; 4]).await);

@@ -1,5 +1,5 @@
-//! The guards of each script, on one node. Guards of the short ways and of batches are tried in `short_ways.rs`, which
-//! compares those with the long ways that are tried here.
+//! The guards of each script, on one node. Guards of the short ways and of batches are tried in
+//! `short_ways.rs`, which compares those with the long ways that are tried here.
 
 use conformance_tests::{
     kit::Change::{LeaveOut, Replace},

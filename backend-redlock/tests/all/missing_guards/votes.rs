@@ -76,7 +76,8 @@ pub(super) async fn a_quarantine(node: &mut Node, way: Way) -> Verdict {
     refused(node, way, |_| {}).await
 }
 
-/// If the record is of another run and the node's clock is ahead, the node begins no quarantine: that would end too soon.
+/// If the record is of another run and the node's clock is ahead, the node begins no quarantine:
+/// that would end too soon.
 pub(super) async fn a_record_to_write_ahead_of_the_others(node: &mut Node) -> Verdict {
     node.note("run", &"f".repeat(40)).await;
     let mut attempt = node.attempt("a").await;
@@ -94,7 +95,8 @@ pub(super) enum Seen {
     Renewing,
 }
 
-/// The node got a request while its clock was ahead. It still knows that when the clock has come back.
+/// The node got a request while its clock was ahead. It still knows that when the clock has come
+/// back.
 pub(super) async fn a_clock_that_came_back(node: &mut Node, seen: Seen) -> Verdict {
     let right = node.now().await;
     if let Seen::Refusing | Seen::Renewing = seen {

@@ -20,7 +20,8 @@ pub(crate) use self::requests::*;
 pub(crate) const LEASE: Duration = Duration::from_secs(20);
 pub(crate) const SOON: Duration = Duration::from_secs(30);
 
-/// Wide limits, so that nodes on a busy machine do not look as if they were down or had wrong clocks.
+/// Wide limits, so that nodes on a busy machine do not look as if they were down or had wrong
+/// clocks.
 pub(crate) const PATIENT: &str = "timeout=5s&node_timeout=2s&clock_bound=400ms";
 
 /// Servers, each also reachable through a proxy.

@@ -114,7 +114,8 @@ impl Dialect for Mysql {
     async fn read_to_take(&self, request: &Request) -> Result<Option<Row>, Error> {
         let mut row = self.read_row(&request.name, Some(request.owner)).await?;
         if let Some(row) = &mut row {
-            // Beyond `FAR` the number makes no difference: then all poll at the same pace, often enough for the heartbeats.
+            // Beyond `FAR` the number makes no difference: then all poll at the same pace, often
+            // enough for the heartbeats.
             row.before_us = row.before_us.min(FAR);
         }
         self.entries.note(request, row.as_ref());

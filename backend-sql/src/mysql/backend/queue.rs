@@ -18,8 +18,8 @@ use crate::{
 };
 
 impl Mysql {
-    /// Adds the entry of a request to the queue, or sends its heartbeat if one is due. `is_there`: whether the queue has the entry
-    /// already, if that is known.
+    /// Adds the entry of a request to the queue, or sends its heartbeat if one is due. `is_there`:
+    /// whether the queue has the entry already, if that is known.
     pub(super) async fn enter(
         &self,
         request: &Request,

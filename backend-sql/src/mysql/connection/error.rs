@@ -14,8 +14,8 @@ pub(crate) fn failure(error: sqlx::Error) -> Failure {
         .map(MySqlDatabaseError::number);
     let Some(number) = number else { return Failure::Error(general(error)) };
     let (kind, what) = match number {
-        // A deadlock, a wait for a row that was too long, a row that was changed or made meanwhile: a statement
-        // that is a transaction of its own was rolled back.
+        // A deadlock, a wait for a row that was too long, a row that was changed or made meanwhile:
+        // a statement that is a transaction of its own was rolled back.
         1213 | 1205 | 1020 | 1062 => return Failure::Busy(error),
         1044 | 1045 | 1698 => (ErrorKind::Auth, "the server refuses the user or the password"),
         1130 => (ErrorKind::Auth, "the server takes no connections from this host"),

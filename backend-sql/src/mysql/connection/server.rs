@@ -1,4 +1,5 @@
-//! Statements on a server: each takes one connection of the pool, and is repeated if it lost a conflict.
+//! Statements on a server: each takes one connection of the pool, and is repeated if it lost a
+//! conflict.
 
 use std::{convert::identity, future::Future, sync::Arc};
 
@@ -76,8 +77,8 @@ impl Server {
         self.run_repeatable(|| self.read(statement, arguments)).await
     }
 
-    /// Finds rows and locks them, and deletes them in the same transaction. `delete` has one argument: a JSON array of what
-    /// `find` has returned.
+    /// Finds rows and locks them, and deletes them in the same transaction. `delete` has one
+    /// argument: a JSON array of what `find` has returned.
     ///
     /// # Errors
     /// As of a call.

@@ -34,7 +34,8 @@ use crate::{
 };
 
 impl Postgres {
-    /// Runs a statement that takes a lock and answers the token. `last` is its argument after those of the request.
+    /// Runs a statement that takes a lock and answers the token. `last` is its argument after those
+    /// of the request.
     async fn grant(
         &self,
         statement: &SqlStr,
@@ -66,8 +67,9 @@ impl Postgres {
         set.map_err(general)
     }
 
-    /// Reads the row of a name. A request with an entry attempts to take the lock, unless its entry has only to wait. A request
-    /// without an entry does so if the lock is free but others come first, since these may be gone.
+    /// Reads the row of a name. A request with an entry attempts to take the lock, unless its entry
+    /// has only to wait. A request without an entry does so if the lock is free but others come
+    /// first, since these may be gone.
     async fn read_or_attempt(&self, request: &Request) -> Result<Option<Row>, Error> {
         let entry = self.entries.of(request.owner);
         match &entry {
@@ -90,8 +92,8 @@ impl Postgres {
         if entry.is_none() || seen.as_ref().is_none_or(|row| !row.refuses(request)) {
             return Ok(seen);
         }
-        // Another client has made the row meanwhile. Without this, the entry would enter the queue only at its next poll. An
-        // abandoned owner is refused once more.
+        // Another client has made the row meanwhile. Without this, the entry would enter the queue
+        // only at its next poll. An abandoned owner is refused once more.
         Ok(self.attempt_or_enqueue(request, entry.as_deref()).await?.or(seen))
     }
 }

@@ -34,9 +34,9 @@ impl Postgres {
         .await
     }
 
-    /// Waits for the end of all transactions that write to locks now. One of their statements may have read the old marker and
-    /// now wait for a row. When it gets the row, it grants by the old marker, since a statement sees what was committed when
-    /// it began.
+    /// Waits for the end of all transactions that write to locks now. One of their statements may
+    /// have read the old marker and now wait for a row. When it gets the row, it grants by the old
+    /// marker, since a statement sees what was committed when it began.
     async fn wait_for_writers(&self) -> Result<(), Error> {
         let mut before = self.writers().await?;
         self.in_time(async {
@@ -105,7 +105,8 @@ impl Postgres {
         let (longest, quarantined) = self.learn().await?;
         if init.reset_tokens {
             let longest = self.longest_ever().max(longest);
-            // First make sure that nothing is granted any more, not by the proof in a row either. Then set the tokens back.
+            // First make sure that nothing is granted any more, not by the proof in a row either.
+            // Then set the tokens back.
             server.run_once(&sql.reset_watermark, &[Span(longest)]).await?;
             self.wait_for_writers().await?;
             self.until_none_skipped(&sql.distrust_rows, &[]).await?;

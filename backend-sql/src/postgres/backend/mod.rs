@@ -1,4 +1,5 @@
-//! The trait [`Dialect`](crate::dialect::Dialect): its steps, the statements of the queue, waiters, `init`.
+//! The trait [`Dialect`](crate::dialect::Dialect): its steps, the statements of the queue, waiters,
+//! `init`.
 
 mod backend;
 mod init;

@@ -32,14 +32,16 @@ pub(super) fn wanted<'a>(request: &'a Request, owner: &'a str) -> [Arg<'a>; 5] {
     ]
 }
 
-/// For how long an entry counts as alive with this many others before it. It may miss one heartbeat.
+/// For how long an entry counts as alive with this many others before it. It may miss one
+/// heartbeat.
 fn life(others: u32) -> Duration {
     ENTRY_LIFE + poll_behind::<Postgres>(others) * 2
 }
 
 impl Postgres {
-    /// Releases a grant. The first waiter gets the lock, if its entry allows that. `entry` joins the end of the queue if the head
-    /// has room. Returns the new token, and whether `entry` is in the queue, or `None` if nothing was done.
+    /// Releases a grant. The first waiter gets the lock, if its entry allows that. `entry` joins
+    /// the end of the queue if the head has room. Returns the new token, and whether `entry` is in
+    /// the queue, or `None` if nothing was done.
     pub(super) async fn release_to_waiter(
         &self,
         grant: &Grant,
@@ -61,8 +63,9 @@ impl Postgres {
         Ok(Some((token_of(token)?, queued)))
     }
 
-    /// Moves entries from the tail of the queue to its head, if this column of a statement's answer says that it is time. The
-    /// statement itself succeeded, so a failure here is only logged: the next statement moves them.
+    /// Moves entries from the tail of the queue to its head, if this column of a statement's answer
+    /// says that it is time. The statement itself succeeded, so a failure here is only logged: the
+    /// next statement moves them.
     pub(super) async fn refill_if(&self, name: &LockName, rows: &[PgRow], column: usize) {
         if rows.first().is_some_and(|row| row.try_get(column).unwrap_or(false))
             && let Err(error) = self.refill(name).await
@@ -75,8 +78,9 @@ impl Postgres {
         self.run_repeatable(&self.server.sql.refill, &[Text(name.as_str())]).await.map(drop)
     }
 
-    /// One attempt: the request gets the lock if the lock is free for it; otherwise its entry, if it has one, is in the queue
-    /// afterwards. `None` if the name has no row, or the owner was abandoned.
+    /// One attempt: the request gets the lock if the lock is free for it; otherwise its entry, if
+    /// it has one, is in the queue afterwards. `None` if the name has no row, or the owner was
+    /// abandoned.
     pub(super) async fn attempt_or_enqueue(
         &self,
         request: &Request,
@@ -122,7 +126,8 @@ impl Postgres {
         }
         let mut read = Self::row(row, entry.map(|entry| entry.id.as_str()))?;
         read.granted = granted;
-        // How many entries of the tail come before it. Only a heartbeat counts them, not an attempt.
+        // How many entries of the tail come before it. Only a heartbeat counts them, not an
+        // attempt.
         let before: Option<i64> = row.try_get("before").ok();
         read.before_us = match at {
             Some(at) => at.unsigned_abs().saturating_sub(1),
@@ -144,8 +149,8 @@ impl Postgres {
         Ok(read)
     }
 
-    /// The poll of an entry: a heartbeat if it has nothing to do but wait, or a confirmation of a grant. `None`: the entry must
-    /// ask for the lock.
+    /// The poll of an entry: a heartbeat if it has nothing to do but wait, or a confirmation of a
+    /// grant. `None`: the entry must ask for the lock.
     pub(super) async fn heartbeat(
         &self,
         request: &Request,

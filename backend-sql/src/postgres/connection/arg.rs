@@ -61,8 +61,8 @@ impl Arg<'_> {
     }
 }
 
-/// Writes the arguments into a statement, in place of `$1` and so on. None of our statements has a `$` and a digit with another
-/// meaning.
+/// Writes the arguments into a statement, in place of `$1` and so on. None of our statements has a
+/// `$` and a digit with another meaning.
 pub(crate) fn inline(statement: &str, args: &[Arg<'_>]) -> String {
     let mut parts = statement.split('$');
     let mut text = parts.next().unwrap_or_default().to_owned();

@@ -1,4 +1,5 @@
-//! Turns PostgreSQL's SQLSTATEs into our errors: <https://www.postgresql.org/docs/current/errcodes-appendix.html>.
+//! Turns PostgreSQL's SQLSTATEs into our errors:
+//! <https://www.postgresql.org/docs/current/errcodes-appendix.html>.
 
 use lock_core::{Error, ErrorKind};
 
@@ -20,11 +21,13 @@ pub(crate) fn failure(error: sqlx::Error) -> Failure {
     let (kind, what) = match state.as_str() {
         // Serialization failure and deadlock: rolled back, at any isolation level.
         "40001" | "40P01" => return Failure::Busy(error),
-        // Another transaction has locked the tables that are to be upgraded (upgrade.sql), or the session has its own limit.
+        // Another transaction has locked the tables that are to be upgraded (upgrade.sql), or the
+        // session has its own limit.
         "55P03" => return Failure::Busy(error),
         // Division by zero: a statement that inserts a row has waited too long (insert.sql).
         "22012" => return Failure::Busy(error),
-        // Another client has made the same tables, which IF NOT EXISTS does not see before they are committed.
+        // Another client has made the same tables, which IF NOT EXISTS does not see before they are
+        // committed.
         "23505" | "42P07" | "42710" => return Failure::Busy(error),
         "28000" | "28P01" => (ErrorKind::Auth, "the server refuses the user or the password"),
         "42501" => (ErrorKind::Auth, "the role may not use the tables"),

@@ -1,5 +1,5 @@
-//! Sessions of a server: statements in them, their arguments and errors, and what this client knows of the server and its
-//! tables.
+//! Sessions of a server: statements in them, their arguments and errors, and what this client knows
+//! of the server and its tables.
 
 pub(crate) mod arg;
 pub(super) mod error;

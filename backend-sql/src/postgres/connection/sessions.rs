@@ -69,9 +69,9 @@ impl Sessions {
         Self { connections, prepares, alone, unknown, own_session, retry, gate, timeout }
     }
 
-    /// Waits a while for an idle connection, so that a call that can wait starts no new session. Otherwise many clients of a busy
-    /// server, whose answers are late, would start a session for each of their calls and make the server busier. Another call may
-    /// take the connection first.
+    /// Waits a while for an idle connection, so that a call that can wait starts no new session.
+    /// Otherwise many clients of a busy server, whose answers are late, would start a session for
+    /// each of their calls and make the server busier. Another call may take the connection first.
     pub(crate) async fn wait_for_idle(&self) {
         let end = Instant::now() + PATIENCE;
         let pool = &self.connections.pool;
@@ -89,15 +89,17 @@ impl Sessions {
         self.retry.broken()
     }
 
-    /// From here on, nothing is prepared until it is known whether other clients use our sessions: the first statement that is
-    /// prepared in a session comes with the settings of our own sessions, or for good without.
+    /// From here on, nothing is prepared until it is known whether other clients use our sessions:
+    /// the first statement that is prepared in a session comes with the settings of our own
+    /// sessions, or for good without.
     pub(crate) fn sessions_will_be_known(&self) {
         self.unknown.store(true, Ordering::Relaxed);
     }
 
-    /// Notes whether no other client uses our sessions. Behind a pooler that gives each transaction another session, a prepared
-    /// statement is in another session when the client needs it, and this session may have another client's statement of the
-    /// same name, which would run instead. So nothing is prepared before this is known.
+    /// Notes whether no other client uses our sessions. Behind a pooler that gives each transaction
+    /// another session, a prepared statement is in another session when the client needs it, and
+    /// this session may have another client's statement of the same name, which would run instead.
+    /// So nothing is prepared before this is known.
     pub(crate) fn sessions_are_ours(&self, alone: bool) {
         self.alone.store(alone, Ordering::Relaxed);
         self.unknown.store(false, Ordering::Relaxed);
@@ -108,8 +110,8 @@ impl Sessions {
         self.prepares.unwrap_or(alone) && !self.unknown.load(Ordering::Relaxed)
     }
 
-    /// Whether a session may have settings of ours. In a session that a pooler lends to other clients they would count for
-    /// theirs, which the option `prepare=on` does not exclude.
+    /// Whether a session may have settings of ours. In a session that a pooler lends to other
+    /// clients they would count for theirs, which the option `prepare=on` does not exclude.
     fn may_change_sessions(&self) -> bool {
         !self.connections.given && self.alone.load(Ordering::Relaxed)
     }
@@ -139,8 +141,8 @@ impl Sessions {
         self.retry.run_repeatable(connections, identity, || self.send(statement, args)).await
     }
 
-    /// Sends a statement. If the server has no room for its message, sends it again without: a message only spares its receiver
-    /// the time until the next poll, and must stop no release.
+    /// Sends a statement. If the server has no room for its message, sends it again without: a
+    /// message only spares its receiver the time until the next poll, and must stop no release.
     async fn send(&self, statement: &SqlStr, args: &[Arg<'_>]) -> Result<Vec<PgRow>, Failure> {
         let mut answer = None;
         if self.prepares() {
@@ -190,8 +192,8 @@ impl Sessions {
         Ok(None)
     }
 
-    /// The driver sends a statement and its arguments in two messages, between which a pooler may change the session. So the
-    /// arguments are in the statement.
+    /// The driver sends a statement and its arguments in two messages, between which a pooler may
+    /// change the session. So the arguments are in the statement.
     async fn send_in_one_message(
         &self,
         statement: &str,
@@ -223,7 +225,8 @@ impl Sessions {
         self.retry.run(identity, run).await
     }
 
-    /// Asks about the session in which this statement runs. It is one message, which a pooler does not split.
+    /// Asks about the session in which this statement runs. It is one message, which a pooler does
+    /// not split.
     pub(crate) async fn session(&self, text: &'static str) -> Result<i32, Error> {
         let run = || async {
             let mut lent = self.connections.lend(failure).await?;

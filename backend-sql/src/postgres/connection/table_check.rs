@@ -1,13 +1,13 @@
-//! Checks the tables before a statement first names one. A table, a view or a policy of another role could run code in our
-//! name.
+//! Checks the tables before a statement first names one. A table, a view or a policy of another
+//! role could run code in our name.
 
 use lock_core::{Error, ErrorKind};
 use sqlx::{Row as _, postgres::PgRow};
 
 use crate::error::general;
 
-/// Whether each table exists, by the answer to `exists.sql`. Refuses tables of another role, and a search path with which
-/// PostgreSQL may prefer another role's operators to its own.
+/// Whether each table exists, by the answer to `exists.sql`. Refuses tables of another role, and a
+/// search path with which PostgreSQL may prefer another role's operators to its own.
 ///
 /// # Errors
 /// `Config`, with what is refused.
@@ -28,8 +28,8 @@ pub fn found(rows: &[PgRow]) -> Result<Vec<bool>, Error> {
     refusal.map_or(Ok(found), |refusal| Err(Error::new(ErrorKind::Config, refusal)))
 }
 
-/// Refuses a table that a loss of data would leave with old locks, or would empty although it must outlive it, by the answer to
-/// `exists.sql`.
+/// Refuses a table that a loss of data would leave with old locks, or would empty although it must
+/// outlive it, by the answer to `exists.sql`.
 ///
 /// # Errors
 /// `Config`, with the remedy.

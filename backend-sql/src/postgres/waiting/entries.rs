@@ -23,20 +23,21 @@ pub(crate) struct QueueEntries {
 
 #[derive(Debug)]
 pub(crate) struct QueueEntry {
-    /// The text of the entry in the queue: the owner, the client to notify, `+` if a release may grant it the lock, `-` if it
-    /// must ask for the lock itself, or `*` for a reader, and the owner's label.
+    /// The text of the entry in the queue: the owner, the client to notify, `+` if a release may
+    /// grant it the lock, `-` if it must ask for the lock itself, or `*` for a reader, and the
+    /// owner's label.
     pub(crate) id: String,
     /// Whether the entry is in the server's queue, as far as this client knows.
     pub(crate) queued: AtomicBool,
-    /// At most how many entries were before it when the server last answered. The pause after its next heartbeat grows with
-    /// this number, so the heartbeat must count for as long.
+    /// At most how many entries were before it when the server last answered. The pause after its
+    /// next heartbeat grows with this number, so the heartbeat must count for as long.
     pub(crate) others: AtomicU32,
     pub(crate) wake: Notify,
     notice: Mutex<Option<Notice>>,
 }
 
-/// What a message suggests to do for an entry. Any role of the database can send such a message, so it grants nothing: the
-/// client runs a statement that finds out.
+/// What a message suggests to do for an entry. Any role of the database can send such a message, so
+/// it grants nothing: the client runs a statement that finds out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Notice {
     /// Ask for the lock: it may be this entry's turn.
@@ -64,7 +65,8 @@ impl QueueEntries {
         Self { client, entries: Mutex::default(), wanted }
     }
 
-    /// The channel of NOTIFY on which this client gets its messages. A message is the owner of an entry.
+    /// The channel of NOTIFY on which this client gets its messages. A message is the owner of an
+    /// entry.
     pub(crate) fn channel(&self) -> String {
         format!("leasehold_{}", self.client)
     }
@@ -107,8 +109,9 @@ impl QueueEntries {
         self.entries.lock().is_empty()
     }
 
-    /// Handles a message. The owner alone means that this entry should ask for the lock; the owner and `+` mean that the entry
-    /// was granted the lock. Ignores a message that it does not understand, or that came too late.
+    /// Handles a message. The owner alone means that this entry should ask for the lock; the owner
+    /// and `+` mean that the entry was granted the lock. Ignores a message that it does not
+    /// understand, or that came too late.
     pub(crate) fn notify(&self, message: &str) {
         let (owner, notice) = match message.strip_suffix('+') {
             Some(owner) => (owner, Notice::Granted),

@@ -1,4 +1,5 @@
-//! The one connection on which the server notifies a client that it is the turn of one of its entries.
+//! The one connection on which the server notifies a client that it is the turn of one of its
+//! entries.
 
 use std::sync::{Arc, Weak};
 
@@ -29,7 +30,8 @@ const SESSION: &str = "SELECT pg_catalog.pg_backend_pid()";
 pub(crate) struct Delivery {
     /// Whether messages arrive at this client when it listens.
     pub(crate) works: bool,
-    /// Whether the client listens now. It listens only while it has entries, and then needs a connection for it.
+    /// Whether the client listens now. It listens only while it has entries, and then needs a
+    /// connection for it.
     pub(crate) listening: bool,
 }
 
@@ -53,8 +55,8 @@ impl Listening {
         Self { delivery: watch::Sender::default(), task: Mutex::default() }
     }
 
-    /// Starts the task, and waits until it is known whether messages arrive. A pooler that gives each transaction another
-    /// session passes no messages on.
+    /// Starts the task, and waits until it is known whether messages arrive. A pooler that gives
+    /// each transaction another session passes no messages on.
     pub(crate) async fn start(server: &Arc<Server>, entries: &Arc<QueueEntries>) -> Self {
         let listening = Self::off();
         let mut delivery = listening.delivery();
@@ -129,7 +131,8 @@ impl Listener {
                 Ok(listener) => {
                     let began = Instant::now();
                     let ended = self.listen(listener).await;
-                    // If the connection worked for longer than until its first check, the next one is tried at once.
+                    // If the connection worked for longer than until its first check, the next one
+                    // is tried at once.
                     if began.elapsed() > RECONNECT {
                         pause = RECONNECT_FIRST;
                     }
@@ -139,7 +142,8 @@ impl Listener {
             };
             if matches!(ended, Ok(End::Idle)) {
                 self.publish.send_replace(Delivery { works: true, listening: false });
-                // The signal may be of an entry that is gone by now. That costs a connection for a moment.
+                // The signal may be of an entry that is gone by now. That costs a connection for a
+                // moment.
                 self.wanted.notified().await;
                 continue;
             }
@@ -152,7 +156,8 @@ impl Listener {
         }
     }
 
-    /// Listens until the connection is lost or gives no answer, or there have been no entries for a while.
+    /// Listens until the connection is lost or gives no answer, or there have been no entries for a
+    /// while.
     async fn listen(&self, mut listener: PgListener) -> Result<End, Error> {
         self.server.sessions_are_ours(true);
         self.publish.send_replace(Delivery { works: true, listening: true });
@@ -201,8 +206,9 @@ impl Listener {
     async fn begin(&self) -> Result<PgListener, Error> {
         self.server.wait_for_idle().await;
         self.has_free_sessions(FREE_TO_LISTEN).await?;
-        // The driver listens on a pool, so this is a pool for one connection. It is a new pool each time: the connection of
-        // the last one may hang until the kernel gives it up, and that pool has no room for another.
+        // The driver listens on a pool, so this is a pool for one connection. It is a new pool each
+        // time: the connection of the last one may hang until the kernel gives it up, and that pool
+        // has no room for another.
         let own = PgPoolOptions::new()
             .max_connections(1)
             .acquire_timeout(BEGIN)
@@ -220,12 +226,13 @@ impl Listener {
         Ok(listener)
     }
 
-    /// Fails behind a pooler that gives each transaction another session. To listen there would send messages to the client
-    /// that has the session by then, whose driver may not expect them.
+    /// Fails behind a pooler that gives each transaction another session. To listen there would
+    /// send messages to the client that has the session by then, whose driver may not expect them.
     ///
-    /// Without such a pooler, a connection always has the same session, and no other connection has it. This asks both
-    /// connections for their sessions in an order by which every such pooler is noticed: one that hands out the session that
-    /// was returned last, and one that hands out each session in turn.
+    /// Without such a pooler, a connection always has the same session, and no other connection has
+    /// it. This asks both connections for their sessions in an order by which every such pooler is
+    /// noticed: one that hands out the session that was returned last, and one that hands out each
+    /// session in turn.
     async fn refuse_pooler(&self, listener: &mut PgListener) -> Result<(), Error> {
         let mut ours = None;
         for on_listener in [true, true, false, false, true, false, true, false, false, true] {

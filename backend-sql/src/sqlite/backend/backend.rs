@@ -200,7 +200,8 @@ impl Dialect for Sqlite {
 
     async fn abandon(&self, request: &Request) -> Result<(), Error> {
         let owner = request.owner.to_string();
-        // First the tombstone, so that a late statement finds it. Then remove what an earlier statement took or entered.
+        // First the tombstone, so that a late statement finds it. Then remove what an earlier
+        // statement took or entered.
         self.write(|| {
             let query = sqlx::query(self.sql.abandon.clone()).bind(&owner);
             query.bind(now()).bind(&self.epoch).bind(today())

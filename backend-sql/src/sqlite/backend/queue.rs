@@ -45,8 +45,8 @@ impl Sqlite {
         self.file.write(build).await.inspect_err(|_| entry.heartbeat_failed())
     }
 
-    /// Releases a grant. The first entry gets the lock, and its client is woken. If nobody waits, `next` gets the lock. `None`:
-    /// the grant was not there.
+    /// Releases a grant. The first entry gets the lock, and its client is woken. If nobody waits,
+    /// `next` gets the lock. `None`: the grant was not there.
     pub(super) async fn release_to_waiter(
         &self,
         grant: &Grant,
@@ -95,7 +95,8 @@ impl Sqlite {
         Ok(())
     }
 
-    /// Removes the entry of a request, takes its lock away unless that is kept for a minimum hold, and wakes the next waiter.
+    /// Removes the entry of a request, takes its lock away unless that is kept for a minimum hold,
+    /// and wakes the next waiter.
     pub(super) async fn remove(&self, request: &Request) -> Result<(), Error> {
         let (leave, name) = (&self.sql.leave, request.name.as_str());
         let owner = request.owner.to_string();

@@ -30,7 +30,8 @@ impl Sqlite {
         self.file.while_busy(read).await
     }
 
-    /// Renews grants of one mode. Returns the owners that were renewed, and the longest lease in ms.
+    /// Renews grants of one mode. Returns the owners that were renewed, and the longest lease in
+    /// ms.
     pub(super) async fn renew_batch(
         &self,
         statement: &sqlx::SqlStr,
@@ -97,7 +98,8 @@ impl Sqlite {
                 .bind(&owner)
                 .bind(request.label.as_str())
                 .bind(nanos(request.lease))
-                // The clocks are read again for each try, so that a wait for the database does not make them stale.
+                // The clocks are read again for each try, so that a wait for the database does not
+                // make them stale.
                 .bind(now())
                 .bind(&self.epoch)
                 .bind(wall_micros())
@@ -114,8 +116,9 @@ impl Sqlite {
 
 /// The one row of a statement that writes, once it is committed.
 ///
-/// SQLite commits a statement after its last row. `fetch_optional` stops at the first row, and the driver then commits without
-/// reporting whether that failed. So a grant on a full disk would exist only in our memory.
+/// SQLite commits a statement after its last row. `fetch_optional` stops at the first row, and the
+/// driver then commits without reporting whether that failed. So a grant on a full disk would exist
+/// only in our memory.
 pub(super) async fn read_to_end<T>(
     rows: impl Future<Output = Result<Vec<T>, sqlx::Error>>,
 ) -> Result<Option<T>, sqlx::Error> {

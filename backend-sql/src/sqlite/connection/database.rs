@@ -14,8 +14,9 @@ use tokio::{
     time::timeout,
 };
 
-/// One connection is enough: SQLite has one writer at a time, and statements of one connection run in the order in which they were
-/// sent. It is in no pool, since the driver tests each connection that returns to a pool.
+/// One connection is enough: SQLite has one writer at a time, and statements of one connection run
+/// in the order in which they were sent. It is in no pool, since the driver tests each connection
+/// that returns to a pool.
 #[derive(Debug)]
 pub(crate) enum Database {
     Own(Box<Own>),
@@ -66,8 +67,8 @@ impl Database {
         self.end(State::Closed).await;
     }
 
-    /// The same, for a file that is no longer at its path. Statements that come later fail as those of a broken connection do: a
-    /// repeat may use the file at the path.
+    /// The same, for a file that is no longer at its path. Statements that come later fail as those
+    /// of a broken connection do: a repeat may use the file at the path.
     pub(crate) async fn leave(&self) {
         self.end(State::Left).await;
     }

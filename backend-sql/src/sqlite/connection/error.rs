@@ -15,8 +15,8 @@ pub(crate) fn failure(error: sqlx::Error, path: &Path) -> Failure {
     if code == "3091" {
         return Failure::Error(Error::new(ErrorKind::Config, USED_UP).with_source(error));
     }
-    // The low byte is the primary code. 5 is BUSY in all its kinds, 6 LOCKED, and 15 PROTOCOL, which
-    // is a race for the write-ahead log's locks.
+    // The low byte is the primary code. 5 is BUSY in all its kinds, 6 LOCKED, and 15 PROTOCOL,
+    // which is a race for the write-ahead log's locks.
     let (kind, what) = match code.parse::<i32>().unwrap_or(0) & 0xff {
         5 | 6 | 15 => return Failure::Busy(error),
         // No such column or table.

@@ -1,11 +1,13 @@
-//! Where the file is: on a file system that other machines may share, or in a folder that others empty.
+//! Where the file is: on a file system that other machines may share, or in a folder that others
+//! empty.
 
 use std::{fs, path::Path};
 
-/// Why SQLite's locks may not exclude each other on the file system of this path; `None` if nothing is known against it.
+/// Why SQLite's locks may not exclude each other on the file system of this path; `None` if nothing
+/// is known against it.
 ///
-/// A file system in user space may well be local, but its kind does not show that. With `fuseblk` it is: then a local block
-/// device is mounted. An overlay hides the file system below it.
+/// A file system in user space may well be local, but its kind does not show that. With `fuseblk`
+/// it is: then a local block device is mounted. An overlay hides the file system below it.
 pub(crate) fn shared(path: &Path) -> Option<String> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     let number = rustix::fs::statfs(folder).ok()?.f_type as u64 & 0xffff_ffff;
@@ -95,8 +97,8 @@ const EMPTIED: [(&str, &str); 4] = [
     ("/dev/shm", "files of a user may be deleted there when that user logs out"),
 ];
 
-/// What to tell an operator of a path in a folder that others empty. A file that is deleted while locks are held leads to two
-/// holders, until the first of them renews.
+/// What to tell an operator of a path in a folder that others empty. A file that is deleted while
+/// locks are held leads to two holders, until the first of them renews.
 pub(crate) fn emptied(path: &Path) -> Option<String> {
     let folder = fs::canonicalize(path.parent()?).ok()?;
     let (of, why) = EMPTIED.iter().find(|(of, _)| folder.starts_with(of))?;
@@ -164,8 +166,9 @@ mod tests {
         println!("the answer is {:?}", shared(Path::new(&path)));
     }
 
-    /// A real mount, without the program that would serve it: the kernel answers statfs(2) to other users by itself. Making one
-    /// takes root, and `/dev/fuse`; without these this says on the real standard error that it checks nothing.
+    /// A real mount, without the program that would serve it: the kernel answers statfs(2) to other
+    /// users by itself. Making one takes root, and `/dev/fuse`; without these this says on the real
+    /// standard error that it checks nothing.
     #[test]
     fn a_file_on_fuse_is_named_by_the_kind_of_its_mount() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! The file: where it may be, who may read it, opened or made, whether it is still at its path, statements on it, and their errors.
+//! The file: where it may be, who may read it, opened or made, whether it is still at its path,
+//! statements on it, and their errors.
 
 mod database;
 mod error;

@@ -1,5 +1,5 @@
-//! Checks which users of this machine may read the file. Each of them can open its `-shm` read-only, and take WAL's write lock
-//! there and keep it. Then no lock is granted or renewed.
+//! Checks which users of this machine may read the file. Each of them can open its `-shm`
+//! read-only, and take WAL's write lock there and keep it. Then no lock is granted or renewed.
 
 use std::{
     fs, io,
@@ -13,7 +13,8 @@ use lock_core::{Error, ErrorKind};
 const OWN: u32 = 0o600;
 const GROUP: u32 = 0o660;
 
-/// Makes an empty file, if there is none. SQLite gives the files beside it the same mode, whatever the umask is.
+/// Makes an empty file, if there is none. SQLite gives the files beside it the same mode, whatever
+/// the umask is.
 pub(crate) fn make(path: &Path, group: bool) -> Result<(), Error> {
     let made = match create(path) {
         // Only after it was made, because the umask may remove a bit of the group's.
@@ -27,7 +28,8 @@ pub(crate) fn make(path: &Path, group: bool) -> Result<(), Error> {
     })
 }
 
-/// Does not open the file: a process that closes any descriptor of it loses the locks that its SQLite connections have on it.
+/// Does not open the file: a process that closes any descriptor of it loses the locks that its
+/// SQLite connections have on it.
 #[cfg(target_os = "linux")]
 fn create(path: &Path) -> io::Result<()> {
     use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -35,7 +37,8 @@ fn create(path: &Path) -> io::Result<()> {
     mknodat(CWD, path, FileType::RegularFile, Mode::from_raw_mode(OWN), 0).map_err(Into::into)
 }
 
-/// If another task of this process makes the same file at the same time, it may lose its first lock on the file.
+/// If another task of this process makes the same file at the same time, it may lose its first lock
+/// on the file.
 #[cfg(not(target_os = "linux"))]
 fn create(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt as _;
@@ -43,7 +46,8 @@ fn create(path: &Path) -> io::Result<()> {
     fs::OpenOptions::new().write(true).create_new(true).mode(OWN).open(path).map(drop)
 }
 
-/// Refuses the file, or a file beside it, by name, if users other than its user and its group may read or write it.
+/// Refuses the file, or a file beside it, by name, if users other than its user and its group may
+/// read or write it.
 pub(crate) fn check(path: &Path) -> Result<(), Error> {
     let Some(file) = exposed(path) else { return Ok(()) };
     let message = format!(
@@ -59,7 +63,8 @@ fn exposed(path: &Path) -> Option<PathBuf> {
     let others = |path: &Path, bits| {
         fs::metadata(path).is_ok_and(|found| found.permissions().mode() & bits != 0)
     };
-    // A user who may not enter a folder reaches no file in it. The folder's group may differ from the file's.
+    // A user who may not enter a folder reaches no file in it. The folder's group may differ from
+    // the file's.
     if !path.ancestors().skip(1).all(|folder| others(folder, 0o011)) {
         return None;
     }

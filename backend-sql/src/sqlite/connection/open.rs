@@ -1,4 +1,5 @@
-//! Finds or makes the file, and runs statements on it. They wait for other writers without blocking a thread.
+//! Finds or makes the file, and runs statements on it. They wait for other writers without blocking
+//! a thread.
 
 use std::{
     convert::identity,
@@ -84,8 +85,8 @@ impl File {
         self.given.is_some() || self.path.exists()
     }
 
-    /// The database at the path, with the tables in it. If another file has taken the place of one that is open, this opens the
-    /// one at the path: every other client uses that one.
+    /// The database at the path, with the tables in it. If another file has taken the place of one
+    /// that is open, this opens the one at the path: every other client uses that one.
     pub(crate) async fn database(&self) -> Result<Arc<Opened>, Error> {
         let known = || self.opened.lock().clone();
         // After `close`, the next statement says so.
@@ -105,7 +106,8 @@ impl File {
         Ok(opened)
     }
 
-    /// Closes a database that is no longer at the path. A pool of the application's cannot be opened anew.
+    /// Closes a database that is no longer at the path. A pool of the application's cannot be
+    /// opened anew.
     async fn leave(&self, left: &Opened) -> Result<(), Error> {
         let path = &self.path;
         if self.given.is_none() {
@@ -165,8 +167,8 @@ impl File {
     async fn prepare(&self, database: &Database) -> Result<(), Error> {
         let longest = self.settings.longest_lease_of_new();
         let schema = statements::schema(&self.tables, longest.as_millis() as i64);
-        // Check first, so that a user who may not create tables can use the existing ones. If a table is missing, as in a file
-        // of an older version, it is made now.
+        // Check first, so that a user who may not create tables can use the existing ones. If a
+        // table is missing, as in a file of an older version, it is made now.
         let known = "SELECT 1 FROM {settings} WHERE EXISTS (SELECT 1 FROM {locks}) IS NOT NULL \
             AND EXISTS (SELECT 1 FROM {seen}) IS NOT NULL \
             AND EXISTS (SELECT 1 FROM {abandoned}) IS NOT NULL \
@@ -207,7 +209,8 @@ impl File {
         Database::own(options, self.settings.timeout)
     }
 
-    /// Runs a statement, and repeats it while another client has the database, up to the time limit.
+    /// Runs a statement, and repeats it while another client has the database, up to the time
+    /// limit.
     pub(crate) async fn while_busy<T, Fut>(&self, run: impl Fn() -> Fut) -> Result<T, Error>
     where
         Fut: Future<Output = Result<T, sqlx::Error>>,
@@ -232,7 +235,8 @@ impl File {
         self.retry.run(identity, tries).await
     }
 
-    /// Runs a statement that answers no rows. `build` makes it anew for each try, so that its clocks are not stale.
+    /// Runs a statement that answers no rows. `build` makes it anew for each try, so that its
+    /// clocks are not stale.
     pub(crate) async fn write(&self, build: impl Fn() -> Statement) -> Result<(), Error> {
         let database = self.database().await?;
         let run = || {
@@ -265,8 +269,8 @@ impl File {
     }
 }
 
-/// Makes the path absolute, so that it stays the same file when the program changes its folder, and so that SQLite takes no
-/// name for one of its URIs. Refuses a path that cannot be a store.
+/// Makes the path absolute, so that it stays the same file when the program changes its folder, and
+/// so that SQLite takes no name for one of its URIs. Refuses a path that cannot be a store.
 ///
 /// Nothing here opens the file. A process that closes any descriptor of it loses the locks that its
 /// SQLite connections have on it (POSIX record locks).

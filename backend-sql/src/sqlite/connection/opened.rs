@@ -36,8 +36,8 @@ impl Opened {
         self.place.lock().as_ref().is_some_and(Place::is_open)
     }
 
-    /// Whether every file that is open is still at its path. If not, other clients use other files. A connection of our own has
-    /// all three open all the time; a pool may have none.
+    /// Whether every file that is open is still at its path. If not, other clients use other files.
+    /// A connection of our own has all three open all the time; a pool may have none.
     pub(super) fn is_in_place(&self) -> bool {
         let mut place = self.place.lock();
         let Some(known) = &*place else { return true };

@@ -1,5 +1,6 @@
-//! Whether every client of a file finds the same three files: the database, and the `-wal` and `-shm` that SQLite puts beside
-//! it, by name. Two clients with the same database, and each with its own `-wal` and `-shm`, both get a lock.
+//! Whether every client of a file finds the same three files: the database, and the `-wal` and
+//! `-shm` that SQLite puts beside it, by name. Two clients with the same database, and each with
+//! its own `-wal` and `-shm`, both get a lock.
 
 use std::{
     fs, io,
@@ -24,9 +25,9 @@ pub(crate) fn files(path: &Path) -> io::Result<[PathBuf; 3]> {
     }))
 }
 
-/// Refuses files that another path may lead to, without those beside them: a mount point, as of a container that mounts the
-/// file alone, a file with hard links, and a symbolic link beside the database. A link that is made later is seen by those who
-/// come through it.
+/// Refuses files that another path may lead to, without those beside them: a mount point, as of a
+/// container that mounts the file alone, a file with hard links, and a symbolic link beside the
+/// database. A link that is made later is seen by those who come through it.
 pub(crate) fn refuse_apart(path: &Path) -> Result<(), Error> {
     let Ok(files) = files(path) else { return Ok(()) };
     for file in files {
@@ -103,8 +104,9 @@ impl Place {
         ids[0].is_some().then(|| Self { path: path.to_owned(), files, ids })
     }
 
-    /// Whether this process has all three open. If another client in it still has a deleted `-shm` open, SQLite goes on to use
-    /// that one for all connections of the process, and makes none at the path.
+    /// Whether this process has all three open. If another client in it still has a deleted `-shm`
+    /// open, SQLite goes on to use that one for all connections of the process, and makes none at
+    /// the path.
     pub(crate) fn is_open(&self) -> bool {
         self.ids.iter().all(|id| id.is_some_and(Id::is_open))
     }
@@ -117,9 +119,10 @@ impl Place {
         quick == self.ids || Self::now(&self.path).is_some_and(|now| now.ids == self.ids)
     }
 
-    /// Whether this process still has a file open that is at the path no more. A pool may have closed all its connections;
-    /// SQLite then deletes the files beside the database, and makes new ones for the next connection. Another file may have got
-    /// their numbers by then, so for them the names count that the kernel gives to deleted files.
+    /// Whether this process still has a file open that is at the path no more. A pool may have
+    /// closed all its connections; SQLite then deletes the files beside the database, and makes new
+    /// ones for the next connection. Another file may have got their numbers by then, so for them
+    /// the names count that the kernel gives to deleted files.
     pub(crate) fn is_left(&self) -> bool {
         let Ok(open) = fs::read_dir("/proc/self/fd") else { return true };
         let deleted = self.files.each_ref().map(|file| {

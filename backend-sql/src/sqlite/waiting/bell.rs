@@ -1,9 +1,10 @@
-//! Bells: named pipes by which clients wake each other. A client that hands a lock over rings the bell of the client that got
-//! it. A bell decides nothing: the client that was woken reads the database.
+//! Bells: named pipes by which clients wake each other. A client that hands a lock over rings the
+//! bell of the client that got it. A bell decides nothing: the client that was woken reads the
+//! database.
 //!
-//! A client's bell stands beside the database, with the database's mode: `PATH-wake-` and 32 hexadecimal digits. The client
-//! makes it when it first waits, and removes it when it closes. If the client was killed, the next client that rings the bell
-//! removes it, or a sweep does.
+//! A client's bell stands beside the database, with the database's mode: `PATH-wake-` and 32
+//! hexadecimal digits. The client makes it when it first waits, and removes it when it closes. If
+//! the client was killed, the next client that rings the bell removes it, or a sweep does.
 
 use std::{
     fs::{self, File},
@@ -18,7 +19,8 @@ use lock_core::{Env as _, Mutex, OwnerId, SystemEnv};
 
 use crate::{tunables::sqlite::OLD_BELL, waiting::QueueEntries};
 
-/// A message is the 32 digits of the owner and a newline. It is short enough that a pipe takes it in one piece.
+/// A message is the 32 digits of the owner and a newline. It is short enough that a pipe takes it
+/// in one piece.
 const MESSAGE: usize = 33;
 /// The message that ends the listening thread.
 const END: [u8; MESSAGE] = [b'\n'; MESSAGE];

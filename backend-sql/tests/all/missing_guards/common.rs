@@ -1,4 +1,5 @@
-//! The guards that the statements of every database have. The cases are the same; only the changed text differs.
+//! The guards that the statements of every database have. The cases are the same; only the changed
+//! text differs.
 
 use conformance_tests::{
     kit::{Change, KitError},
@@ -13,7 +14,8 @@ use conformance_tests::{
 
 use super::readers;
 
-/// Takes a new name while the watermark leads the clock. `lead` raises the watermark, and returns it.
+/// Takes a new name while the watermark leads the clock. `lead` raises the watermark, and returns
+/// it.
 pub(super) async fn below_the_watermark<S: Clients>(
     setup: &S,
     lead: impl Future<Output = Result<String, KitError>>,

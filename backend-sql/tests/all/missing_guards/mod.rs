@@ -1,4 +1,5 @@
-//! Statements that lack one guard. The case that is meant for the guard must fail. Markers in the SQL files name the guards.
+//! Statements that lack one guard. The case that is meant for the guard must fail. Markers in the
+//! SQL files name the guards.
 
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod common;
@@ -20,8 +21,8 @@ use {
     std::time::Duration,
 };
 
-/// A released grant whose token leads the clock, as if the store's clock had been ahead. It leads for longer than a sweep takes
-/// on any machine.
+/// A released grant whose token leads the clock, as if the store's clock had been ahead. It leads
+/// for longer than a sweep takes on any machine.
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
 async fn ahead(store: &dyn Backend) -> Result<Grant, String> {
     let init = Init::new().with_longest_lease(Duration::from_secs(600));

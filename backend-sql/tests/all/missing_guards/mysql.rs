@@ -219,7 +219,8 @@ const LEAD: &str = "UPDATE leasehold_settings \
     SET watermark = ROUND(UNIX_TIMESTAMP(NOW(6)) * 1000000) + 25000000; \
     SELECT watermark FROM leasehold_settings";
 
-/// A client that has held the lock takes the row anew, which another one has made and left without a check.
+/// A client that has held the lock takes the row anew, which another one has made and left without
+/// a check.
 async fn an_unchecked_row(stage: &mut OneMariadb) -> Verdict {
     let store = first_use(stage).await;
     used_once(&*store, &request("a", LONG)).await?;
@@ -253,13 +254,15 @@ async fn cause_a_sweep(store: &dyn Backend) -> Verdict {
     try_join_all(busy).await.map(drop)
 }
 
-/// Waits until the row of a name is gone, or a statement waits for a row that another transaction has.
+/// Waits until the row of a name is gone, or a statement waits for a row that another transaction
+/// has.
 async fn until_swept(stage: &OneMariadb, name: &str) -> Verdict {
     let gone = format!("SELECT COUNT(*) FROM leasehold_locks WHERE name = '{name}'");
     until_one_of(stage, &gone, "0").await
 }
 
-/// Waits until a query has this answer; an error if a statement waits for a row that another transaction has.
+/// Waits until a query has this answer; an error if a statement waits for a row that another
+/// transaction has.
 async fn until_one_of(stage: &OneMariadb, query: &str, answer: &str) -> Verdict {
     const WAITS: &str =
         "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'";

@@ -91,7 +91,8 @@ async fn sessions_without_autocommit_are_refused() {
     assert!(error.to_string().contains("autocommit"), "{error}");
 }
 
-/// A view with SQL SECURITY INVOKER runs the functions of who made it as whoever reads it, also as root.
+/// A view with SQL SECURITY INVOKER runs the functions of who made it as whoever reads it, also as
+/// root.
 #[tokio::test]
 async fn views_of_another_user_are_not_read() {
     let server = start().await;

@@ -54,8 +54,8 @@ async fn an_attempt_whose_connection_broke_is_in_doubt_whatever_comes_after() {
     }
 }
 
-/// The connection is cut while the attempt is on its way; its caller gives up and cleans up, and then
-/// the server reads it.
+/// The connection is cut while the attempt is on its way; its caller gives up and cleans up, and
+/// then the server reads it.
 #[tokio::test]
 async fn a_late_request_takes_nothing() {
     let options = MariadbOptions::new().flag("--general-log=1").flag("--log-output=TABLE");
@@ -85,8 +85,8 @@ async fn a_late_request_takes_nothing() {
     }
 }
 
-/// The first try of an attempt is held up on its way, its connection breaks, and the store's own repeat is answered.
-/// When all is over, the first try arrives.
+/// The first try of an attempt is held up on its way, its connection breaks, and the store's own
+/// repeat is answered. When all is over, the first try arrives.
 #[tokio::test]
 async fn a_late_first_try_takes_nothing_whatever_its_repeat_was_answered() {
     let server = start().await;

@@ -49,7 +49,8 @@ async fn a_waiter_that_waits_for_long_checks_seldom() {
             tokio::time::timeout(span, waiter.next()).await.unwrap_err();
             (counted(&server, "Com_stmt_execute").await - before, began.elapsed())
         };
-        // By an eighth of the time that it has waited, from 1 ms on: 77 until that is 250 ms, with their least spread.
+        // By an eighth of the time that it has waited, from 1 ms on: 77 until that is 250 ms, with
+        // their least spread.
         let (seen, span) = checks(Duration::from_millis(2_500)).await;
         assert!((4..=90).contains(&seen), "{strategy}: {seen} checks in {span:?}");
         let (seen, span) = checks(Duration::from_secs(2)).await;
@@ -68,12 +69,14 @@ async fn who_waits_is_served_when_those_before_it_have_gone() {
     }
 }
 
-/// To enter or leave the queue and to send a heartbeat is a commit each: a slow disk delays all of them, and changes no order.
+/// To enter or leave the queue and to send a heartbeat is a commit each: a slow disk delays all of
+/// them, and changes no order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_are_served_in_turn_where_commits_are_slow() {
     // Clients further back poll once a second, which counts as a stall here.
     const CLIENTS: usize = 8;
-    // A MariaDB in /dev/shm maps its own log into memory, and flushes nothing. It flushes the binary log everywhere.
+    // A MariaDB in /dev/shm maps its own log into memory, and flushes nothing. It flushes the
+    // binary log everywhere.
     let options = MariadbOptions::new().flag("--log-bin").flag("--sync-binlog=1");
     let server = Mariadb::start(options).await.unwrap();
     for strategy in BOTH {
@@ -93,7 +96,8 @@ async fn clients_are_served_in_turn_where_commits_are_slow() {
     }
 }
 
-/// A grant does not wait until the holder's entry is removed. Its release does: the entry would keep all others away.
+/// A grant does not wait until the holder's entry is removed. Its release does: the entry would
+/// keep all others away.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_waits_until_the_holders_entry_is_removed() {
     let server = start().await;
@@ -133,8 +137,8 @@ const FAR_HEARTBEAT: Duration = Duration::from_millis(2_500);
 /// Less than the stall that is promised, for what the test itself takes.
 const SPARE: Duration = Duration::from_millis(500);
 
-/// Whether an entry keeps others away after the server's clock went on without a heartbeat. `None` if this test was too slow to
-/// tell.
+/// Whether an entry keeps others away after the server's clock went on without a heartbeat. `None`
+/// if this test was too slow to tell.
 async fn is_kept(server: &Mariadb, clock: &Clock, name: &str, stall: Duration) -> Option<bool> {
     let store = open(server, BOTH[0]).await;
     let held = granted(&store, &request(name)).await;
@@ -197,7 +201,8 @@ async fn a_poll_sends_the_heartbeats_of_all_entries_of_its_client() {
     }
 }
 
-/// A client that is granted the lock has left the queue. Dead entries, and the marks of abandoned owners, are swept away in time.
+/// A client that is granted the lock has left the queue. Dead entries, and the marks of abandoned
+/// owners, are swept away in time.
 #[tokio::test]
 async fn entries_are_swept_when_nobody_can_come_back_to_them() {
     let server = start().await;

@@ -17,8 +17,8 @@ async fn run(session: &mut MySqlConnection, sql: String) {
     session.execute(AssertSqlSafe(sql)).await.unwrap();
 }
 
-/// Another transaction that has the row of `name`, made anew where a sweep has just forgotten it: who
-/// waits for a row that is not there takes the name as a new one.
+/// Another transaction that has the row of `name`, made anew where a sweep has just forgotten it:
+/// who waits for a row that is not there takes the name as a new one.
 async fn lock_row(session: &mut MySqlConnection, strategy: Strategy, name: &str) {
     run(session, "BEGIN".into()).await;
     let prefix = prefix(strategy);
@@ -34,8 +34,8 @@ fn attempt(store: &Arc<dyn Backend>, request: &Request) -> JoinHandle<Attempt> {
     tokio::spawn(async move { store.try_acquire(&request).await.unwrap() })
 }
 
-/// Each isolation level, strategy, and a name that the client of [`single`] has had and one that it has
-/// not: the statements differ.
+/// Each isolation level, strategy, and a name that the client of [`single`] has had and one that it
+/// has not: the statements differ.
 fn everything(levels: &[&'static str]) -> Vec<(&'static str, Strategy, &'static str)> {
     let mut all = Vec::new();
     for level in levels {
@@ -46,7 +46,8 @@ fn everything(levels: &[&'static str]) -> Vec<(&'static str, Strategy, &'static 
     all
 }
 
-/// The attempt is read before its tombstone, and gets the row only after the clean-up has asked for it.
+/// The attempt is read before its tombstone, and gets the row only after the clean-up has asked for
+/// it.
 #[tokio::test]
 async fn a_late_request_that_waits_for_its_row_takes_nothing() {
     let server = start().await;
@@ -61,7 +62,8 @@ async fn a_late_request_that_waits_for_its_row_takes_nothing() {
         let error = behind.try_acquire(&late).await.unwrap_err();
         assert!(error.is_ambiguous(), "{error}");
         waiting_for_rows(&server, 1).await;
-        // Another one, which finds the row as it is once the operator and the late request have gone.
+        // Another one, which finds the row as it is once the operator and the late request have
+        // gone.
         let cleaner = Arc::clone(&direct);
         let abandoned = late.clone();
         let cleaning = tokio::spawn(async move { cleaner.abandon(&abandoned).await.unwrap() });
@@ -75,8 +77,8 @@ async fn a_late_request_that_waits_for_its_row_takes_nothing() {
     }
 }
 
-/// The clean-up is through before the late request has the row: so it is where the server does not give row
-/// locks in order. Played by writing its tombstone by hand while the row is locked.
+/// The clean-up is through before the late request has the row: so it is where the server does not
+/// give row locks in order. Played by writing its tombstone by hand while the row is locked.
 #[tokio::test]
 async fn a_late_request_overtaken_by_its_clean_up_takes_nothing() {
     let server = start().await;
@@ -131,8 +133,8 @@ async fn a_grant_that_waited_for_its_row_is_not_valid_for_longer_than_it_is_stor
     }
 }
 
-/// The clock is set back after a renewal, and before it is asked which of the batch it has renewed: what had
-/// ended by then is not held again.
+/// The clock is set back after a renewal, and before it is asked which of the batch it has renewed:
+/// what had ended by then is not held again.
 #[tokio::test]
 async fn a_renewal_is_told_by_the_clock_that_it_was_made_by() {
     let clock = Clock::new().await.unwrap();
@@ -165,8 +167,8 @@ async fn a_renewal_is_told_by_the_clock_that_it_was_made_by() {
     }
 }
 
-/// Two attempts wait for a third's insert of the same name; it rolls back, both then lock the gap, and
-/// neither may insert into it.
+/// Two attempts wait for a third's insert of the same name; it rolls back, both then lock the gap,
+/// and neither may insert into it.
 #[tokio::test]
 async fn a_gap_lock_deadlock_is_repeated_and_not_shown() {
     let server = start().await;

@@ -158,7 +158,8 @@ async fn steps(ours: &Arc<dyn Backend>, theirs: &Arc<dyn Backend>) {
     abandoned(ours, theirs).await;
 }
 
-/// Abandoned owners take nothing: on a name that is not there, one that is free, one that they hold.
+/// Abandoned owners take nothing: on a name that is not there, one that is free, one that they
+/// hold.
 async fn abandoned(ours: &Arc<dyn Backend>, theirs: &Arc<dyn Backend>) {
     for name in ["new", "new", "job"] {
         let late = request(name);

@@ -11,8 +11,8 @@ use conformance_tests::kit::{Clock, Mariadb, MariadbOptions, wait::until};
 use lock_core::Init;
 use sqlx::{AssertSqlSafe, Executor as _};
 
-/// A swept name's token is remembered by the watermark, also where the clock does not help. A row that
-/// has tombstones is not swept until no late request can come.
+/// A swept name's token is remembered by the watermark, also where the clock does not help. A row
+/// that has tombstones is not swept until no late request can come.
 #[tokio::test]
 async fn a_sweep_forgets_free_names_and_no_token() {
     let clock = Clock::new().await.unwrap();

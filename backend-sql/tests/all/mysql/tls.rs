@@ -10,7 +10,8 @@ use backend_sql::mysql::{connect, schema};
 use conformance_tests::kit::{ClientCertificates, Mariadb, MariadbOptions, Server as _};
 use lock_core::{ErrorKind, Init};
 
-/// TLS as the URL asks for it: the server has to show a certificate of this authority, and we show ours.
+/// TLS as the URL asks for it: the server has to show a certificate of this authority, and we show
+/// ours.
 #[tokio::test]
 async fn tls_is_used_and_a_wrong_certificate_refused() {
     let options = MariadbOptions::new().tls(ClientCertificates::NotAsked);

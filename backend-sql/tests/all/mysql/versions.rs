@@ -57,7 +57,8 @@ impl Versioned for Versions {
         }
         match version {
             Some(3) => {
-                // The version goes first: a client that asks between the two statements is then also refused by the version.
+                // The version goes first: a client that asks between the two statements is then
+                // also refused by the version.
                 self.sql("UPDATE leasehold_settings SET version = 3").await;
                 self.sql("ALTER TABLE leasehold_locks RENAME COLUMN expires_2 TO expires_3").await;
             }
@@ -86,7 +87,8 @@ async fn another_version_is_refused_and_an_older_one_is_upgraded() {
     refused_or_upgraded(Versions::start).await;
 }
 
-/// What uses a table waits behind an upgrade that waits for another's transaction: so that gives up in time.
+/// What uses a table waits behind an upgrade that waits for another's transaction: so that gives up
+/// in time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_upgrade_that_others_are_in_the_way_of_loses_nobody_a_lock() {
     let store = Versions::start(Strategy::PrimaryKey).await;

@@ -70,8 +70,8 @@ async fn tokens_rise_over_a_clock_that_is_set_back() {
     }
 }
 
-/// If the server answers commits before it flushes them, a crash takes back the last ones. The settings must survive, since they
-/// say for how long nothing is granted after the crash.
+/// If the server answers commits before it flushes them, a crash takes back the last ones. The
+/// settings must survive, since they say for how long nothing is granted after the crash.
 #[tokio::test]
 async fn settings_that_were_answered_outlive_a_crash() {
     let options = PostgresOptions::new().line("synchronous_commit = off");

@@ -39,7 +39,8 @@ async fn single(at: SocketAddr) -> PgPool {
     pool.connect(&address(at)).await.unwrap()
 }
 
-/// A store behind a proxy. Its one connection is open, and its statements are prepared, before the fault.
+/// A store behind a proxy. Its one connection is open, and its statements are prepared, before the
+/// fault.
 async fn warmed(proxy: SocketAddr, strategy: Strategy) -> Arc<dyn Backend> {
     warmed_with(proxy, |builder| builder.strategy(strategy).timeout(2 * SECOND)).await
 }
@@ -71,8 +72,8 @@ async fn an_attempt_whose_connection_broke_is_in_doubt_whatever_comes_after() {
     }
 }
 
-/// The first try of an attempt is delayed, its connection breaks, and the store's own repeat is answered. The first try arrives
-/// when all is over.
+/// The first try of an attempt is delayed, its connection breaks, and the store's own repeat is
+/// answered. The first try arrives when all is over.
 #[tokio::test]
 async fn a_late_first_try_takes_nothing_whatever_its_repeat_was_answered() {
     let server = start().await;
@@ -128,7 +129,8 @@ async fn a_statement_dropped_after_any_poll_leaves_its_pool_in_order() {
     }
 }
 
-/// A statement that hangs behind a row does not occupy a connection of the pool for as long as it hangs.
+/// A statement that hangs behind a row does not occupy a connection of the pool for as long as it
+/// hangs.
 #[tokio::test]
 async fn a_statement_that_is_given_up_takes_its_connection_along() {
     let server = start().await;

@@ -53,7 +53,8 @@ fn waited_out(lost: Instant, granted: Instant) {
     assert!(granted.since(lost) >= LEASE, "granted while a lease may have been running");
 }
 
-/// One session is killed. The postmaster lives on, and empties the tables while another client holds a lock.
+/// One session is killed. The postmaster lives on, and empties the tables while another client
+/// holds a lock.
 #[tokio::test]
 async fn one_session_killed_while_another_holds() {
     let server = start().await;
@@ -76,8 +77,8 @@ async fn one_session_killed_while_another_holds() {
     }
 }
 
-/// The server is paused for longer than a lease. The holder learns of its loss by its own clock, and the waiter is served when
-/// the server goes on.
+/// The server is paused for longer than a lease. The holder learns of its loss by its own clock,
+/// and the waiter is served when the server goes on.
 #[tokio::test]
 async fn paused_while_held_and_waited_for() {
     let server = start().await;
@@ -91,8 +92,8 @@ async fn paused_while_held_and_waited_for() {
     }
 }
 
-/// A replica is promoted while a lock is held: no second holder before the lease is over, and larger tokens. `Guarantees` names
-/// what is not covered: an old primary that goes on beside it.
+/// A replica is promoted while a lock is held: no second holder before the lease is over, and
+/// larger tokens. `Guarantees` names what is not covered: an old primary that goes on beside it.
 #[tokio::test]
 async fn promoted_while_held() {
     for strategy in BOTH {
@@ -136,8 +137,9 @@ async fn a_replica_takes_no_locks() {
     assert!(error.is_retryable(), "{error}");
 }
 
-/// If the clock is stepped back, a lease lasts longer, but a released lock is free at once. If it is stepped forward over the end
-/// of a lease, another client gets the lock, which `Guarantees` names.
+/// If the clock is stepped back, a lease lasts longer, but a released lock is free at once. If it
+/// is stepped forward over the end of a lease, another client gets the lock, which `Guarantees`
+/// names.
 #[tokio::test]
 async fn the_clock_is_stepped_while_a_lock_is_held() {
     let clock = Clock::new().await.unwrap();

@@ -1,5 +1,5 @@
-//! Another role creates functions and operators in a schema of our search path. Before PostgreSQL 15 every role could do so in
-//! `public`. None of them runs as our role.
+//! Another role creates functions and operators in a schema of our search path. Before PostgreSQL
+//! 15 every role could do so in `public`. None of them runs as our role.
 
 use backend_sql::postgres::{PostgresFence, connect, schema};
 use conformance_tests::kit::{Hostile, Postgres, PostgresOptions, Proxy, Server as _};
@@ -129,8 +129,8 @@ async fn use_all(server: &Postgres, options: &str, pushes: bool) {
     other.close().await;
 }
 
-/// First with the right to run them, so that a run would be noticed. Then without it: the server then refuses a statement before
-/// it begins, even for a function in a branch that is not taken.
+/// First with the right to run them, so that a run would be noticed. Then without it: the server
+/// then refuses a statement before it begins, even for a function in a branch that is not taken.
 #[tokio::test]
 async fn functions_and_operators_of_another_role_are_not_run() {
     let options = PostgresOptions::new().line(Hostile::PRELOAD).line(Hostile::TRACK);

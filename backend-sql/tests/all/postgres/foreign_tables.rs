@@ -1,5 +1,5 @@
-//! Another role creates tables in a schema of the search path. Our statements use none of them, and a client refuses tables of
-//! another role in its own schema.
+//! Another role creates tables in a schema of the search path. Our statements use none of them, and
+//! a client refuses tables of another role in its own schema.
 
 use backend_sql::postgres::{PostgresFence, connect, schema};
 use conformance_tests::kit::{Postgres, Server as _};
@@ -10,7 +10,8 @@ use crate::support::postgres::{LEASE, enqueue, granted, request, start, url};
 
 const TABLES: [&str; 5] = ["settings", "locks", "queue", "marker", "fence"];
 
-/// The roles of these tests; `hostile` may create in `public`, as everybody might before PostgreSQL 15.
+/// The roles of these tests; `hostile` may create in `public`, as everybody might before PostgreSQL
+/// 15.
 async fn with_roles() -> Postgres {
     let server = start().await;
     let roles = "CREATE ROLE app LOGIN; CREATE ROLE hostile LOGIN; CREATE ROLE owner LOGIN; \
@@ -28,7 +29,8 @@ async fn run(server: &Postgres, role: &str, sql: &str) {
     sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(&mut session).await.unwrap();
 }
 
-/// Makes the tables in a schema as `hostile`. Each has a trigger that runs as the role that writes to it.
+/// Makes the tables in a schema as `hostile`. Each has a trigger that runs as the role that writes
+/// to it.
 async fn plant(server: &Postgres, in_schema: &str) {
     let made = schema(&format!("{}?table_prefix=leasehold", of(server, "hostile"))).unwrap();
     let made = made.replace("\"public\".", "");
@@ -46,7 +48,8 @@ async fn plant(server: &Postgres, in_schema: &str) {
     run(server, "hostile", &sql).await;
 }
 
-/// Locks, hands over and fences as `app`; whether a trap has run, and how many rows the tables of `public` have.
+/// Locks, hands over and fences as `app`; whether a trap has run, and how many rows the tables of
+/// `public` have.
 async fn used(server: &Postgres, options: &str) -> (String, String) {
     let store = connect(&format!("{}?{options}", of(server, "app"))).await.unwrap();
     let grant = granted(&store, &request("job", LEASE)).await;
@@ -148,7 +151,8 @@ async fn tables_that_another_role_has_made_before_are_refused() {
     assert_eq!(server.sql("SELECT is_called FROM ran").await.unwrap(), "f");
 }
 
-/// An operator runs the printed SQL by psql, which sends each statement by itself and goes on after an error.
+/// An operator runs the printed SQL by psql, which sends each statement by itself and goes on after
+/// an error.
 #[tokio::test]
 async fn the_printed_schema_stops_at_tables_of_another_role() {
     let server = with_roles().await;

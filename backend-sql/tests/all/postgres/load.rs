@@ -13,8 +13,8 @@ use crate::support::postgres::{
     BOTH, LEASE, WAIT, WAITING, granted, made, open, request, says, start, url,
 };
 
-/// An acquire takes one round trip, and so does a release. A handoff within a process takes one for both. The cost of a handoff
-/// between processes does not grow with the number of waiters.
+/// An acquire takes one round trip, and so does a release. A handoff within a process takes one for
+/// both. The cost of a handoff between processes does not grow with the number of waiters.
 #[tokio::test]
 async fn statements_are_counted() {
     let options = PostgresOptions::new().line("shared_preload_libraries = 'pg_stat_statements'");

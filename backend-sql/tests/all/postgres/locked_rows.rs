@@ -62,7 +62,8 @@ const KEPT: [&str; 2] = [
     "SELECT FROM leasehold_marker FOR UPDATE",
 ];
 
-/// The sweep leaves out what another transaction has locked. Neither a release nor an attempt waits for it.
+/// The sweep leaves out what another transaction has locked. Neither a release nor an attempt waits
+/// for it.
 #[tokio::test]
 async fn a_sweep_waits_for_no_row_and_no_call_for_a_sweep() {
     let server = start().await;
@@ -91,8 +92,8 @@ async fn a_sweep_waits_for_no_row_and_no_call_for_a_sweep() {
     }
 }
 
-/// The first client after a loss distrusts all rows. While it cannot get one of them, it keeps none of the others, so that their
-/// holders can renew them.
+/// The first client after a loss distrusts all rows. While it cannot get one of them, it keeps none
+/// of the others, so that their holders can renew them.
 #[tokio::test]
 async fn a_quarantine_that_cannot_begin_keeps_no_row() {
     let server = start().await;
@@ -113,7 +114,8 @@ async fn a_quarantine_that_cannot_begin_keeps_no_row() {
     assert!(matches!(answer, Attempt::Quarantined(_)), "{answer:?}");
 }
 
-/// The client checks lost grants one by one. The answers for the others do not wait for all of these checks.
+/// The client checks lost grants one by one. The answers for the others do not wait for all of
+/// these checks.
 #[tokio::test]
 async fn a_batch_of_which_most_is_gone_is_answered_in_time() {
     let server = start().await;

@@ -12,7 +12,8 @@ use crate::support::postgres::{
     LEASE, SECOND, WAIT, WAITING, enqueue, granted, is_so, made, request, says, start, url,
 };
 
-/// Messages are lost while their connection is gone. Waiters poll until there is a new connection, and then ask again.
+/// Messages are lost while their connection is gone. Waiters poll until there is a new connection,
+/// and then ask again.
 #[tokio::test]
 async fn a_lost_connection_for_messages_costs_time_only() {
     let server = start().await;
@@ -59,7 +60,8 @@ async fn a_connection_for_messages_that_hangs_from_the_start_holds_nobody_up() {
     timeout(WAIT, waiter).await.unwrap().unwrap().unwrap().release().await.unwrap();
 }
 
-/// The connection for messages hangs, and so does closing it: the client opens another one beside it.
+/// The connection for messages hangs, and so does closing it: the client opens another one beside
+/// it.
 #[tokio::test]
 async fn a_connection_for_messages_that_hangs_is_replaced() {
     let server = start().await;
@@ -89,8 +91,8 @@ async fn a_connection_for_messages_that_hangs_is_replaced() {
     timeout(WAIT, waiter).await.unwrap().unwrap().unwrap().release().await.unwrap();
 }
 
-/// Some session listens in a transaction that stays open for days, so the server keeps all messages since, until it has no room
-/// left. Then every transaction that sends one fails.
+/// Some session listens in a transaction that stays open for days, so the server keeps all messages
+/// since, until it has no room left. Then every transaction that sends one fails.
 #[tokio::test]
 async fn a_full_queue_of_messages_stops_no_call() {
     let server = start().await;
@@ -131,8 +133,8 @@ async fn a_full_queue_of_messages_stops_no_call() {
     assert_eq!(server.sql(refused).await.unwrap(), "t", "the fault did not happen");
 }
 
-/// A message wakes all sessions that listen. If clients checked by messages whether messages still arrive, they would wake each
-/// other all the time.
+/// A message wakes all sessions that listen. If clients checked by messages whether messages still
+/// arrive, they would wake each other all the time.
 #[tokio::test]
 async fn a_waiter_checks_its_connection_without_a_message() {
     let server = start().await;

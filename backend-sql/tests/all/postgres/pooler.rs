@@ -1,4 +1,5 @@
-//! PostgreSQL behind a pooler that gives each transaction another session, and sessions that lose their prepared statements.
+//! PostgreSQL behind a pooler that gives each transaction another session, and sessions that lose
+//! their prepared statements.
 
 use backend_sql::{
     Strategy,
@@ -12,7 +13,8 @@ use crate::support::postgres::{
     BOTH, LEASE, assert_renewed, count, granted, made, request, start, url,
 };
 
-/// The pooler does not track prepared statements, and the clients' options do not say that there is a pooler.
+/// The pooler does not track prepared statements, and the clients' options do not say that there is
+/// a pooler.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_find_out_that_there_is_a_pooler() {
     let server = start().await;
@@ -29,7 +31,8 @@ async fn clients_find_out_that_there_is_a_pooler() {
             }
             count(clients, 5).await;
         }
-        // A session that still listened would send messages to the client that has it next, whose driver does not expect them.
+        // A session that still listened would send messages to the client that has it next, whose
+        // driver does not expect them.
         let listening = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'";
         assert_eq!(server.sql(listening).await.unwrap(), "0", "{sessions} sessions");
         // No client has left a prepared statement that another client could run instead of its own.
@@ -41,7 +44,8 @@ async fn clients_find_out_that_there_is_a_pooler() {
     }
 }
 
-/// Another application shares the pooler's sessions. Its transactions find them as it expects, with any options of our client.
+/// Another application shares the pooler's sessions. Its transactions find them as it expects, with
+/// any options of our client.
 #[tokio::test]
 async fn other_applications_behind_the_pooler_find_their_sessions_unchanged() {
     let server = start().await;

@@ -17,7 +17,8 @@ use crate::support::{
     turns::nobody_is_served_twice_before_another,
 };
 
-/// Every commit of the server waits for a NOTIFY. So only the first waiter is notified, and only if there is one.
+/// Every commit of the server waits for a NOTIFY. So only the first waiter is notified, and only if
+/// there is one.
 #[tokio::test]
 async fn only_the_first_waiter_is_notified() {
     let server = start().await;
@@ -48,8 +49,8 @@ async fn only_the_first_waiter_is_notified() {
     }
 }
 
-/// A release grants the lock to the first entry in the same statement, first for a short time. Once the owner confirms, it has the
-/// whole lease.
+/// A release grants the lock to the first entry in the same statement, first for a short time. Once
+/// the owner confirms, it has the whole lease.
 #[tokio::test]
 async fn a_release_grants_the_lock_to_the_first_entry() {
     let server = start().await;
@@ -104,8 +105,9 @@ async fn heartbeats_fall_with_the_distance_from_the_head() {
     assert!(store.guarantees().longest_poll >= SECOND);
 }
 
-/// A heartbeat counts until the next one is due. The first heartbeat of an entry in the tail once counted for less than the pause
-/// until the next. Meanwhile the entry counted as dead, and a refill skipped it.
+/// A heartbeat counts until the next one is due. The first heartbeat of an entry in the tail once
+/// counted for less than the pause until the next. Meanwhile the entry counted as dead, and a
+/// refill skipped it.
 #[tokio::test]
 async fn an_entry_in_the_tail_counts_as_alive_until_its_next_heartbeat() {
     let server = start().await;
@@ -130,7 +132,8 @@ async fn an_entry_in_the_tail_counts_as_alive_until_its_next_heartbeat() {
     }
 }
 
-/// An entry with a floor must ask for the lock itself, since the client that releases does not know the floor.
+/// An entry with a floor must ask for the lock itself, since the client that releases does not know
+/// the floor.
 #[tokio::test]
 async fn an_entry_with_a_floor_asks_for_the_lock_itself() {
     let server = start().await;
@@ -190,8 +193,8 @@ async fn a_waiter_that_leaves_on_its_turn_wakes_the_next() {
     }
 }
 
-/// The answer to a request that was granted is lost, and the request is repeated. The answer is the same grant, and no entry stays
-/// in the queue.
+/// The answer to a request that was granted is lost, and the request is repeated. The answer is the
+/// same grant, and no entry stays in the queue.
 #[tokio::test]
 async fn a_holder_that_asks_again_gets_no_entry() {
     let server = start().await;
@@ -226,8 +229,8 @@ async fn clients_in_a_loop_are_served_in_turn() {
     }
 }
 
-/// A client enqueues, or releases, while another client's release, grant or entry is being written. One statement waits for that
-/// and decides by the row that it then finds.
+/// A client enqueues, or releases, while another client's release, grant or entry is being written.
+/// One statement waits for that and decides by the row that it then finds.
 #[tokio::test]
 async fn an_attempt_and_its_entry_are_one_step() {
     let options = PostgresOptions::new().line("shared_preload_libraries = 'pg_stat_statements'");
@@ -242,7 +245,8 @@ async fn an_attempt_and_its_entry_are_one_step() {
         for (before, during, waits) in [(grant, release, false), (release, grant, true)] {
             let store = made(&server, strategy, LEASE).await;
             let held = granted(&store, &request("job", LEASE)).await;
-            // The client knows from an attempt that others hold the name, as it does before it enqueues.
+            // The client knows from an attempt that others hold the name, as it does before it
+            // enqueues.
             assert!(store.try_acquire(&request("job", LEASE)).await.unwrap().granted().is_none());
             server.sql(before).await.unwrap();
             let mut other = PgConnection::connect(&url(&server)).await.unwrap();

@@ -15,7 +15,8 @@ use crate::support::postgres::{
 };
 use crate::support::{request, request_for};
 
-/// The names of tables are quoted. Only the locks, their queue, and the marker of their loss are unlogged.
+/// The names of tables are quoted. Only the locks, their queue, and the marker of their loss are
+/// unlogged.
 #[tokio::test]
 async fn tables_have_the_given_prefix_and_the_fence_is_logged() {
     let server = start().await;
@@ -54,8 +55,8 @@ async fn a_grant_whose_commit_fails_is_none() {
     assert!(store.list(None).await.unwrap().locks.is_empty());
 }
 
-/// A client of the other strategy may have swept a row away and made another, with the version that a
-/// client remembers from the old one.
+/// A client of the other strategy may have swept a row away and made another, with the version that
+/// a client remembers from the old one.
 #[tokio::test]
 async fn a_version_remembered_from_a_row_that_was_swept_away_takes_nothing_held() {
     let server = start().await;
@@ -82,7 +83,8 @@ async fn a_version_remembered_from_a_row_that_was_swept_away_takes_nothing_held(
     }
 }
 
-/// A name that was swept away gets a larger token when it comes back. Rows that are held or have tombstones are not swept.
+/// A name that was swept away gets a larger token when it comes back. Rows that are held or have
+/// tombstones are not swept.
 #[tokio::test]
 async fn a_sweep_forgets_free_rows_and_no_token() {
     let server = start().await;
@@ -113,7 +115,8 @@ async fn a_sweep_forgets_free_rows_and_no_token() {
     assert!(granted(&store, &request("swept")).await.token > ahead(&swept));
 }
 
-/// The server's clock was a year ahead and is corrected: sweeping goes on, so the table does not grow for a year.
+/// The server's clock was a year ahead and is corrected: sweeping goes on, so the table does not
+/// grow for a year.
 #[tokio::test]
 async fn a_clock_that_is_set_back_does_not_end_sweeping() {
     let server = start().await;
@@ -132,8 +135,9 @@ async fn a_clock_that_is_set_back_does_not_end_sweeping() {
     assert!(granted(&store, &request("swept")).await.token > swept.token);
 }
 
-/// A statement that inserts a row waits for another insert for over a minute. Meanwhile a sweep deletes a token that leads the
-/// clock, and raises the watermark, which the statement has read before.
+/// A statement that inserts a row waits for another insert for over a minute. Meanwhile a sweep
+/// deletes a token that leads the clock, and raises the watermark, which the statement has read
+/// before.
 #[tokio::test]
 async fn a_statement_that_waited_too_long_makes_no_row_with_an_old_watermark() {
     let clock = Clock::new().await.unwrap();

@@ -44,8 +44,9 @@ async fn renewals(store: &Arc<dyn Backend>, held: &Grant, until: Instant) -> Str
     format!("{:?} ({:?})", took[took.len() / 2], took[took.len() * 99 / 100])
 }
 
-/// Many clients wait, at the head and in the tail of the queue. None loses its entry, no heartbeat writes the lock's row, and they
-/// are served in order. In the soak these are a thousand, for longer than an entry lives without a heartbeat.
+/// Many clients wait, at the head and in the tail of the queue. None loses its entry, no heartbeat
+/// writes the lock's row, and they are served in order. In the soak these are a thousand, for
+/// longer than an entry lives without a heartbeat.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_waiting_clients_keep_their_entries() {
     let (many, long) = match std::env::var_os("LEASEHOLD_SOAK") {
@@ -60,7 +61,8 @@ async fn many_waiting_clients_keep_their_entries() {
     let holder = made(&server, Strategy::PrimaryKey, lease).await;
     let held = granted(&holder, &request("job", lease)).await;
     let alone = renewals(&holder, &held, Instant::now() + long / 2).await;
-    // One process, which shares its connections and checks: a thousand sessions would be another test.
+    // One process, which shares its connections and checks: a thousand sessions would be another
+    // test.
     let pool = PgPoolOptions::new().max_connections(20).test_before_acquire(false);
     let pool = pool.acquire_timeout(WAIT).connect(&url(&server)).await.unwrap();
     let order = Arc::new(Mutex::new(Vec::new()));
@@ -170,7 +172,8 @@ async fn a_check_that_nobody_awaits_keeps_its_session() {
     .await;
 }
 
-/// A client for each, by its URL, on a server as it comes. All hold a lock, and a quarter of them wait for another.
+/// A client for each, by its URL, on a server as it comes. All hold a lock, and a quarter of them
+/// wait for another.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sixty_four_clients_fit_a_server_with_a_hundred_sessions() {
     let options = PostgresOptions::new().line("max_connections = 100");
@@ -220,7 +223,8 @@ async fn a_server_without_a_session_left_says_what_helps() {
     drop(others);
 }
 
-/// A statement that a client gave up does not keep its session until the transaction that blocks it ends.
+/// A statement that a client gave up does not keep its session until the transaction that blocks it
+/// ends.
 #[tokio::test]
 async fn attempts_on_a_locked_row_leave_no_sessions_behind() {
     let server = start().await;
@@ -247,8 +251,8 @@ async fn attempts_on_a_locked_row_leave_no_sessions_behind() {
     }
 }
 
-/// Statements are planned while the table is small, also by its last analysis; then it grows. A user's pool is not changed, so it
-/// shows that the table would be scanned.
+/// Statements are planned while the table is small, also by its last analysis; then it grows. A
+/// user's pool is not changed, so it shows that the table would be scanned.
 #[tokio::test]
 async fn a_table_that_grew_is_not_scanned() {
     const TURNS: u64 = 40;

@@ -55,8 +55,8 @@ async fn lost_locks_are_waited_for_however_the_tables_are_made_again() {
     }
 }
 
-/// An attempt that has read the old settings waits for a row while the quarantine is turned on. `init` does not answer before the
-/// attempt has ended, and a grant of that attempt proves nothing.
+/// An attempt that has read the old settings waits for a row while the quarantine is turned on.
+/// `init` does not answer before the attempt has ended, and a grant of that attempt proves nothing.
 #[tokio::test]
 async fn a_quarantine_that_is_on_binds_attempts_that_waited_for_it() {
     let server = start().await;
@@ -110,9 +110,9 @@ async fn a_quarantine_is_as_long_as_the_longest_lease_ever_was() {
     }
 }
 
-/// With the quarantine off, a crash makes a second holder, as `Guarantees` says. The second holder's token is larger, so a fence
-/// tells the two apart. When the quarantine is turned on, it begins with a whole wait: the first holder may still believe in
-/// its lock.
+/// With the quarantine off, a crash makes a second holder, as `Guarantees` says. The second
+/// holder's token is larger, so a fence tells the two apart. When the quarantine is turned on, it
+/// begins with a whole wait: the first holder may still believe in its lock.
 #[tokio::test]
 async fn a_crash_without_a_quarantine_makes_a_second_holder_and_turning_it_on_waits() {
     let mut server = start().await;

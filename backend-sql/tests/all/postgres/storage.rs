@@ -1,5 +1,5 @@
-//! An operator changes how the tables of a store are stored. A logged table of locks outlives a crash and a promotion with its old
-//! rows, and an unlogged table of settings outlives neither.
+//! An operator changes how the tables of a store are stored. A logged table of locks outlives a
+//! crash and a promotion with its old rows, and an unlogged table of settings outlives neither.
 
 use std::sync::Arc;
 
@@ -45,7 +45,8 @@ async fn cut_off(replica: &Postgres) {
     says(replica, "SELECT count(*) FROM pg_stat_wal_receiver", "0").await;
 }
 
-/// A standby that has not received the last grant is promoted. Its tables have the old rows, by which the lock is free.
+/// A standby that has not received the last grant is promoted. Its tables have the old rows, by
+/// which the lock is free.
 #[tokio::test]
 async fn a_lagging_standby_with_logged_tables_grants_no_second_holder() {
     for (strategy, tables) in [
@@ -86,7 +87,8 @@ async fn a_lagging_standby_with_logged_tables_grants_no_second_holder() {
     }
 }
 
-/// The tables change while a client runs. It keeps what it holds, and is granted nothing more, however it asks.
+/// The tables change while a client runs. It keeps what it holds, and is granted nothing more,
+/// however it asks.
 #[tokio::test]
 async fn a_table_that_becomes_logged_is_noticed_by_each_statement_that_grants() {
     for (table, before, after) in

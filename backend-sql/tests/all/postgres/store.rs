@@ -29,7 +29,8 @@ async fn a_store_without_tables_says_how_to_make_them() {
     assert_eq!(error.kind(), ErrorKind::Config, "{error}");
 }
 
-/// With any settings of the sessions: the store repeats conflicts itself, and the time zone does not matter.
+/// With any settings of the sessions: the store repeats conflicts itself, and the time zone does
+/// not matter.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_clients_count_without_losing_one_at_any_isolation_level() {
     let options = PostgresOptions::new()
@@ -60,8 +61,8 @@ async fn many_clients_count_without_losing_one_at_any_isolation_level() {
     says(&server, refused, "t").await;
 }
 
-/// A user's transaction locks our rows in the wrong order. A renewal that waits for one of them has locked no other, so this is no
-/// deadlock. (A deadlock would last longer than this test waits.)
+/// A user's transaction locks our rows in the wrong order. A renewal that waits for one of them has
+/// locked no other, so this is no deadlock. (A deadlock would last longer than this test waits.)
 #[tokio::test]
 async fn a_users_transaction_that_locks_in_another_order_is_no_deadlock() {
     let server =

@@ -84,7 +84,8 @@ async fn each_mode_does_what_is_said_of_it() {
     }
 }
 
-/// If the URL names no mode, the driver takes it from the environment, and would ignore an unknown one.
+/// If the URL names no mode, the driver takes it from the environment, and would ignore an unknown
+/// one.
 #[tokio::test]
 async fn a_mode_in_the_environment_is_used_or_refused_too() {
     for (mode, query, part) in [

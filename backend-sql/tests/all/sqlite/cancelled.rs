@@ -4,8 +4,8 @@ use crate::support::{BOTH, LEASE, cancelled, request_for, sqlite::file};
 use backend_sql::sqlite::SqliteBuilder;
 use lock_core::{Env as _, ReleaseOptions, SystemEnv};
 
-/// The backend's own futures are dropped, and no client cleans up. The connection stays usable, no transaction stays open, and
-/// other clients can write.
+/// The backend's own futures are dropped, and no client cleans up. The connection stays usable, no
+/// transaction stays open, and other clients can write.
 #[tokio::test]
 async fn calls_dropped_after_any_poll_leave_the_connection_usable() {
     for strategy in BOTH {

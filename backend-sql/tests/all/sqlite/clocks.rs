@@ -20,8 +20,8 @@ const WAIT: Duration = Duration::from_secs(40);
 /// The environment variable that gives a child its part, strategy and file.
 const PART: &str = "LEASEHOLD_CLOCKS_PART";
 
-/// Whether this machine allows time namespaces. If not, these tests check nothing, and say so on the real standard error: the
-/// captured output of a test that passes is not shown.
+/// Whether this machine allows time namespaces. If not, these tests check nothing, and say so on
+/// the real standard error: the captured output of a test that passes is not shown.
 fn can() -> bool {
     let probe = in_namespace(1, "true").output();
     let why = match probe {

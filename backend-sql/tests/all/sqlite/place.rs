@@ -1,5 +1,5 @@
-//! Files that are not what every client finds at the path: mounted or linked apart from the files beside them, or deleted, moved
-//! or replaced under a holder.
+//! Files that are not what every client finds at the path: mounted or linked apart from the files
+//! beside them, or deleted, moved or replaced under a holder.
 
 use std::{
     env, fs,
@@ -56,8 +56,9 @@ fn assert_gone(renewal: &Renewal) {
     assert!(matches!(renewal, Renewal::Lost(LossReason::Gone)), "{renewal:?}");
 }
 
-/// Mounts one path over the other in a mount namespace of its own, and plays a part there. `None` if this machine allows no
-/// mount namespace; that is said on the real standard error, since the output of a test that passes is not shown.
+/// Mounts one path over the other in a mount namespace of its own, and plays a part there. `None`
+/// if this machine allows no mount namespace; that is said on the real standard error, since the
+/// output of a test that passes is not shown.
 fn with_mount(from: &Path, to: &Path, path: &Path) -> Option<Output> {
     let mut command = Command::new("unshare");
     if !rustix::process::geteuid().is_root() {
@@ -93,7 +94,8 @@ async fn a_part_beside_a_mount() {
     println!("the answer is {answer:?}");
 }
 
-/// Two containers mount the file, and each has a `-wal` and a `-shm` of its own: both would get the lock.
+/// Two containers mount the file, and each has a `-wal` and a `-shm` of its own: both would get the
+/// lock.
 #[tokio::test]
 async fn a_file_that_is_mounted_alone_is_refused_and_one_in_a_mounted_folder_is_not() {
     let (_folder, path) = file();
@@ -159,7 +161,8 @@ const FAULTS: [Fault; 3] = [
     }),
 ];
 
-/// A cleaner of /tmp, or somebody who restores a backup. The next client has other files and gets the lock.
+/// A cleaner of /tmp, or somebody who restores a backup. The next client has other files and gets
+/// the lock.
 #[tokio::test]
 async fn a_holder_learns_by_its_renewal_that_the_file_was_deleted_moved_or_replaced() {
     for (what, fault) in FAULTS {
@@ -170,7 +173,8 @@ async fn a_holder_learns_by_its_renewal_that_the_file_was_deleted_moved_or_repla
                 let grant = granted(&store, &wanted).await;
                 fault(&path);
                 if what == "replaced" {
-                    // Nothing was written into the copy: it is as it was before the lock was granted.
+                    // Nothing was written into the copy: it is as it was before the lock was
+                    // granted.
                     for file in &files(&path)[1..] {
                         fs::remove_file(file).unwrap();
                     }
@@ -192,7 +196,8 @@ async fn a_holder_learns_by_its_renewal_that_the_file_was_deleted_moved_or_repla
     }
 }
 
-/// Whoever comes next does not see what is in the files of the holder. If its lock is not in the others, it is lost.
+/// Whoever comes next does not see what is in the files of the holder. If its lock is not in the
+/// others, it is lost.
 #[tokio::test]
 async fn a_holder_learns_that_a_file_beside_the_database_was_deleted() {
     for at in [1, 2] {
@@ -201,7 +206,8 @@ async fn a_holder_learns_that_a_file_beside_the_database_was_deleted() {
             let store = open(&path, Strategy::PrimaryKey).await;
             let grant = granted(&store, &request("job")).await;
             fault(&files(&path)[at]);
-            // By the next call the client has the files at the path open. Then the answer is what is in them.
+            // By the next call the client has the files at the path open. Then the answer is what
+            // is in them.
             let renewed = renew(&store, &grant).await;
             let there = store.inspect(&grant.name).await.unwrap().and_then(|state| state.holder);
             match renewed {

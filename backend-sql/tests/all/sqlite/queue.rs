@@ -90,8 +90,8 @@ async fn a_grant_by_a_release_is_above_the_floor_of_its_new_owner() {
     assert!(grant.token > demanding.floor);
 }
 
-/// The first waiter is woken also when a hold ends without a release: by an operator, by an owner that is abandoned, and by a
-/// waiter that leaves the queue.
+/// The first waiter is woken also when a hold ends without a release: by an operator, by an owner
+/// that is abandoned, and by a waiter that leaves the queue.
 #[tokio::test]
 async fn a_hold_that_ends_without_a_release_wakes_the_first_waiter() {
     let (_folder, path) = file();
@@ -144,8 +144,9 @@ async fn a_part_that_waits_until_it_is_killed() {
     std::future::pending::<()>().await;
 }
 
-/// A process that waits is killed. It still gets the lock, since its heartbeat is fresh. The waiter behind it is served when that
-/// grant ends. The bell of the killed process is removed when it is rung.
+/// A process that waits is killed. It still gets the lock, since its heartbeat is fresh. The waiter
+/// behind it is served when that grant ends. The bell of the killed process is removed when it is
+/// rung.
 #[tokio::test]
 async fn a_killed_waiter_delays_the_next_by_the_stated_bound() {
     let (folder, path) = file();
@@ -199,7 +200,8 @@ async fn a_bell_has_the_mode_of_the_database_and_goes_with_its_client() {
     }
 }
 
-/// If no bell can be made, as beside a file whose name is too long, waiters poll, and the guarantees say so.
+/// If no bell can be made, as beside a file whose name is too long, waiters poll, and the
+/// guarantees say so.
 #[tokio::test]
 async fn waiters_poll_if_no_bell_can_be_made() {
     let folder = tempfile::tempdir().unwrap();

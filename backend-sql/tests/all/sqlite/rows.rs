@@ -35,7 +35,8 @@ async fn a_version_remembered_from_a_row_that_was_swept_away_takes_nothing_held(
     assert_eq!(busy.token, held.token);
 }
 
-/// Records of this epoch are deleted by the clock of leases, which nobody steps, and those of other epochs by the day.
+/// Records of this epoch are deleted by the clock of leases, which nobody steps, and those of other
+/// epochs by the day.
 #[tokio::test]
 async fn abandoned_owners_are_deleted_when_no_statement_of_theirs_can_arrive() {
     let (_folder, path) = file();
@@ -120,7 +121,8 @@ async fn a_reader_of_another_clock_that_joins_and_renews_shortens_no_lease() {
     }
 }
 
-/// A late renewal with a shorter lease, or a late repeat, does not shorten a lease. Other clocks count by its length.
+/// A late renewal with a shorter lease, or a late repeat, does not shorten a lease. Other clocks
+/// count by its length.
 #[tokio::test]
 async fn a_lease_that_stays_long_stays_long_by_other_clocks() {
     let (_folder, path) = file();
@@ -147,8 +149,8 @@ async fn a_lease_that_stays_long_stays_long_by_other_clocks() {
     }
 }
 
-/// SQLite commits a statement after its last row: a commit that fails (a full disk, here a constraint
-/// that is checked there) must not look like a grant.
+/// SQLite commits a statement after its last row: a commit that fails (a full disk, here a
+/// constraint that is checked there) must not look like a grant.
 #[tokio::test]
 async fn a_grant_whose_commit_fails_is_none() {
     for strategy in BOTH {

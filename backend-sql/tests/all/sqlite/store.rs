@@ -91,7 +91,8 @@ async fn a_file_that_cannot_be_used_is_named() {
     }
 }
 
-/// A release carries an invalid request. The release succeeds, and the request is refused when it asks on its own.
+/// A release carries an invalid request. The release succeeds, and the request is refused when it
+/// asks on its own.
 #[tokio::test]
 async fn a_release_that_carries_an_invalid_request_succeeds() {
     let folder = tempfile::tempdir().unwrap();
@@ -118,7 +119,8 @@ fn files(path: &Path) -> [PathBuf; 3] {
     ["", "-wal", "-shm"].map(|end| PathBuf::from(format!("{}{end}", path.display())))
 }
 
-/// A user who may read these files can take WAL's write lock and keep it: then every lock would end.
+/// A user who may read these files can take WAL's write lock and keep it: then every lock would
+/// end.
 #[tokio::test]
 async fn nobody_else_may_read_a_file_that_we_make() {
     let folder = tempfile::tempdir().unwrap();
@@ -176,7 +178,8 @@ async fn a_file_that_other_users_may_read_is_refused_by_name() {
             assert!(error.to_string().contains(&told), "{error}");
         }
         if at == 0 {
-            // The application's own pool is accepted, and so is a file that other users cannot reach.
+            // The application's own pool is accepted, and so is a file that other users cannot
+            // reach.
             let theirs = sqlx::SqlitePool::connect(&format!("sqlite:{}", path.display())).await;
             SqliteBuilder::with_pool(theirs.unwrap()).build().await.unwrap();
         }

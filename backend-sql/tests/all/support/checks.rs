@@ -55,8 +55,8 @@ pub(crate) async fn the_first_goes(holder: Arc<dyn Backend>, store: Arc<dyn Back
     assert_eq!(first.name, held.name);
 }
 
-/// The core drops a waiter's `next` before each poll. Here the check then waits for a lock on the table, which `lock` takes and
-/// `unlock` gives back. `store` has one connection.
+/// The core drops a waiter's `next` before each poll. Here the check then waits for a lock on the
+/// table, which `lock` takes and `unlock` gives back. `store` has one connection.
 pub(crate) async fn a_check_that_nobody_awaits_keeps_its_session<L>(
     store: Arc<dyn Backend>,
     sessions: impl AsyncFn() -> String,

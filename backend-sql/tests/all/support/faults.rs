@@ -1,4 +1,5 @@
-//! Attempts whose answer is lost, or whose first try arrives late, and other faults that a server of any kind may have.
+//! Attempts whose answer is lost, or whose first try arrives late, and other faults that a server
+//! of any kind may have.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -10,8 +11,9 @@ use tokio::runtime::Builder;
 
 use super::{LEASE, WAIT, cancelled, granted, request};
 
-/// The attempt arrives and is granted, its connection breaks, and there is no other connection. The refusal of the last try says
-/// nothing about the first. `behind` is a client of the store of `direct`, whose one connection goes through `proxy`.
+/// The attempt arrives and is granted, its connection breaks, and there is no other connection. The
+/// refusal of the last try says nothing about the first. `behind` is a client of the store of
+/// `direct`, whose one connection goes through `proxy`.
 pub(crate) async fn broken_attempt_is_in_doubt(
     direct: &Arc<dyn Backend>,
     behind: &Arc<dyn Backend>,
@@ -33,8 +35,9 @@ pub(crate) async fn broken_attempt_is_in_doubt(
     direct.abandon(&lost).await.unwrap();
 }
 
-/// The store's own future is dropped half-way (as in sqlx#4393). Its connection does not return to the pool, so the next user of
-/// the pool does not get the rest of its answer. `one` asks the pool for the number 1.
+/// The store's own future is dropped half-way (as in sqlx#4393). Its connection does not return to
+/// the pool, so the next user of the pool does not get the rest of its answer. `one` asks the pool
+/// for the number 1.
 pub(crate) async fn drop_attempts<DB: Database>(
     store: &Arc<dyn Backend>,
     pool: &Pool<DB>,
@@ -88,8 +91,8 @@ where
     std::thread::spawn(program).join().unwrap();
 }
 
-/// `open` opens the store of `direct` at another address, with one connection that is already open. It has taken and released the
-/// name `warm`.
+/// `open` opens the store of `direct` at another address, with one connection that is already open.
+/// It has taken and released the name `warm`.
 pub(crate) async fn late_first_try(
     server: SocketAddr,
     direct: Arc<dyn Backend>,

@@ -17,8 +17,8 @@ fn names() -> impl Iterator<Item = String> {
     (0..NAMES).map(|at| format!("job {at:02}"))
 }
 
-/// The row of one lock of many is locked for longer than its lease. Its holder learns of the loss in time, and the other locks go
-/// on. `lock` begins the transaction, and `commit` ends it.
+/// The row of one lock of many is locked for longer than its lease. Its holder learns of the loss
+/// in time, and the other locks go on. `lock` begins the transaction, and `commit` ends it.
 pub(crate) async fn one_of_many<T>(
     store: Arc<dyn Backend>,
     lock: impl AsyncFnOnce() -> T,
@@ -54,8 +54,8 @@ pub(crate) async fn one_of_many<T>(
     client.close().await;
 }
 
-/// Checks the answers of a batch while one row is locked, and when the row becomes free while the batch waits for it. `waits`
-/// returns when a statement waits for the row.
+/// Checks the answers of a batch while one row is locked, and when the row becomes free while the
+/// batch waits for it. `waits` returns when a statement waits for the row.
 pub(crate) async fn what_is_answered<T>(
     store: Arc<dyn Backend>,
     lock: impl AsyncFn() -> T,
@@ -118,8 +118,8 @@ fn check(all: &[&Grant], answers: &[Renewal], locked: bool) {
     }
 }
 
-/// Attempts for a name whose row is locked use as many connections as they may. Meanwhile, and also during their clean-up, the
-/// client renews and releases its other locks.
+/// Attempts for a name whose row is locked use as many connections as they may. Meanwhile, and also
+/// during their clean-up, the client renews and releases its other locks.
 pub(crate) async fn attempts_cost_no_other_lock<T>(
     store: Arc<dyn Backend>,
     lock: impl AsyncFnOnce() -> T,

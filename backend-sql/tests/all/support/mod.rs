@@ -95,8 +95,8 @@ pub(crate) async fn cause_a_sweep(store: &Arc<dyn Backend>) {
     }
 }
 
-/// Unreadable rows keep their locks held, hide no other row from a listing, and can be released by force. `damage` sets the columns
-/// of a name's row to one of `columns`.
+/// Unreadable rows keep their locks held, hide no other row from a listing, and can be released by
+/// force. `damage` sets the columns of a name's row to one of `columns`.
 pub(crate) async fn damaged_rows_hold_their_locks(
     store: &Arc<dyn Backend>,
     columns: &[&str],

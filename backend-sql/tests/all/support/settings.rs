@@ -1,4 +1,5 @@
-//! Changes of the settings that all clients share, while a store is in use. The cases are the same for every database.
+//! Changes of the settings that all clients share, while a store is in use. The cases are the same
+//! for every database.
 
 use std::{sync::Arc, time::Duration};
 
@@ -30,8 +31,8 @@ pub(crate) async fn change_settings(
     .await;
 }
 
-/// Renewals ask for more than the longest lease, which was lowered since the grants. Each gets the longest lease, and its answer
-/// says so.
+/// Renewals ask for more than the longest lease, which was lowered since the grants. Each gets the
+/// longest lease, and its answer says so.
 async fn renew_above_the_longest_lease<Open>(open: Open)
 where
     Open: AsyncFn(Option<Duration>) -> Result<Arc<dyn Backend>, Error>,
@@ -72,9 +73,10 @@ where
     }
 }
 
-/// Each table is missing once, as after a partial restore, and `init` makes it again. If the database has a quarantine (`waits`),
-/// holders may still believe in the lost locks, and nothing is granted before an operator says that no lock is held. `drop` removes
-/// a table. A client may be unable to connect without it.
+/// Each table is missing once, as after a partial restore, and `init` makes it again. If the
+/// database has a quarantine (`waits`), holders may still believe in the lost locks, and nothing is
+/// granted before an operator says that no lock is held. `drop` removes a table. A client may be
+/// unable to connect without it.
 pub(crate) async fn init_makes_missing_tables(
     tables: &[&str],
     connect: impl AsyncFn() -> Result<Arc<dyn Backend>, Error>,
@@ -101,9 +103,9 @@ pub(crate) async fn init_makes_missing_tables(
     }
 }
 
-/// The longest lease is lowered and raised while a lock is held, another client waits for it, and a third holder has died. Old
-/// leases run to their end, and their clients go on. A new client with the old setting is refused. The argument of `open` is the
-/// longest lease that the client expects.
+/// The longest lease is lowered and raised while a lock is held, another client waits for it, and a
+/// third holder has died. Old leases run to their end, and their clients go on. A new client with
+/// the old setting is refused. The argument of `open` is the longest lease that the client expects.
 async fn change_longest_lease<Open>(open: Open)
 where
     Open: AsyncFn(Option<Duration>) -> Result<Arc<dyn Backend>, Error>,

@@ -6,8 +6,9 @@ use lock_core::{Backend, Error, ErrorKind};
 use rustls::crypto::CryptoProvider;
 use tokio::sync::OnceCell;
 
-/// Checks that the mode without a check of the name is refused while the process has no provider of cryptography, and that the
-/// other modes install none. Then installs one. This happens once, since the tests are one process.
+/// Checks that the mode without a check of the name is refused while the process has no provider of
+/// cryptography, and that the other modes install none. Then installs one. This happens once, since
+/// the tests are one process.
 pub(crate) async fn installed() {
     static INSTALLED: OnceCell<()> = OnceCell::const_new();
     let install = || async {

@@ -13,14 +13,16 @@ use lock_core::{
 
 use super::{LEASE, request_for};
 
-/// A client that has not polled for this long may have lost its turn, as on a machine that stops: in PostgreSQL a turn is 1 s.
+/// A client that has not polled for this long may have lost its turn, as on a machine that stops:
+/// in PostgreSQL a turn is 1 s.
 const HEARD: Duration = Duration::from_millis(900);
 
 /// Which client was served, in order.
 type Order = Mutex<Vec<usize>>;
 
-/// Waits as the core does: for a signal, and by polling. Also returns how many clients had been served when the entry was in the
-/// queue. `None` if this client was too slow to keep its entry or its grant.
+/// Waits as the core does: for a signal, and by polling. Also returns how many clients had been
+/// served when the entry was in the queue. `None` if this client was too slow to keep its entry or
+/// its grant.
 async fn served(
     store: &Arc<dyn Backend>,
     request: &Request,
@@ -59,8 +61,8 @@ async fn served(
     }
 }
 
-/// Once a client is in the queue, each other client is served at most once before it, however long they hold the lock. This counts
-/// grants, so a slow machine makes no difference.
+/// Once a client is in the queue, each other client is served at most once before it, however long
+/// they hold the lock. This counts grants, so a slow machine makes no difference.
 pub(crate) async fn nobody_is_served_twice_before_another(
     stores: Vec<Arc<dyn Backend>>,
     rounds: usize,

@@ -8,8 +8,8 @@ use tokio::join;
 
 use super::BOTH;
 
-/// Every step refuses a newer version, and `init` upgrades an older one under load. `start` makes a store with the tables of
-/// today.
+/// Every step refuses a newer version, and `init` upgrades an older one under load. `start` makes a
+/// store with the tables of today.
 pub(crate) async fn refused_or_upgraded<V: Versioned>(start: impl AsyncFn(Strategy) -> V) {
     for strategy in BOTH {
         let newer = async || refused(&start(strategy).await).await;

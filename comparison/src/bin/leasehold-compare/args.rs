@@ -17,8 +17,8 @@ pub(crate) struct Compare {
     #[arg(value_name = "STORE")]
     pub(crate) stores: Vec<String>,
 
-    /// Also start the servers that are installed here, for the time of the run: Redis, five Redis for
-    /// Redlock, etcd, PostgreSQL and MariaDB
+    /// Also start the servers that are installed here, for the time of the run: Redis, five Redis
+    /// for Redlock, etcd, PostgreSQL and MariaDB
     #[arg(long)]
     pub(crate) local: bool,
 

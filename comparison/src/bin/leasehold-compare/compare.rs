@@ -60,8 +60,8 @@ pub(crate) async fn compare(args: &Compare) -> Result<u8, Failure> {
     }
 }
 
-/// Runs to the end, or until a signal stops the run; returns the result and the signal. A second signal ends the run at once,
-/// since the user does not want to wait for a store that hangs.
+/// Runs to the end, or until a signal stops the run; returns the result and the signal. A second
+/// signal ends the run at once, since the user does not want to wait for a store that hangs.
 async fn until_ended<T>(
     run: impl Future<Output = T>,
     stop: oneshot::Sender<()>,

@@ -1,4 +1,5 @@
-//! The file of the page. It is opened before the measurements, so that an error does not cost minutes.
+//! The file of the page. It is opened before the measurements, so that an error does not cost
+//! minutes.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -6,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use leasehold_cli::exit::{Failure, cause};
 
-/// A file that can be written. Its old content stays until there is a page. If there is no page, a new file is removed.
+/// A file that can be written. Its old content stays until there is a page. If there is no page, a
+/// new file is removed.
 pub(crate) struct PageFile {
     file: File,
     path: PathBuf,

@@ -1,4 +1,5 @@
-//! The part of the page with the results under faults, and the holders of the lock around each fault.
+//! The part of the page with the results under faults, and the holders of the lock around each
+//! fault.
 
 use std::fmt::Write as _;
 

@@ -68,7 +68,8 @@ async fn readers_share_and_exclude_writers(setting: Setting) {
     assert!(!grants.is_empty());
 }
 
-/// A reader with a short lease that joins, renews and leaves must not shorten the lease of a reader with a long one.
+/// A reader with a short lease that joins, renews and leaves must not shorten the lease of a reader
+/// with a long one.
 async fn a_group_lasts_as_long_as_its_longest_lease(setting: Setting) {
     let backend = setting.connect().await;
     let name = setting.name("job");
@@ -92,7 +93,8 @@ async fn one_reader_above_the_most_is_busy(setting: Setting) {
     let backend = setting.connect().await;
     let name = setting.name("job");
     let mut first = None;
-    // Ten at a time: on a busy machine a reply that waits for many others tells Redlock too little about the clock of its node.
+    // Ten at a time: on a busy machine a reply that waits for many others tells Redlock too little
+    // about the clock of its node.
     for _ in 0..setting.promised().most_readers.unwrap() / 10 {
         let requests: Vec<_> = (0..10).map(|_| setting.reader(&name)).collect();
         let grants = join_all(requests.iter().map(|request| granted(&*backend, request))).await;

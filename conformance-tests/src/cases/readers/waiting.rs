@@ -134,7 +134,8 @@ async fn readers_in_a_loop_do_not_starve_a_writer(setting: Setting) {
             while !*over.borrow() {
                 let guard = client.lock(&name).shared().acquire().await.unwrap();
                 turns.fetch_add(1, Ordering::Relaxed);
-                // These times are so long and so different that there is always a reader that holds.
+                // These times are so long and so different that there is always a reader that
+                // holds.
                 tokio::time::sleep(Duration::from_millis(20 + 7 * at as u64)).await;
                 guard.release().await.unwrap();
             }

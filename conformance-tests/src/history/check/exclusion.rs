@@ -9,8 +9,8 @@ pub(super) fn check(holds: &Holds, found: &mut Vec<Violation>) {
     for attempts in holds.by_name.values() {
         let mut believed: Vec<(&Attempt, &Hold)> = believed(attempts).collect();
         believed.sort_by_key(|(_, hold)| hold.from);
-        // The holds are sorted by begin. So a hold that overlaps any earlier hold overlaps the one that ends last. Readers and
-        // writers are kept apart.
+        // The holds are sorted by begin. So a hold that overlaps any earlier hold overlaps the one
+        // that ends last. Readers and writers are kept apart.
         let mut last: [Option<(&Attempt, &Hold)>; 2] = [None, None];
         for (attempt, hold) in believed {
             for (other, held) in last.into_iter().flatten() {

@@ -1,8 +1,10 @@
 //! L3: queue entries are served first come, first served.
 //!
-//! If a client asks after another surely had a queue entry ([`What::Queued`](crate::history::What::Queued)), it must not be served
-//! first. There are two exceptions. An acquisition may inherit the older entry of another one of its process that gave
-//! up. And the entries of paused or killed processes are passed over, so do not check this rule in a history with such faults.
+//! If a client asks after another surely had a queue entry
+//! ([`What::Queued`](crate::history::What::Queued)), it must not be served first. There are two
+//! exceptions. An acquisition may inherit the older entry of another one of its process that gave
+//! up. And the entries of paused or killed processes are passed over, so do not check this rule in
+//! a history with such faults.
 
 use super::{Rule, Violation};
 use crate::history::{Attempt, Holds};
@@ -23,7 +25,8 @@ pub(super) fn check(holds: &Holds, found: &mut Vec<Violation>) {
     }
 }
 
-/// Whether `later` asked after `first` had a queue entry, inherited no older entry, and was granted while `first` waited.
+/// Whether `later` asked after `first` had a queue entry, inherited no older entry, and was granted
+/// while `first` waited.
 fn barged(first: &Attempt, later: &Attempt) -> bool {
     let Some(hold) = &later.hold else { return false };
     if first.queued.is_none_or(|queued| later.entry_since <= queued) {

@@ -95,7 +95,8 @@ pub fn check(history: &History, rules: &[Rule]) -> Vec<Violation> {
     found
 }
 
-/// Checks `history` and panics if there is a violation. The message has all violations with their events.
+/// Checks `history` and panics if there is a violation. The message has all violations with their
+/// events.
 ///
 /// # Panics
 /// If a rule is broken.

@@ -38,7 +38,8 @@ mod tests {
     use super::{super::samples::*, *};
     use crate::history::{ALL_RULES, History, check};
 
-    /// A semaphore of so many permits, whose holders believe for these spans, each in a slot of its own.
+    /// A semaphore of so many permits, whose holders believe for these spans, each in a slot of its
+    /// own.
     fn holders(permits: u32, spans: &[(u64, u64)]) -> History {
         let mut sample = Sample::new().cancelled(1);
         for (slot, (from, until)) in spans.iter().enumerate() {

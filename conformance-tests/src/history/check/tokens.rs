@@ -1,8 +1,9 @@
-//! S2: tokens strictly increase over the grants of a name. Readers that hold at the same time may have the same token, and the
-//! tokens of readers never go back over time.
+//! S2: tokens strictly increase over the grants of a name. Readers that hold at the same time may
+//! have the same token, and the tokens of readers never go back over time.
 //!
-//! An observer knows the store's order of two grants in two cases: one was returned before the other was requested (and
-//! inherited no older queue entry); or both guards were valid, and one became valid before the other.
+//! An observer knows the store's order of two grants in two cases: one was returned before the
+//! other was requested (and inherited no older queue entry); or both guards were valid, and one
+//! became valid before the other.
 
 use std::collections::HashMap;
 
@@ -31,8 +32,8 @@ fn by_answers(attempts: &[Attempt], found: &mut Vec<Violation>) {
         .collect();
     answers.sort();
     let mut answers = answers.into_iter().peekable();
-    // The highest token of all answers, and of writers only: a reader's token must be above it. `Busy` may have named a token of
-    // readers.
+    // The highest token of all answers, and of writers only: a reader's token must be above it.
+    // `Busy` may have named a token of readers.
     let mut highest: Option<(FencingToken, Op)> = None;
     let mut writers: Option<(FencingToken, Op)> = None;
     let mut by_entry: Vec<&Attempt> = attempts.iter().collect();

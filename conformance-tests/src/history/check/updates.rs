@@ -1,7 +1,7 @@
 //! A fenced resource loses no update and admits no stale write.
 //!
-//! Every write replaces a value that its writer had read. So the admitted writes form one chain from the first value, 0. If two
-//! writes read the same value, one update was lost.
+//! Every write replaces a value that its writer had read. So the admitted writes form one chain
+//! from the first value, 0. If two writes read the same value, one update was lost.
 
 use std::collections::{BTreeMap, HashMap};
 

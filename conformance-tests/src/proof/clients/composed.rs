@@ -1,5 +1,5 @@
-//! The operations of a client process on several locks. They use other names than the single locks: a task that waits for the
-//! second of two locks would keep others from the first.
+//! The operations of a client process on several locks. They use other names than the single locks:
+//! a task that waits for the second of two locks would keep others from the first.
 
 use std::time::Duration;
 
@@ -11,7 +11,8 @@ use crate::history::Acquisition;
 /// How many permits the semaphore has.
 const PERMITS: u32 = 2;
 
-/// The names for a run whose first name is `of`: a semaphore and its slots, two locks that are held together, an election.
+/// The names for a run whose first name is `of`: a semaphore and its slots, two locks that are held
+/// together, an election.
 pub(crate) fn names(of: &LockName) -> Vec<LockName> {
     let parts = [POOL, "pool/0", "pool/1", BOTH[0], BOTH[1], CHIEF];
     parts.iter().filter_map(|part| named(of, part)).collect()

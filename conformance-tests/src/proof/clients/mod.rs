@@ -1,4 +1,5 @@
-//! The client processes, their messages to and from the parent, and the data that the locks protect.
+//! The client processes, their messages to and from the parent, and the data that the locks
+//! protect.
 
 pub(crate) mod composed;
 pub(crate) mod process;

@@ -1,4 +1,5 @@
-//! A client process of a run: this program, started again. A line on its standard input says what it does.
+//! A client process of a run: this program, started again. A line on its standard input says what
+//! it does.
 
 use std::{
     net::SocketAddr,
@@ -21,8 +22,8 @@ use crate::{
     kit::{tree, wait},
 };
 
-/// The environment variable that tells a process that it is a client. The rest comes by standard input, since a URL may contain a
-/// password.
+/// The environment variable that tells a process that it is a client. The rest comes by standard
+/// input, since a URL may contain a password.
 pub(crate) const CHILD: &str = "LEASEHOLD_PROOF_CHILD";
 
 /// What a client process does.
@@ -47,7 +48,8 @@ pub(crate) struct ClientSpec {
 /// The special role of a client process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Role {
-    /// Holds the first name until it loses it or gets [`Order::EndHold`], and then writes in any case.
+    /// Holds the first name until it loses it or gets [`Order::EndHold`], and then writes in any
+    /// case.
     Victim,
     /// Always waits for the first name.
     Heir,

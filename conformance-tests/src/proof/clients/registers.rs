@@ -1,9 +1,10 @@
-//! The data that the locks of a run protect: registers with a number, in the parent's memory. Each name has one register behind
-//! a [`Fence`], one behind the store's own fence if it has one, and one without a fence. The client processes read and write
-//! them over a socket.
+//! The data that the locks of a run protect: registers with a number, in the parent's memory. Each
+//! name has one register behind a [`Fence`], one behind the store's own fence if it has one, and
+//! one without a fence. The client processes read and write them over a socket.
 //!
-//! The register itself records the writes, so that the write of a process that was killed right after it is known, too. A
-//! read also checks the token: after a later holder has read, no older holder can write.
+//! The register itself records the writes, so that the write of a process that was killed right
+//! after it is known, too. A read also checks the token: after a later holder has read, no older
+//! holder can write.
 
 use std::{
     collections::HashMap,
@@ -95,7 +96,8 @@ impl Values {
     }
 }
 
-/// Handles the requests to the store's own fence one after the other, so that admission and write are one step.
+/// Handles the requests to the store's own fence one after the other, so that admission and write
+/// are one step.
 async fn own(
     fence: Option<Arc<dyn OwnFence>>,
     values: Arc<Values>,
@@ -182,7 +184,8 @@ pub(crate) struct Update {
     op: Op,
     token: FencingToken,
     began: Instant,
-    /// The value of each kind of register; `None` if the fence refused the token, or there is no such register.
+    /// The value of each kind of register; `None` if the fence refused the token, or there is no
+    /// such register.
     read: [Answer; 3],
 }
 

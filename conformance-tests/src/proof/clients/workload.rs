@@ -24,7 +24,8 @@ use crate::{
 
 /// How often a holder checks its guard.
 const LOOK: Duration = Duration::from_millis(20);
-/// How long a task pauses after an error of the store, so that it does not use up its operations at once.
+/// How long a task pauses after an error of the store, so that it does not use up its operations at
+/// once.
 const AFTER_ERROR: Duration = Duration::from_millis(50);
 
 /// How long tasks may take to end after the client has closed.
@@ -100,7 +101,8 @@ async fn run(
     }
     client.close().await;
     drop(client);
-    // A closed client must have no running task. The tasks of its connections end soon after the last handle is dropped.
+    // A closed client must have no running task. The tasks of its connections end soon after the
+    // last handle is dropped.
     let began = std::time::Instant::now();
     let alive = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     while alive() > 0 && began.elapsed() < TASKS_END_WITHIN {
@@ -125,8 +127,9 @@ impl Waiting {
         }
     }
 
-    /// Notes that the store has made a queue entry for this process. That counts only if one acquisition waits alone: of several,
-    /// only the client knows which is the oldest. Readers have queue entries of their own and are not counted.
+    /// Notes that the store has made a queue entry for this process. That counts only if one
+    /// acquisition waits alone: of several, only the client knows which is the oldest. Readers have
+    /// queue entries of their own and are not counted.
     fn enqueued(&self, request: &Request) {
         let mut all = self.all();
         if request.mode == Mode::Exclusive
@@ -213,7 +216,8 @@ impl Worker {
         }
     }
 
-    /// Holds as a reader, and reads; returns whether the store answered. With `cancel` the wait is dropped after that.
+    /// Holds as a reader, and reads; returns whether the store answered. With `cancel` the wait is
+    /// dropped after that.
     async fn read(&mut self, name: &LockName, hold: Duration, cancel: Option<Duration>) -> bool {
         let op = self.recorder.ask_shared(name);
         let lock = self.client.lock(name).shared().lease(self.spec.lease).wait(self.spec.wait);
@@ -325,7 +329,8 @@ impl Worker {
         }
     }
 
-    /// Holds the first name until it loses it or gets [`Order::EndHold`], and then writes in any case.
+    /// Holds the first name until it loses it or gets [`Order::EndHold`], and then writes in any
+    /// case.
     async fn victim(&mut self) {
         let name = self.spec.names[0].clone();
         let (op, guard) = loop {

@@ -108,7 +108,8 @@ fn served(data: &RunData) -> Vec<Finding> {
     findings
 }
 
-/// L2, L3: if a lock is released while a client waits for it, it is held again within the time that the store promises.
+/// L2, L3: if a lock is released while a client waits for it, it is held again within the time that
+/// the store promises.
 fn idle(data: &RunData) -> Vec<Finding> {
     if data.fault != Fault::None {
         return Vec::new();
@@ -148,7 +149,8 @@ fn idle(data: &RunData) -> Vec<Finding> {
     findings
 }
 
-/// L5: a guard reports the end of its validity soon after it. The time in which a process is paused does not count.
+/// L5: a guard reports the end of its validity soon after it. The time in which a process is paused
+/// does not count.
 fn losses_reported(data: &RunData, figures: &mut Figures) -> Vec<Finding> {
     let mut beliefs: BTreeMap<Op, Instant> = BTreeMap::new();
     let mut findings = Vec::new();

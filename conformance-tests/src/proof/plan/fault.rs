@@ -16,7 +16,8 @@ pub enum Fault {
     ClientPaused,
     /// The holder's connections are closed, and new ones refused, until another holds the lock.
     ConnectionCut,
-    /// Requests of the holder's process arrive, but no answer reaches it, until another holds the lock.
+    /// Requests of the holder's process arrive, but no answer reaches it, until another holds the
+    /// lock.
     HalfCut,
     /// No request of the holder's process arrives, until another holds the lock.
     RequestsLost,
@@ -111,7 +112,8 @@ impl Fault {
         matches!(self, Self::ConnectionCut | Self::HalfCut | Self::RequestsLost | Self::Delayed)
     }
 
-    /// Whether the store is healthy, so that a client that is neither killed nor paused must not get an error.
+    /// Whether the store is healthy, so that a client that is neither killed nor paused must not
+    /// get an error.
     #[must_use]
     pub fn spares_the_store(self) -> bool {
         matches!(self, Self::None | Self::ClientKilled | Self::ClientPaused)

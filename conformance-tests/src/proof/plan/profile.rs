@@ -16,8 +16,9 @@ pub(crate) struct Profile {
     pub(crate) wait: Duration,
     /// The longest pause of a task between two operations.
     pub(crate) rest: Duration,
-    /// Whether other stores are tried at the same time. Then the machine may delay a holder after it has checked its guard,
-    /// as a pause does, and data without a fence may lose an update without an injected fault.
+    /// Whether other stores are tried at the same time. Then the machine may delay a holder after
+    /// it has checked its guard, as a pause does, and data without a fence may lose an update
+    /// without an injected fault.
     pub(crate) crowded: bool,
     /// How much longer than promised a busy machine may take. The results have the real times.
     pub(crate) tolerance: Duration,

@@ -33,9 +33,11 @@ pub enum Guarantee {
     Served,
     /// L3: queue entries were served first come, first served, if the store promises fairness.
     Fair,
-    /// S6, L6: after all clients have ended there is no lock, no permanent record, and no task of a closed client.
+    /// S6, L6: after all clients have ended there is no lock, no permanent record, and no task of a
+    /// closed client.
     NothingLeft,
-    /// A register that asks for no token lost no update. No lock can promise it: see docs/what-a-lock-cannot-do.md.
+    /// A register that asks for no token lost no update. No lock can promise it: see
+    /// docs/what-a-lock-cannot-do.md.
     Unfenced,
 }
 
@@ -77,8 +79,8 @@ impl Guarantee {
 pub enum Expected {
     /// It must hold in every run.
     Holds,
-    /// It is withheld, and the run must see it broken, if need be in repeated tries. A fault that never breaks anything proves
-    /// nothing.
+    /// It is withheld, and the run must see it broken, if need be in repeated tries. A fault that
+    /// never breaks anything proves nothing.
     Broken,
     /// It is withheld, and may hold or not.
     Open,
@@ -178,8 +180,8 @@ impl StartedStore {
     }
 }
 
-/// Makes faults happen to the servers of a store. Each step returns how it is known to have happened, or an error if it did not
-/// happen.
+/// Makes faults happen to the servers of a store. Each step returns how it is known to have
+/// happened, or an error if it did not happen.
 #[async_trait]
 pub trait FaultInjector: Send + Sync {
     /// Makes the fault happen, while somebody holds `name`.
@@ -238,7 +240,8 @@ pub trait OwnFence: Send + Sync {
 /// Counts the permanent records of a store.
 #[async_trait]
 pub trait RecordCounter: Send + Sync {
-    /// Counts the records that do not expire within about a minute: keys without an expiry, rows of names.
+    /// Counts the records that do not expire within about a minute: keys without an expiry, rows of
+    /// names.
     ///
     /// # Errors
     /// As the store's.

@@ -91,9 +91,11 @@ pub struct FaultResult {
     pub stale_refused: u64,
     /// The longest time from the end of a validity until the guard reported it, in milliseconds.
     pub reported_late_ms: u64,
-    /// The longest time from the fault until the victim's lock was held again, if the victim lost it, in milliseconds.
+    /// The longest time from the fault until the victim's lock was held again, if the victim lost
+    /// it, in milliseconds.
     pub freed_after_ms: Option<u64>,
-    /// The holders of the victim's lock around the fault, in the last run, or in one that broke something.
+    /// The holders of the victim's lock around the fault, in the last run, or in one that broke
+    /// something.
     pub timeline: Option<Timeline>,
 }
 
@@ -197,7 +199,8 @@ impl FaultResult {
     }
 }
 
-/// A violation in words, with its seed, its fault and all events of the acquisitions that took part.
+/// A violation in words, with its seed, its fault and all events of the acquisitions that took
+/// part.
 fn in_words(data: &RunData, what: &str, ops: &[crate::history::Op]) -> String {
     let mut text = format!("seed {}, {}: {what}\n", data.seed, data.fault);
     for event in data.history.events().iter().filter(|event| ops.contains(&event.op)) {

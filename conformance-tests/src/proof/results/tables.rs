@@ -1,4 +1,5 @@
-//! The table of fault × store in Markdown, made only of results, and of the reasons for faults without results.
+//! The table of fault × store in Markdown, made only of results, and of the reasons for faults
+//! without results.
 
 use std::fmt::Write as _;
 
@@ -8,7 +9,8 @@ use crate::proof::plan::system_under_test::Untried;
 use crate::proof::results::report::Report;
 use crate::proof::results::result::FaultResult;
 
-/// Makes the table of these reports. `elsewhere` is the word for faults that only another profile tries.
+/// Makes the table of these reports. `elsewhere` is the word for faults that only another profile
+/// tries.
 #[must_use]
 pub fn matrix(subjects: &[SystemUnderTest], reports: &[Report], elsewhere: &str) -> String {
     let known: Vec<_> = subjects
@@ -51,8 +53,8 @@ pub fn matrix(subjects: &[SystemUnderTest], reports: &[Report], elsewhere: &str)
 /// The word for faults without a result, in a table for [`contradictions`].
 pub const NOT_TRIED: &str = "…";
 
-/// Compares the table between `<!-- proof -->` and `<!-- /proof -->` in a page with the table `made`. Returns the lines of
-/// `made` that differ. Cells that are [`NOT_TRIED`] never differ.
+/// Compares the table between `<!-- proof -->` and `<!-- /proof -->` in a page with the table
+/// `made`. Returns the lines of `made` that differ. Cells that are [`NOT_TRIED`] never differ.
 #[must_use]
 pub fn contradictions(page: &str, made: &str) -> Vec<String> {
     let table =

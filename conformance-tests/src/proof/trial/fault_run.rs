@@ -1,4 +1,5 @@
-//! The course of a fault: it is injected while the victim holds a lock, and ends when its effects were seen.
+//! The course of a fault: it is injected while the victim holds a lock, and ends when its effects
+//! were seen.
 
 use std::time::Duration;
 
@@ -80,7 +81,8 @@ impl<'a> FaultRun<'a> {
         later
     }
 
-    /// The same after the victim is gone: the lock must be free within the lease and the times that the store promises.
+    /// The same after the victim is gone: the lock must be free within the lease and the times that
+    /// the store promises.
     async fn freed(&mut self, above: FencingToken, since: Instant) {
         let Some(at) = self.successor(above, since).await else { return };
         let promised = self.promised;
@@ -172,8 +174,8 @@ pub(crate) async fn run(
     Ok(())
 }
 
-/// Whether a fault of the servers lasts until [`FaultInjector::end_fault`]. (A clock is not set back; the call only checks what
-/// the step did to the server.)
+/// Whether a fault of the servers lasts until [`FaultInjector::end_fault`]. (A clock is not set
+/// back; the call only checks what the step did to the server.)
 fn lasts(fault: Fault) -> bool {
     matches!(
         fault,
@@ -204,8 +206,8 @@ fn mode(fault: Fault, lease: Duration) -> Mode {
     }
 }
 
-/// Waits until one of the proxies has carried out the fault; returns what it did. A client may use only one of several
-/// servers.
+/// Waits until one of the proxies has carried out the fault; returns what it did. A client may use
+/// only one of several servers.
 async fn happened(
     fault: Fault,
     proxies: &[Proxy],

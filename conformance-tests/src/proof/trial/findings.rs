@@ -59,7 +59,8 @@ impl RunData {
         }
     }
 
-    /// Fails if the run tried no write behind the store's fence, or no queue entry, where it must judge them.
+    /// Fails if the run tried no write behind the store's fence, or no queue entry, where it must
+    /// judge them.
     pub(crate) fn has_evidence(&self) -> Result<(), SetUpError> {
         let seen = |wanted: &dyn Fn(&What) -> bool| {
             self.history.events().iter().any(|event| wanted(&event.what))

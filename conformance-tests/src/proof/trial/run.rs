@@ -70,7 +70,8 @@ pub(crate) async fn run(
     };
     let mut victim = spec.clone();
     if fault == Fault::ClientPaused {
-        // The victim only holds. If it were paused in a write to SQLite, it would block everybody, as the docs of that store say.
+        // The victim only holds. If it were paused in a write to SQLite, it would block everybody,
+        // as the docs of that store say.
         victim.tasks = 1;
     }
     let mut clients = vec![Client::start(&victim, &record).await?];
@@ -154,7 +155,8 @@ async fn left_behind(
     profile: &Profile,
 ) -> Option<Finding> {
     let since = SystemEnv.now();
-    // A client releases what it holds when it closes. If a client was killed or cut off, its leases must end first.
+    // A client releases what it holds when it closes. If a client was killed or cut off, its leases
+    // must end first.
     let bound = match fault {
         Fault::None | Fault::ClientPaused => Duration::ZERO,
         _ => {

@@ -11,7 +11,8 @@ use lock_core::{
 
 use super::folder::{Folder, POLL};
 
-/// Longer than any test: `flock` keeps no order, so a renewal may wait long behind the calls of other processes.
+/// Longer than any test: `flock` keeps no order, so a renewal may wait long behind the calls of
+/// other processes.
 const LONGEST_LEASE: Duration = Duration::from_secs(300);
 
 /// Locks in a folder.

@@ -115,7 +115,8 @@ impl State {
         abandoned.retain(|_, until| now < *until);
     }
 
-    /// One attempt: the token of a grant, or why the lock is busy; `None` when the tokens are used up.
+    /// One attempt: the token of a grant, or why the lock is busy; `None` when the tokens are used
+    /// up.
     pub(crate) fn attempt(
         &mut self,
         request: &Request,

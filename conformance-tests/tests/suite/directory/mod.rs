@@ -1,4 +1,5 @@
-//! An example for authors of stores: a store in a folder on a local disk, and all that is needed to run the suite on it.
+//! An example for authors of stores: a store in a folder on a local disk, and all that is needed to
+//! run the suite on it.
 
 mod backend;
 mod folder;

@@ -32,7 +32,8 @@ impl Store {
         self.directory().join(name)
     }
 
-    /// The files in the directory, sorted, except the kit's list of ports, which all tests of a user share.
+    /// The files in the directory, sorted, except the kit's list of ports, which all tests of a
+    /// user share.
     pub fn left(&self) -> Vec<String> {
         let files = fs::read_dir(self.directory()).unwrap();
         let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
@@ -85,7 +86,8 @@ impl Store {
     }
 }
 
-/// The line of a failure of leasehold's own, and its exit code: there must be nothing else but warnings.
+/// The line of a failure of leasehold's own, and its exit code: there must be nothing else but
+/// warnings.
 pub fn failure(output: &Output) -> (i32, String) {
     let stderr = String::from_utf8(output.stderr.clone()).unwrap();
     let lines: Vec<_> = stderr.lines().filter(|line| !line.contains("  WARN ")).collect();
@@ -109,8 +111,8 @@ impl Unprivileged {
         let home = tempfile::tempdir().unwrap();
         open_up(home.path(), 0o777);
         let program = home.path().join("leasehold");
-        // By a process of its own: what another test forks meanwhile would keep a file that is written here
-        // open, and nobody can run such a one.
+        // By a process of its own: what another test forks meanwhile would keep a file that is
+        // written here open, and nobody can run such a one.
         let copied = Command::new("cp").arg(super::command()).arg(&program).status().unwrap();
         assert!(copied.success());
         Self { program, root, home }

@@ -1,7 +1,8 @@
 //! Drives the `supervise` example and watches real processes.
 //!
-//! Nothing here sleeps for a fixed time: tests wait for lines, for the end of a pipe (when the last process that has it open has
-//! ended), and for processes to end. Each wait has a limit, so that a broken build fails and does not hang.
+//! Nothing here sleeps for a fixed time: tests wait for lines, for the end of a pipe (when the last
+//! process that has it open has ended), and for processes to end. Each wait has a limit, so that a
+//! broken build fails and does not hang.
 // The tests of `leasehold-compare` use some of it, and those of `leasehold` the rest.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::expect_used)]
 
@@ -45,8 +46,8 @@ pub fn supervise() -> PathBuf {
     example("supervise")
 }
 
-/// Runs its arguments in a new session with the default signals. If the tests run under `nohup`, or behind `&` in a script, some
-/// signals are ignored, and a shell cannot undo that.
+/// Runs its arguments in a new session with the default signals. If the tests run under `nohup`, or
+/// behind `&` in a script, some signals are ignored, and a shell cannot undo that.
 pub fn new_session() -> Command {
     let mut command = Command::new("env");
     command.args(["--default-signal=HUP,INT,QUIT", "setsid"]);
@@ -82,8 +83,8 @@ impl Running {
         Self { stdin: child.stdin.take(), child, lines, stderr }
     }
 
-    /// Starts `command` with a pipe for its stdout, and for its stderr one that is full and that nobody
-    /// reads while the other value is there.
+    /// Starts `command` with a pipe for its stdout, and for its stderr one that is full and that
+    /// nobody reads while the other value is there.
     pub fn start_unread(command: &mut Command) -> (Self, PipeReader) {
         let (unread, mut full) = std::io::pipe().unwrap();
         rustix::io::ioctl_fionbio(&full, true).unwrap();

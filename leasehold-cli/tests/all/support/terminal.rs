@@ -102,8 +102,9 @@ impl Session {
 }
 
 impl Drop for Session {
-    /// A failed test leaves nothing behind. What the leader has started learns of its end by a hang-up only, and
-    /// may ignore that: a shell that reads from a terminal that is gone reads again and again.
+    /// A failed test leaves nothing behind. What the leader has started learns of its end by a
+    /// hang-up only, and may ignore that: a shell that reads from a terminal that is gone reads
+    /// again and again.
     fn drop(&mut self) {
         for process in super::session(Pid::from_child(&self.child)) {
             let _ = kill_process(process, Signal::KILL);

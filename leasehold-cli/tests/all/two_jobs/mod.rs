@@ -1,8 +1,8 @@
 //! Two jobs of one lock: the first has ended when the second begins, whoever dies, stops or blocks.
 //!
-//! The cells of the table in docs/design/jobs.md. The first job and its helpers note the time of each
-//! beat of theirs, and the second job notes when it begins. Both read the clock of the machine in steps
-//! of 10 ms. Each test prints the margin between the last beat and the beginning.
+//! The cells of the table in docs/design/jobs.md. The first job and its helpers note the time of
+//! each beat of theirs, and the second job notes when it begins. Both read the clock of the machine
+//! in steps of 10 ms. Each test prints the margin between the last beat and the beginning.
 
 mod block;
 mod die;

@@ -32,7 +32,8 @@ async fn as_the_first_process_of_a_namespace() {
     first_in(&format!("{unshare} FIRST"), &family(STUBBORN)).await;
 }
 
-/// Starts the first job by a shell script, in which FIRST stands for its words. Stops its leasehold.
+/// Starts the first job by a shell script, in which FIRST stands for its words. Stops its
+/// leasehold.
 async fn first_in(surroundings: &str, job: &str) {
     let pair = Pair::new().await;
     let script = surroundings.replace("FIRST", &quoted(&pair.first_args(&[], job)));

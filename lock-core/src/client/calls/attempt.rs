@@ -60,8 +60,8 @@ pub(crate) fn after_enqueue(
     })
 }
 
-/// Abandons the owner of the request, whatever the answer is. For a request of which an earlier try had no answer, and for the
-/// poll of a queue entry that is given up.
+/// Abandons the owner of the request, whatever the answer is. For a request of which an earlier try
+/// had no answer, and for the poll of a queue entry that is given up.
 pub(crate) fn after_abandoned<T: Send + 'static>(
     state: Arc<ClientState>,
     (request, _): (Request, T),
@@ -93,8 +93,8 @@ pub(crate) async fn release_unused(state: &Arc<ClientState>, grant: Grant, doubt
     }
 }
 
-/// Stops the late requests of a grant whose attempt was sent more than once (S6). After the release, a late request would find
-/// the lock free.
+/// Stops the late requests of a grant whose attempt was sent more than once (S6). After the
+/// release, a late request would find the lock free.
 pub(crate) async fn abandon_late_attempt(state: &Arc<ClientState>, grant: &Grant) {
     let label = state.options.label.clone();
     let (name, owner, lease) = (grant.name.clone(), grant.owner, grant.lease);

@@ -15,8 +15,8 @@ use crate::{client::state::ClientState, env::BoxFuture};
 /// The clean-up of a result whose caller has gone.
 pub(crate) type CleanUp<T> = fn(Arc<ClientState>, T) -> BoxFuture;
 
-/// A call to the store, polled in place. If it is dropped before its end, it moves to the renewer, which finishes it and
-/// cleans up after it.
+/// A call to the store, polled in place. If it is dropped before its end, it moves to the renewer,
+/// which finishes it and cleans up after it.
 ///
 /// This makes every public future safe to drop, without the cost of a spawned task per call.
 pub(crate) struct Call<'a, T: Send + 'static> {

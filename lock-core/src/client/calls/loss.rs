@@ -11,7 +11,8 @@ use crate::{
     client::state::{ClientState, Held},
 };
 
-/// Whether the lock is still valid. If its validity has ended, this ends the lock, without help of a task.
+/// Whether the lock is still valid. If its validity has ended, this ends the lock, without help of
+/// a task.
 pub(crate) fn check(state: &Arc<ClientState>, held: &Arc<Held>) -> bool {
     held.valid_until().is_some() && check_at(state, held, state.env.now())
 }

@@ -1,4 +1,5 @@
-//! The calls to the store. Each runs to its end, and is cleaned up if it failed or its caller has gone.
+//! The calls to the store. Each runs to its end, and is cleaned up if it failed or its caller has
+//! gone.
 
 mod attempt;
 mod backoff;

@@ -21,20 +21,22 @@ struct Carry {
 }
 
 impl Carry {
-    /// Sends the answer to the queue worker. If the worker has gone, the answer comes back to be cleaned up.
+    /// Sends the answer to the queue worker. If the worker has gone, the answer comes back to be
+    /// cleaned up.
     fn answer(self, answer: Option<Enqueued>, doubtful: bool) -> Option<Carried> {
         self.reply.send(Carried { request: self.request, answer, doubtful }).err()
     }
 }
 
-/// Releases a lock that its guard has given up, and sends the answer to the carried request to the queue worker of the name.
+/// Releases a lock that its guard has given up, and sends the answer to the carried request to the
+/// queue worker of the name.
 pub(crate) fn release(
     state: Arc<ClientState>,
     held: Arc<Held>,
     now: Instant,
 ) -> impl Future<Output = Result<ReleaseOutcome, Error>> + Send + 'static {
-    // Taken before the first poll: if the runtime ends and drops this future unpolled, the worker sees that `reply` is closed,
-    // and makes its own request.
+    // Taken before the first poll: if the runtime ends and drops this future unpolled, the worker
+    // sees that `reply` is closed, and makes its own request.
     let carry = state
         .queues(held.grant.mode)
         .carry(&held.grant)
@@ -66,7 +68,8 @@ async fn repeat(
                 if let Some(carry) = carry
                     && let Some(late) = carry.answer(released.next, retried)
                 {
-                    // Boxed, here and below, so that rare paths do not make every release future large.
+                    // Boxed, here and below, so that rare paths do not make every release future
+                    // large.
                     Box::pin(clean_up_carried(state, late)).await;
                 }
                 // The lock was held when the first try was sent, so that try has released it.

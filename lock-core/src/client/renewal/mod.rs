@@ -1,4 +1,5 @@
-//! Renewal: one task per client renews held locks, notices losses, and finishes calls whose callers have gone.
+//! Renewal: one task per client renews held locks, notices losses, and finishes calls whose callers
+//! have gone.
 
 mod batch;
 mod renewer;

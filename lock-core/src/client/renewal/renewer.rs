@@ -79,8 +79,8 @@ async fn run(state: Arc<ClientState>, mut ending: Ending) {
         if let Some(next) = next {
             alarm.set(now, next, || state.env.sleep_until(next));
         }
-        // Always in this order, so that a simulation is reproducible. Calls first, because a busy client may be woken all the
-        // time.
+        // Always in this order, so that a simulation is reproducible. Calls first, because a busy
+        // client may be woken all the time.
         tokio::select! {
             biased;
             Some(()) = calls.next(), if !calls.is_empty() => continue,

@@ -9,13 +9,15 @@ use crate::{
     tunables::{CONFIRM_PART, RENEWAL_PART, RESEND_PART},
 };
 
-/// When to renew a grant that counts from `from`: after a third of its lease, so that two renewals may fail, or up to a quarter
-/// of that earlier, so that clients that started together do not stay together.
+/// When to renew a grant that counts from `from`: after a third of its lease, so that two renewals
+/// may fail, or up to a quarter of that earlier, so that clients that started together do not stay
+/// together.
 pub(super) fn due(grant: &Grant, from: Instant) -> Instant {
     from + spread(grant.owner.to_bits(), grant.lease / RENEWAL_PART)
 }
 
-/// When a lock is due again after its renewal was sent, in case that renewal hangs. Not later than the end of its validity.
+/// When a lock is due again after its renewal was sent, in case that renewal hangs. Not later than
+/// the end of its validity.
 pub(super) fn due_again(held: &Held, now: Instant) -> Instant {
     let again = now + held.grant.lease / RESEND_PART;
     held.valid_until().map_or(again, |until| if until > now { again.min(until) } else { again })
@@ -23,9 +25,10 @@ pub(super) fn due_again(held: &Held, now: Instant) -> Instant {
 
 /// Makes a held lock of a grant and registers it for renewal.
 ///
-/// Returns the grant if its validity is over, or if `close` has released everything: it then counts as not acquired (S3), and
-/// the caller must release it. `doubtful`: a late request of its owner may still reach the store. `reported`: the acquire gets the
-/// lock for certain, so a loss may be reported at once.
+/// Returns the grant if its validity is over, or if `close` has released everything: it then counts
+/// as not acquired (S3), and the caller must release it. `doubtful`: a late request of its owner
+/// may still reach the store. `reported`: the acquire gets the lock for certain, so a loss may be
+/// reported at once.
 pub(crate) fn admit(
     state: &Arc<ClientState>,
     grant: Grant,
@@ -40,8 +43,8 @@ pub(crate) fn admit(
         held.set_acquire_pending();
     }
     let at = if pushed {
-        // A renewal confirms it in the background, early in the claim window. Not at once, because a lock that is held only for
-        // a moment is released before and needs no renewal.
+        // A renewal confirms it in the background, early in the claim window. Not at once, because
+        // a lock that is held only for a moment is released before and needs no renewal.
         held.valid_until().map_or(now, |until| now + until.since(now) / CONFIRM_PART)
     } else if shorter {
         // The store has another lease than the caller wants.

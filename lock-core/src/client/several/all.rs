@@ -12,8 +12,8 @@ use crate::{
 
 /// Acquires all of several locks, or none. The locks may be in different stores.
 ///
-/// Every process acquires in the order of the names. So two processes that list the same locks in opposite orders do not
-/// deadlock.
+/// Every process acquires in the order of the names. So two processes that list the same locks in
+/// opposite orders do not deadlock.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -38,8 +38,9 @@ pub struct All {
 }
 
 impl All {
-    /// Sets how long [`acquire`](Self::acquire) waits for all locks together. Default: for ever. Zero makes one attempt for
-    /// each. If a lock has a shorter wait of its own, that limits the wait for this lock.
+    /// Sets how long [`acquire`](Self::acquire) waits for all locks together. Default: for ever.
+    /// Zero makes one attempt for each. If a lock has a shorter wait of its own, that limits the
+    /// wait for this lock.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self
@@ -47,20 +48,30 @@ impl All {
 
     /// Acquires the locks one after the other, in the order of their names.
     ///
-    /// *Guarantees*: all or none. The client renews the locks that it holds while it waits for the others. When the call
-    /// returns, every lock is valid. Two calls do not deadlock, because a process waits only for names above those that it
-    /// holds.
+    /// # Guarantees
     ///
-    /// *Durations*: [`wait`](Self::wait) limits the whole call. If a lock [waits for a quarantine](Lock::wait_for_quarantine),
-    /// it counts from the end of that quarantine. A free lock costs one call to the store. If two locks have the same name,
-    /// the client also asks for the [identity](crate::Backend::identity) of their stores.
+    /// All or none. The client renews the locks that it holds while it waits for the others. When
+    /// the call returns, every lock is valid. Two calls do not deadlock, because a process waits
+    /// only for names above those that it holds.
     ///
-    /// *Errors*: `InvalidInput` before any attempt: no locks, the same lock twice, invalid options of a lock, or one name in
-    /// two stores without an identity to order them by (such as the two stores of a migration in the phase `both`). `Lost` if a
-    /// lock was lost while the client waited for the others. Otherwise as [`Lock::acquire`]. The error names the lock. The
-    /// client releases in the background what it has acquired.
+    /// # Durations
     ///
-    /// *Cancel safety*: dropping the future releases everything, even a lock with a minimum hold.
+    /// [`wait`](Self::wait) limits the whole call. If a lock [waits for a
+    /// quarantine](Lock::wait_for_quarantine), it counts from the end of that quarantine. A free
+    /// lock costs one call to the store. If two locks have the same name, the client also asks for
+    /// the [identity](crate::Backend::identity) of their stores.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` before any attempt: no locks, the same lock twice, invalid options of a lock,
+    /// or one name in two stores without an identity to order them by (such as the two stores of a
+    /// migration in the phase `both`). `Lost` if a lock was lost while the client waited for the
+    /// others. Otherwise as [`Lock::acquire`]. The error names the lock. The client releases in the
+    /// background what it has acquired.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future releases everything, even a lock with a minimum hold.
     pub async fn acquire(self) -> Result<Guards, Error> {
         let Some(first) = self.locks.first() else {
             return Err(Error::new(ErrorKind::InvalidInput, "all needs at least 1 lock, not 0"));
@@ -116,7 +127,8 @@ impl All {
         Ok(Guards(guards.into_iter().map(|(_, guard)| guard).collect()))
     }
 
-    /// Acquires one lock. If it waits for a quarantine separately, the wait for all locks starts again after that.
+    /// Acquires one lock. If it waits for a quarantine separately, the wait for all locks starts
+    /// again after that.
     async fn acquire_one(
         &self,
         lock: &Lock,
@@ -143,8 +155,8 @@ impl All {
     }
 }
 
-/// The locks that are held before all are held. If this is dropped, it releases them in reverse order, without their minimum
-/// holds, because nobody has used them.
+/// The locks that are held before all are held. If this is dropped, it releases them in reverse
+/// order, without their minimum holds, because nobody has used them.
 struct PartialAcquire(Guards);
 
 impl Drop for PartialAcquire {

@@ -7,7 +7,8 @@ use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use super::{deadline, left, until};
 use crate::{Blocked, Error, ErrorKind, Guard, Instant, Lock, TryAcquire};
 
-/// Acquires one of several locks: the first free one in the given order, otherwise the first that becomes free.
+/// Acquires one of several locks: the first free one in the given order, otherwise the first that
+/// becomes free.
 ///
 /// Use it for resources that can replace each other, such as ports, devices or workspaces.
 ///
@@ -34,26 +35,37 @@ pub struct Any {
 }
 
 impl Any {
-    /// Sets how long [`acquire`](Self::acquire) waits. Default: for ever. Zero makes one attempt for each lock. If a lock has a
-    /// shorter wait of its own, that limits the wait for this lock.
+    /// Sets how long [`acquire`](Self::acquire) waits. Default: for ever. Zero makes one attempt
+    /// for each lock. If a lock has a shorter wait of its own, that limits the wait for this lock.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self
     }
 
-    /// Tries each lock in the given order. If all are busy, waits in every queue for the first grant.
+    /// Tries each lock in the given order. If all are busy, waits in every queue for the first
+    /// grant.
     ///
-    /// *Guarantees*: the caller gets exactly one lock; [`Guard::name`] says which. The client leaves the other queues. If a
-    /// second lock is granted at the same moment, the client releases it in the background.
+    /// # Guarantees
     ///
-    /// *Durations*: [`wait`](Self::wait) limits the whole call. The first round costs one call for each lock until one is
-    /// free; the wait costs about three calls for each.
+    /// The caller gets exactly one lock; [`Guard::name`] says which. The client leaves the other
+    /// queues. If a second lock is granted at the same moment, the client releases it in the
+    /// background.
     ///
-    /// *Errors*: `InvalidInput` before anything is sent to a store, if there are no locks or a lock has invalid options;
-    /// `Timeout` when the wait is over, with the reason in [`Error::blocked`]. If a store fails, the client waits for the other
-    /// locks. If all fail, it returns the last error.
+    /// # Durations
     ///
-    /// *Cancel safety*: if the future is dropped, the client leaves every queue and releases a grant that came meanwhile.
+    /// [`wait`](Self::wait) limits the whole call. The first round costs one call for each lock
+    /// until one is free; the wait costs about three calls for each.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` before anything is sent to a store, if there are no locks or a lock has
+    /// invalid options; `Timeout` when the wait is over, with the reason in [`Error::blocked`]. If
+    /// a store fails, the client waits for the other locks. If all fail, it returns the last error.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the client leaves every queue and releases a grant that came
+    /// meanwhile.
     pub async fn acquire(self) -> Result<Guard, Error> {
         let Some(first) = self.locks.first() else {
             return Err(Error::new(ErrorKind::InvalidInput, "any needs at least 1 lock, not 0"));
@@ -92,8 +104,8 @@ impl Any {
     }
 }
 
-/// Tries one lock after the other until one is free, and records what blocked them in `blocked_by`. After an error it tries
-/// the next lock, unless `limit` is over.
+/// Tries one lock after the other until one is free, and records what blocked them in `blocked_by`.
+/// After an error it tries the next lock, unless `limit` is over.
 ///
 /// # Errors
 /// The last error, if no lock was free and some failed.

@@ -13,7 +13,8 @@ use crate::{
 };
 
 impl LockClient {
-    /// An election: the client that holds the lock `name` leads. An invalid name is an error of the election's methods.
+    /// An election: the client that holds the lock `name` leads. An invalid name is an error of the
+    /// election's methods.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -37,9 +38,9 @@ impl LockClient {
 
 /// A leader election. Made by [`LockClient::election`].
 ///
-/// The leader is the client that holds the lock of the election's name. Its term is the fencing token, which grows with each
-/// leader. Send the term with each write: a leader that was paused may believe that it still leads until it checks its
-/// validity, and only a fence refuses its writes.
+/// The leader is the client that holds the lock of the election's name. Its term is the fencing
+/// token, which grows with each leader. Send the term with each write: a leader that was paused may
+/// believe that it still leads until it checks its validity, and only a fence refuses its writes.
 #[derive(Clone)]
 #[must_use = "nothing happens until `campaign` or `run`"]
 pub struct Election {
@@ -47,8 +48,8 @@ pub struct Election {
 }
 
 impl Election {
-    /// Sets the lease of the leadership, as [`Lock::lease`]. After a leader has crashed, the next one follows when this lease
-    /// is over.
+    /// Sets the lease of the leadership, as [`Lock::lease`]. After a leader has crashed, the next
+    /// one follows when this lease is over.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lock = self.lock.lease(lease);
         self
@@ -56,27 +57,41 @@ impl Election {
 
     /// Waits until this client leads.
     ///
-    /// *Guarantees*: as [`Lock::acquire`]. There is at most one leader at a time, if the store promises exclusion.
-    /// [`Guard::token`] is the term, [`Guard::lost`] ends when the leadership is lost, and [`Guard::release`] resigns.
+    /// # Guarantees
     ///
-    /// *Durations*: it waits while others lead.
+    /// As [`Lock::acquire`]. There is at most one leader at a time, if the store promises
+    /// exclusion. [`Guard::token`] is the term, [`Guard::lost`] ends when the leadership is lost,
+    /// and [`Guard::release`] resigns.
     ///
-    /// *Errors, cancel safety*: as [`Lock::acquire`].
+    /// # Durations
+    ///
+    /// It waits while others lead.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::acquire`].
     pub async fn campaign(&self) -> Result<Guard, Error> {
         self.lock.clone().acquire().await
     }
 
     /// Campaigns and runs `work` while it leads, again and again until `work` returns.
     ///
-    /// *Guarantees*: `work` is polled only while this client leads, as in [`Lock::with`]. If the client loses leadership, it
-    /// drops the future of `work`, and campaigns again after a pause of about 1 s. When `work` returns, the client resigns.
-    /// With work that never returns, the client is a candidate for ever.
+    /// # Guarantees
     ///
-    /// *Errors*: those of [`Lock::acquire`] that a retry cannot mend, such as `InvalidInput`, `Auth` and `Config`; `Config` also
-    /// if the client is closed.
+    /// `work` is polled only while this client leads, as in [`Lock::with`]. If the client loses
+    /// leadership, it drops the future of `work`, and campaigns again after a pause of about 1 s.
+    /// When `work` returns, the client resigns. With work that never returns, the client is a
+    /// candidate for ever.
     ///
-    /// *Cancel safety*: dropping the future drops the work and resigns in the background; [`LockClient::close`] waits for that.
-    /// So a shutdown is a `select!` of this future and the signal.
+    /// # Errors
+    ///
+    /// Those of [`Lock::acquire`] that a retry cannot mend, such as `InvalidInput`, `Auth` and
+    /// `Config`; `Config` also if the client is closed.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops the work and resigns in the background; [`LockClient::close`]
+    /// waits for that. So a shutdown is a `select!` of this future and the signal.
     pub async fn run<F, W>(&self, mut work: F) -> Result<Finished<W::Output>, Error>
     where
         F: FnMut(Monitor) -> W,
@@ -105,14 +120,23 @@ impl Election {
     /// The watch ends, and its receivers see a closed channel, when all receivers are dropped, the
     /// client is closed, its last clone and guard are gone, or the runtime that started it ends.
     ///
-    /// *Guarantees*: what it shows was true in the store at most `stale` ago. If the store does not answer in time, it shows
-    /// [`Leadership::Unknown`]. It may miss a short term. Do not use it to decide who leads: only the leader's own guard knows.
+    /// # Guarantees
     ///
-    /// *Durations*: `stale` must be between 10 ms and 1 h. The watch reads the store twice in this time, and gives each read half
-    /// of it, but at most the client's `call_timeout`. While the runtime does not run its task, the watch shows nothing new.
-    /// After a suspend of the machine it may be up to a second late.
+    /// What it shows was true in the store at most `stale` ago. If the store does not answer in
+    /// time, it shows [`Leadership::Unknown`]. It may miss a short term. Do not use it to decide
+    /// who leads: only the leader's own guard knows.
     ///
-    /// *Errors*: `InvalidInput` for an invalid name or `stale`; `Config` without a tokio runtime, or if the client is closed.
+    /// # Durations
+    ///
+    /// `stale` must be between 10 ms and 1 h. The watch reads the store twice in this time, and
+    /// gives each read half of it, but at most the client's `call_timeout`. While the runtime does
+    /// not run its task, the watch shows nothing new. After a suspend of the machine it may be up
+    /// to a second late.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` for an invalid name or `stale`; `Config` without a tokio runtime, or if the
+    /// client is closed.
     pub fn watch(&self, stale: Duration) -> Result<watch::Receiver<Leadership>, Error> {
         let name = self.lock.name()?.clone();
         if !(SHORTEST_WATCH..=LONGEST_WATCH).contains(&stale) {

@@ -6,8 +6,8 @@ use futures_util::future::{join_all, select_all};
 
 use crate::{Error, Guard, LossReason};
 
-/// The guards of several locks, in the order in which they were given to [`all`](super::all()). Dropping them releases all
-/// locks.
+/// The guards of several locks, in the order in which they were given to [`all`](super::all()).
+/// Dropping them releases all locks.
 #[must_use = "dropping the guards releases the locks"]
 pub struct Guards(pub(super) Vec<Guard>);
 
@@ -24,9 +24,12 @@ impl Guards {
         self.iter().map(Guard::remaining).min().unwrap_or_default()
     }
 
-    /// Waits until one lock is lost, and returns its index and the reason. The other locks are still held.
+    /// Waits until one lock is lost, and returns its index and the reason. The other locks are
+    /// still held.
     ///
-    /// *Durations, cancel safety*: as [`Guard::lost`].
+    /// # Cancel safety
+    ///
+    /// As [`Guard::lost`].
     pub async fn lost(&self) -> (usize, LossReason) {
         let (reason, at, _) = select_all(self.iter().map(|guard| Box::pin(guard.lost()))).await;
         (at, reason)
@@ -34,11 +37,18 @@ impl Guards {
 
     /// Releases all locks, and waits for the answers.
     ///
-    /// *Durations*: it ends within the clients' `call_timeout`.
+    /// # Durations
     ///
-    /// *Errors*: the first error of [`Guard::release`], in the order of the guards. An error does not stop the other releases.
+    /// It ends within the clients' `call_timeout`.
     ///
-    /// *Cancel safety*: if the future is dropped, the releases go on in the background.
+    /// # Errors
+    ///
+    /// The first error of [`Guard::release`], in the order of the guards. An error does not stop
+    /// the other releases.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the releases go on in the background.
     pub async fn release(self) -> Result<(), Error> {
         join_all(self.0.into_iter().map(Guard::release)).await.into_iter().collect()
     }

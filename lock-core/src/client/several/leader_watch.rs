@@ -38,8 +38,8 @@ pub struct Leader {
     pub owner: OwnerId,
     /// The leader's fencing token.
     pub term: FencingToken,
-    /// Since when this watch has seen this leader in this term without a gap, by the wall clock of this machine. A read
-    /// without an answer is a gap.
+    /// Since when this watch has seen this leader in this term without a gap, by the wall clock of
+    /// this machine. A read without an answer is a gap.
     pub since: SystemTime,
 }
 
@@ -58,7 +58,8 @@ pub(super) async fn watch_leader(
         if asked >= next {
             let now = read_leader(&open, &name, interval).await;
             seen.send_if_modified(|last| update(last, now));
-            // What is shown was true at `asked` or later. Two intervals later the next answer is shown.
+            // What is shown was true at `asked` or later. Two intervals later the next answer is
+            // shown.
             next = asked + interval;
         }
         drop(open);
@@ -69,7 +70,8 @@ pub(super) async fn watch_leader(
     }
 }
 
-/// Replaces `last` if the leader or the term has changed. Otherwise the first answer stays, with its `since`.
+/// Replaces `last` if the leader or the term has changed. Otherwise the first answer stays, with
+/// its `since`.
 fn update(last: &mut Leadership, now: Leadership) -> bool {
     let same = match (&*last, &now) {
         (Leadership::Held(before), Leadership::Held(now)) => {

@@ -1,4 +1,5 @@
-//! Several locks at once, semaphores and elections. All consist of plain locks, so no backend knows about them.
+//! Several locks at once, semaphores and elections. All consist of plain locks, so no backend knows
+//! about them.
 
 mod all;
 mod any;

@@ -16,8 +16,9 @@ use crate::{
 };
 
 impl LockClient {
-    /// A semaphore: at most `permits` holders of `name` at a time. An invalid name, or a number of permits that is not between
-    /// 1 and 128, is an error of [`Semaphore::acquire`] and [`Semaphore::try_acquire`].
+    /// A semaphore: at most `permits` holders of `name` at a time. An invalid name, or a number of
+    /// permits that is not between 1 and 128, is an error of [`Semaphore::acquire`] and
+    /// [`Semaphore::try_acquire`].
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -40,13 +41,14 @@ impl LockClient {
 
 /// A semaphore and the options to acquire a permit with. Made by [`LockClient::semaphore`].
 ///
-/// With N permits, the *slots* are the locks `name/0` to `name/N-1`. A permit is the guard of a slot. It has its own lease
-/// and its own fencing token, which fences that slot only. A client that finds no free slot waits at the *door*, the lock
-/// `name`. The client that holds the door waits for all slots. So a semaphore has the promises of plain locks on every store.
+/// With N permits, the *slots* are the locks `name/0` to `name/N-1`. A permit is the guard of a
+/// slot. It has its own lease and its own fencing token, which fences that slot only. A client that
+/// finds no free slot waits at the *door*, the lock `name`. The client that holds the door waits
+/// for all slots. So a semaphore has the promises of plain locks on every store.
 ///
-/// All clients must use the same number of permits. Otherwise there are as many permits as the largest number, and a client
-/// with a smaller number that waits at the door keeps the others from the slots above its number. Do not use the name, or the
-/// names of the slots, for other locks.
+/// All clients must use the same number of permits. Otherwise there are as many permits as the
+/// largest number, and a client with a smaller number that waits at the door keeps the others from
+/// the slots above its number. Do not use the name, or the names of the slots, for other locks.
 #[derive(Clone)]
 #[must_use = "nothing happens until `acquire` or `try_acquire`"]
 pub struct Semaphore {
@@ -67,14 +69,15 @@ impl Semaphore {
         self
     }
 
-    /// Sets how long [`acquire`](Self::acquire) waits. Default: for ever. Zero is as [`try_acquire`](Self::try_acquire).
+    /// Sets how long [`acquire`](Self::acquire) waits. Default: for ever. Zero is as
+    /// [`try_acquire`](Self::try_acquire).
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self
     }
 
-    /// Sets how long [`acquire`](Self::acquire) waits for the end of a quarantine, before [`wait`](Self::wait) starts, as
-    /// [`Lock::wait_for_quarantine`].
+    /// Sets how long [`acquire`](Self::acquire) waits for the end of a quarantine, before
+    /// [`wait`](Self::wait) starts, as [`Lock::wait_for_quarantine`].
     pub fn wait_for_quarantine<F>(mut self, limit: F) -> Self
     where
         F: Fn(&Quarantined) -> Duration + Send + Sync + 'static,
@@ -97,14 +100,20 @@ impl Semaphore {
 
     /// Tries every slot once, and does not wait.
     ///
-    /// *Guarantees*: it answers `Busy` only if every slot was busy when it was tried. It skips a slot whose call fails. If the
-    /// store is fair, it can pass waiting clients only while the door changes hands, because the client at the door is in the
-    /// queue of every slot.
+    /// # Guarantees
     ///
-    /// *Durations*: one call for each slot until one is free, each as [`Lock::try_acquire`]. After the client's `call_timeout`
-    /// it ends with the first call that fails.
+    /// It answers `Busy` only if every slot was busy when it was tried. It skips a slot whose call
+    /// fails. If the store is fair, it can pass waiting clients only while the door changes hands,
+    /// because the client at the door is in the queue of every slot.
     ///
-    /// *Errors, cancel safety*: as [`Lock::try_acquire`].
+    /// # Durations
+    ///
+    /// One call for each slot until one is free, each as [`Lock::try_acquire`]. After the client's
+    /// `call_timeout` it ends with the first call that fails.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::try_acquire`].
     pub async fn try_acquire(self) -> Result<TryAcquire, Error> {
         self.check()?;
         let mut blocked_by = None;
@@ -119,19 +128,31 @@ impl Semaphore {
 
     /// Acquires a permit: tries two slots, then waits at the door, and then for all slots.
     ///
-    /// *Guarantees*: never more than `permits` holders, if the store promises exclusion. If the store is fair, clients get
-    /// permits in the order in which they came to the door. But a new client may find a slot while the door changes hands.
+    /// # Guarantees
     ///
-    /// *Durations*: [`wait`](Self::wait) limits the whole call; [`wait_for_quarantine`](Self::wait_for_quarantine) may add to it.
-    /// While most slots are free, a permit costs one or two calls to the store. A wait costs about four calls for each slot.
-    /// The permit of a crashed client is free when its lease is over. A client that crashes at the door delays the others by
-    /// 3 s, or by the store's shortest lease if that is longer. Like any crashed waiter, it also delays them by the store's
-    /// [`dead_waiter_delay`](crate::Guarantees). If the last attempt of the crashed client reaches the store late, the store may
-    /// still grant it a slot, for the lease of a permit.
+    /// Never more than `permits` holders, if the store promises exclusion. If the store is fair,
+    /// clients get permits in the order in which they came to the door. But a new client may find a
+    /// slot while the door changes hands.
     ///
-    /// *Errors*: `InvalidInput` before anything is sent to the store; otherwise as [`Lock::acquire`].
+    /// # Durations
     ///
-    /// *Cancel safety*: if the future is dropped, the client leaves all queues and releases what was granted meanwhile.
+    /// [`wait`](Self::wait) limits the whole call;
+    /// [`wait_for_quarantine`](Self::wait_for_quarantine) may add to it. While most slots are free,
+    /// a permit costs one or two calls to the store. A wait costs about four calls for each slot.
+    /// The permit of a crashed client is free when its lease is over. A client that crashes at the
+    /// door delays the others by 3 s, or by the store's shortest lease if that is longer. Like any
+    /// crashed waiter, it also delays them by the store's [`dead_waiter_delay`](crate::Guarantees).
+    /// If the last attempt of the crashed client reaches the store late, the store may still grant
+    /// it a slot, for the lease of a permit.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` before anything is sent to the store; otherwise as [`Lock::acquire`].
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the client leaves all queues and releases what was granted
+    /// meanwhile.
     pub async fn acquire(self) -> Result<Guard, Error> {
         self.check()?;
         let env = &*self.slot.state().env;
@@ -146,7 +167,8 @@ impl Semaphore {
         }
     }
 
-    /// The same. If the caller waits for a quarantine separately (`separate`), a quarantine found by a slot is an error at once.
+    /// The same. If the caller waits for a quarantine separately (`separate`), a quarantine found
+    /// by a slot is an error at once.
     async fn acquire_once(
         &self,
         env: &dyn Env,
@@ -219,8 +241,9 @@ impl Semaphore {
         LockName::new(format!("{}/{at}", self.slot.name()?))
     }
 
-    /// The lock that lets one client at a time wait for the slots. Its lease is short, because a client that crashes there keeps
-    /// the others from free slots. A short lease is safe: two clients at the door only cause more load.
+    /// The lock that lets one client at a time wait for the slots. Its lease is short, because a
+    /// client that crashes there keeps the others from free slots. A short lease is safe: two
+    /// clients at the door only cause more load.
     fn door(&self) -> Lock {
         let shortest = self.slot.state().backend.guarantees().shortest_lease;
         self.slot.for_a_door(DOOR_LEASE.max(shortest))

@@ -1,12 +1,12 @@
-//! A timer that is reused. Most waits end before their timer rings, and a new timer for each wait would cost more than an old
-//! one that rings too early now and then.
+//! A timer that is reused. Most waits end before their timer rings, and a new timer for each wait
+//! would cost more than an old one that rings too early now and then.
 
 use std::future::pending;
 
 use crate::{Instant, env::BoxFuture};
 
-/// A timer that rings at the instant of its last `set`, or earlier. If its timers do not count during suspend, a suspend
-/// delays it by at most the longest span that it was ever set to.
+/// A timer that rings at the instant of its last `set`, or earlier. If its timers do not count
+/// during suspend, a suspend delays it by at most the longest span that it was ever set to.
 #[derive(Default)]
 pub(crate) struct Alarm(Option<(Instant, BoxFuture)>);
 

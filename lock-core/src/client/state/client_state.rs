@@ -35,15 +35,17 @@ pub(crate) struct ClientState {
     pub(crate) options: ClientOptions,
     pub(crate) renewer: RenewerQueue,
     queues: LocalQueues,
-    /// The queues of readers: for each name, the readers and the writers of this process have one entry each in the store.
+    /// The queues of readers: for each name, the readers and the writers of this process have one
+    /// entry each in the store.
     reader_queues: LocalQueues,
     pub(super) observer: OnceLock<Arc<dyn Observer>>,
     /// Limits the lines about a quarantine of the store.
     pub(super) quarantine_line: OncePer,
     /// A function pointer, because this folder does not import the tasks.
     make_renewer: MakeRenewer,
-    /// `close` writes this and then reads `in_flight`. A call writes `in_flight` and then reads this. All four accesses are
-    /// sequentially consistent, so at least one of the two sees the other.
+    /// `close` writes this and then reads `in_flight`. A call writes `in_flight` and then reads
+    /// this. All four accesses are sequentially consistent, so at least one of the two sees the
+    /// other.
     closing: AtomicBool,
     in_flight: AtomicUsize,
     drained: Notify,
@@ -103,8 +105,8 @@ impl ClientState {
         }
     }
 
-    /// Counts a call. Code that removes a lock from the renewer to release it counts itself first, so that `close` finds the
-    /// lock either in the renewer or among the calls in flight.
+    /// Counts a call. Code that removes a lock from the renewer to release it counts itself first,
+    /// so that `close` finds the lock either in the renewer or among the calls in flight.
     pub(crate) fn count<S: Borrow<Self>>(state: S) -> InFlight<S> {
         state.borrow().in_flight.fetch_add(1, Ordering::SeqCst);
         InFlight(state)

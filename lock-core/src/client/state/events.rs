@@ -66,7 +66,8 @@ impl ClientState {
         ended
     }
 
-    /// Marks that the event of the acquire was emitted. If the lock was lost before, the event of the loss follows now.
+    /// Marks that the event of the acquire was emitted. If the lock was lost before, the event of
+    /// the loss follows now.
     pub(crate) fn acquire_reported(&self, held: &Held) {
         if !held.set_acquire_reported()
             && let Some(End::Lost(reason)) = held.end()
@@ -87,15 +88,17 @@ impl ClientState {
         span: Duration,
         outcome: Result<ReleaseOutcome, &Error>,
     ) {
-        // A release after a loss, or of a lock whose acquire has no event, is clean-up and has no event.
+        // A release after a loss, or of a lock whose acquire has no event, is clean-up and has no
+        // event.
         if self.is_observed() && held.end() == Some(End::Released) && held.is_acquire_reported() {
             let event = EventKind::Released { held: span, outcome };
             self.emit(&held.grant.name, Some(held), event);
         }
     }
 
-    /// Emits the events of renewals that failed in the same call, or are late, to the observer. `tracing` has one line for all
-    /// of them, and none for a lock that had one less than a quarter of its lease ago.
+    /// Emits the events of renewals that failed in the same call, or are late, to the observer.
+    /// `tracing` has one line for all of them, and none for a lock that had one less than a quarter
+    /// of its lease ago.
     pub(crate) fn emit_renewals_failed(&self, failed: &[FailedRenewal<'_>]) {
         let (now, store, label) = (self.env.now(), self.backend.kind(), &self.options.label);
         let mut line: Option<(Event<'_>, Duration)> = None;
@@ -120,7 +123,8 @@ impl ClientState {
         }
     }
 
-    /// Emits the event of an attempt that the store refused because of a quarantine; to `tracing` once a minute.
+    /// Emits the event of an attempt that the store refused because of a quarantine; to `tracing`
+    /// once a minute.
     pub(crate) fn emit_quarantined(&self, name: &LockName, quarantined: &Quarantined) {
         let Quarantined { remaining, why } = quarantined;
         let (store, label) = (self.backend.kind(), &self.options.label);
@@ -194,7 +198,8 @@ fn trace(event: &Event<'_>) {
     }
 }
 
-/// The line for one or more failed renewals. `others` is the number of locks besides that of the event.
+/// The line for one or more failed renewals. `others` is the number of locks besides that of the
+/// event.
 fn trace_failed_renewals(event: &Event<'_>, others: u32) {
     let EventKind::RenewalFailed { error, remaining, .. } = event.kind else { return };
     let others = Some(others).filter(|others| *others > 0);

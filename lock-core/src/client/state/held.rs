@@ -57,8 +57,8 @@ pub(crate) struct Held {
     since: Instant,
     /// Whether the event of the acquire was emitted; decides who emits the event of a loss.
     report: AtomicU8,
-    /// How long after its last answer the store may keep the lock. This is longer than the lease if the lock was granted for
-    /// an older waiter, or pushed.
+    /// How long after its last answer the store may keep the lock. This is longer than the lease if
+    /// the lock was granted for an older waiter, or pushed.
     pub(crate) store_keeps: Duration,
     /// The runtime of the task that got the lock, or of a later holder. If the renewer's runtime
     /// ends, the renewals go on here.
@@ -79,8 +79,8 @@ pub(crate) struct Held {
 
 /// The end of the validity of a grant (S3).
 pub(crate) fn validity(grant: &Grant) -> Instant {
-    // Never longer than the lease: the renewal that claims a pushed grant replaces the claim window by the lease, and its
-    // answer may be lost.
+    // Never longer than the lease: the renewal that claims a pushed grant replaces the claim window
+    // by the lease, and its answer may be lost.
     let span = grant.claim.map_or(grant.lease, |claim| claim.min(grant.lease));
     grant.from + span.saturating_sub(drift_margin(span) + grant.margin)
 }
@@ -96,8 +96,9 @@ impl Held {
     ) -> Result<Self, Grant> {
         let hold_until =
             wanted.hold_at_most.map_or(Instant::from_nanos(u64::MAX), |span| now + span);
-        // The request may have been made for an older waiter with another lease. Renewals ask for the lease of this waiter. If
-        // that is shorter, it counts from the start, because the answer to a renewal may be lost.
+        // The request may have been made for an older waiter with another lease. Renewals ask for
+        // the lease of this waiter. If that is shorter, it counts from the start, because the
+        // answer to a renewal may be lost.
         let granted = grant.lease;
         grant.lease = granted.min(wanted.lease);
         let valid_until = validity(&grant).min(hold_until);
@@ -154,8 +155,8 @@ impl Held {
         self.report.store(ACQUIRE_PENDING, Ordering::Relaxed);
     }
 
-    /// Marks that the event of the acquire was emitted. `false` if the lock was lost before: the caller must then emit the
-    /// event of the loss.
+    /// Marks that the event of the acquire was emitted. `false` if the lock was lost before: the
+    /// caller must then emit the event of the loss.
     pub(crate) fn set_acquire_reported(&self) -> bool {
         self.is_acquire_reported()
             || self
@@ -173,7 +174,8 @@ impl Held {
         self.report.load(Ordering::Acquire) == ACQUIRE_REPORTED
     }
 
-    /// Whether the event of a loss may be emitted now. If not, the acquire emits it after its own event.
+    /// Whether the event of a loss may be emitted now. If not, the acquire emits it after its own
+    /// event.
     pub(crate) fn may_report_end(&self) -> bool {
         self.is_acquire_reported()
             || self
@@ -250,8 +252,8 @@ impl Held {
         self.end.get().copied()
     }
 
-    /// Extends the validity after a confirmed renewal. `false` if the validity had ended before: a guard that may have reported
-    /// its loss stays lost, whatever the store says.
+    /// Extends the validity after a confirmed renewal. `false` if the validity had ended before: a
+    /// guard that may have reported its loss stays lost, whatever the store says.
     pub(crate) fn extend(&self, until: Instant, now: Instant) -> bool {
         let until = until.min(self.hold_until).as_nanos();
         self.valid_until

@@ -1,4 +1,5 @@
-//! The tasks of this process that wait for a lock: one local queue per name, with one entry in the store's queue (L3, L4).
+//! The tasks of this process that wait for a lock: one local queue per name, with one entry in the
+//! store's queue (L3, L4).
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -13,7 +14,8 @@ use tokio::sync::{Notify, oneshot};
 use super::{held::Held, options::Wanted};
 use crate::{Blocked, Enqueued, Error, Grant, LockName, OwnerId, Request, sync::Mutex};
 
-/// The local queues of all names for which a task of this process waits or makes the first attempt, for locks of one mode.
+/// The local queues of all names for which a task of this process waits or makes the first attempt,
+/// for locks of one mode.
 #[derive(Default)]
 pub(crate) struct LocalQueues {
     queues: Mutex<HashMap<LockName, Arc<LocalQueue>>>,
@@ -37,7 +39,8 @@ pub(crate) struct QueueState {
     pub(crate) first_attempt: bool,
     /// Whether there is a queue worker.
     has_worker: bool,
-    /// The owner that this process holds the lock with, and the channel for the answer that its release carries back.
+    /// The owner that this process holds the lock with, and the channel for the answer that its
+    /// release carries back.
     pub(crate) carry: Option<(OwnerId, oneshot::Sender<Carried>)>,
     /// What blocks the lock, as last reported by the store.
     blocked: Option<Blocked>,
@@ -70,8 +73,8 @@ pub(crate) struct Carried {
     pub(crate) doubtful: bool,
 }
 
-/// The right to make the first attempt for a name, before there is an entry in the store. Until it is dropped, all other
-/// tasks of this process that acquire the name wait behind it.
+/// The right to make the first attempt for a name, before there is an entry in the store. Until it
+/// is dropped, all other tasks of this process that acquire the name wait behind it.
 pub(crate) struct FirstAttempt<'a> {
     queues: &'a LocalQueues,
     /// The queue and the id of this task; `None` if no other task can run during the attempt.
@@ -110,8 +113,8 @@ impl LocalQueues {
         self.names.load(Ordering::Acquire) > 0 && self.queues.lock().contains_key(name)
     }
 
-    /// The right to make the first attempt for `name`; `None` if a task of this process already waits for it, or makes that
-    /// attempt. `at_once`: the attempt ends before any other task runs.
+    /// The right to make the first attempt for `name`; `None` if a task of this process already
+    /// waits for it, or makes that attempt. `at_once`: the attempt ends before any other task runs.
     pub(crate) fn first_attempt(&self, name: &LockName, at_once: bool) -> Option<FirstAttempt<'_>> {
         if at_once {
             return (!self.has(name)).then_some(FirstAttempt { queues: self, queue: None });
@@ -154,8 +157,8 @@ impl LocalQueues {
         Ok(Joined { queue, id, reply, needs_worker })
     }
 
-    /// What the release of `grant` should carry, if other tasks of this process wait for the name: the options of the oldest
-    /// one, and the channel for the answer.
+    /// What the release of `grant` should carry, if other tasks of this process wait for the name:
+    /// the options of the oldest one, and the channel for the answer.
     pub(crate) fn carry(&self, grant: &Grant) -> Option<(Wanted, oneshot::Sender<Carried>)> {
         let queue = self.queue(&grant.name)?;
         let mut state = queue.state.lock();
@@ -226,7 +229,8 @@ impl LocalQueues {
         drop(entries);
     }
 
-    /// The next id. Ids are in the order of the calls, because they are drawn under the mutex of the queues.
+    /// The next id. Ids are in the order of the calls, because they are drawn under the mutex of
+    /// the queues.
     fn next_id(&self) -> u64 {
         self.ids.fetch_add(1, Ordering::Relaxed)
     }
@@ -261,8 +265,8 @@ impl LocalQueue {
         self.state.lock().entries.first_key_value().map(|(_, entry)| entry.wanted)
     }
 
-    /// Removes and returns the oldest entry whose task still waits. When the owner in `carry` releases the lock, its answer goes
-    /// to the sender there.
+    /// Removes and returns the oldest entry whose task still waits. When the owner in `carry`
+    /// releases the lock, its answer goes to the sender there.
     pub(crate) fn take_oldest(
         &self,
         carry: Option<(OwnerId, oneshot::Sender<Carried>)>,

@@ -19,9 +19,9 @@ pub struct ClientOptions {
     /// The lease of a lock without a [`lease`](crate::Lock::lease) of its own. Default: 10 s.
     #[serde(with = "crate::time::human_duration")]
     pub lease: Duration,
-    /// How long the caller waits for one answer of the store. Default: 5 s. It must be longer than 0 s. After that the client
-    /// finishes the call in the background and cleans up. It gives a queue entry up only if a call for it has no answer for
-    /// three times as long.
+    /// How long the caller waits for one answer of the store. Default: 5 s. It must be longer than
+    /// 0 s. After that the client finishes the call in the background and cleans up. It gives a
+    /// queue entry up only if a call for it has no answer for three times as long.
     #[serde(with = "crate::time::human_duration")]
     pub call_timeout: Duration,
 }
@@ -64,8 +64,8 @@ impl ClientOptions {
         self
     }
 
-    /// Checks the options, as [`LockClient::with_options`](crate::LockClient::with_options) does, for callers that must know
-    /// before they connect to a store.
+    /// Checks the options, as [`LockClient::with_options`](crate::LockClient::with_options) does,
+    /// for callers that must know before they connect to a store.
     ///
     /// # Errors
     /// `InvalidInput`, naming the option, its value and what is allowed.

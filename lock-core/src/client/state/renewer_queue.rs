@@ -1,4 +1,5 @@
-//! The renewer's queue: held locks by the instant at which they are due, and calls whose callers have gone.
+//! The renewer's queue: held locks by the instant at which they are due, and calls whose callers
+//! have gone.
 
 use std::{
     collections::BTreeMap,
@@ -58,8 +59,8 @@ impl RenewerQueue {
         self.ids.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Adds a lock to the timer queue, due at `at`. Returns whether the caller must start the task; `None` if the client is
-    /// closed.
+    /// Adds a lock to the timer queue, due at `at`. Returns whether the caller must start the task;
+    /// `None` if the client is closed.
     pub(crate) fn register(&self, held: &Arc<Held>, at: Instant) -> Option<bool> {
         let mut state = self.state.lock();
         if state.closed {
@@ -127,8 +128,9 @@ impl RenewerQueue {
         }
     }
 
-    /// Returns the locks that are due at `now`, and those that will be due so soon that they fit into the same batch. Each stays
-    /// registered, due again at `due_again` in case its renewal hangs.
+    /// Returns the locks that are due at `now`, and those that will be due so soon that they fit
+    /// into the same batch. Each stays registered, due again at `due_again` in case its renewal
+    /// hangs.
     pub(crate) fn tick(
         &self,
         now: Instant,
@@ -159,7 +161,8 @@ impl RenewerQueue {
         Tick { due, detached, next, stopping: state.stopping }
     }
 
-    /// Marks the task as ended if it has nothing left to do; `false` if work has come since its last tick.
+    /// Marks the task as ended if it has nothing left to do; `false` if work has come since its
+    /// last tick.
     pub(crate) fn end_if_idle(&self) -> bool {
         let mut state = self.state.lock();
         state.running = !(state.detached.is_empty() && state.timers.is_empty());

@@ -1,4 +1,5 @@
-//! The wait for the release of a lock that this process holds. The release carries this process's next request.
+//! The wait for the release of a lock that this process holds. The release carries this process's
+//! next request.
 
 use std::sync::Arc;
 
@@ -16,7 +17,8 @@ pub(super) struct AwaitedRelease {
     held: Arc<Held>,
     /// The carried request and its answer.
     pub(super) carried: oneshot::Receiver<Carried>,
-    /// When to check whether the lock has ended. The answer may never come, for example if the renewer's runtime has stalled.
+    /// When to check whether the lock has ended. The answer may never come, for example if the
+    /// renewer's runtime has stalled.
     pub(super) next_check: Instant,
     /// Whether the lock had ended at the last check.
     ended: bool,
@@ -32,8 +34,8 @@ impl AwaitedRelease {
         Self { held, carried, next_check, ended: false }
     }
 
-    /// Checks whether to stop waiting for the answer: if the lock had already ended at the check before, its release has had the
-    /// time of a whole lease.
+    /// Checks whether to stop waiting for the answer: if the lock had already ended at the check
+    /// before, its release has had the time of a whole lease.
     pub(super) fn is_overdue(&mut self, state: &Arc<ClientState>) -> bool {
         if !self.ended {
             self.ended = !check(state, &self.held);
@@ -43,8 +45,8 @@ impl AwaitedRelease {
         true
     }
 
-    /// Stops waiting. Cleans up an answer that is already here. A release that brings a later answer finds the channel closed, and
-    /// cleans up itself.
+    /// Stops waiting. Cleans up an answer that is already here. A release that brings a later
+    /// answer finds the channel closed, and cleans up itself.
     pub(super) async fn give_up(mut self, state: &Arc<ClientState>) {
         self.carried.close();
         if let Ok(carried) = self.carried.try_recv() {

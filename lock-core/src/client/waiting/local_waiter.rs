@@ -13,7 +13,8 @@ use crate::{
     },
 };
 
-/// A waiting task. If this is dropped, it leaves the queue, and releases a lock that it was given but has not received.
+/// A waiting task. If this is dropped, it leaves the queue, and releases a lock that it was given
+/// but has not received.
 pub(crate) struct LocalWaiter<'a> {
     handle: &'a Arc<Handle>,
     wanted: Wanted,
@@ -25,8 +26,8 @@ pub(crate) struct LocalWaiter<'a> {
 }
 
 impl<'a> LocalWaiter<'a> {
-    /// Joins the queue of `name`, and starts its worker if there is none. Until the store answers the worker, `blocked` is what
-    /// blocks the lock.
+    /// Joins the queue of `name`, and starts its worker if there is none. Until the store answers
+    /// the worker, `blocked` is what blocks the lock.
     ///
     /// # Errors
     /// `Config` if the client is closed, or if there is no runtime.

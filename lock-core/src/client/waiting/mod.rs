@@ -1,4 +1,5 @@
-//! Waiting: the tasks of one process share one entry per name in the store's queue (L3, L4). `worker` is the main file.
+//! Waiting: the tasks of one process share one entry per name in the store's queue (L3, L4).
+//! `worker` is the main file.
 
 mod awaited_release;
 mod local_waiter;

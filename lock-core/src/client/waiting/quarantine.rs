@@ -30,7 +30,8 @@ impl QuarantineWait {
         self.limit.is_some()
     }
 
-    /// Waits before the next attempt, whose wait begins anew; `false` if `failed` is the result of the acquire.
+    /// Waits before the next attempt, whose wait begins anew; `false` if `failed` is the result of
+    /// the acquire.
     pub(crate) async fn retry(&mut self, env: &dyn Env, failed: &Error, at_once: bool) -> bool {
         let Some(limit) = self.limit.clone() else { return false };
         if self.pause(env, &limit, failed).await {
@@ -44,7 +45,8 @@ impl QuarantineWait {
         quarantined && !at_once
     }
 
-    /// Waits before the next attempt, if a quarantine stopped the last one; `false` if not, or if the limit is over.
+    /// Waits before the next attempt, if a quarantine stopped the last one; `false` if not, or if
+    /// the limit is over.
     async fn pause(&mut self, env: &dyn Env, limit: &Limit, failed: &Error) -> bool {
         let now = env.now();
         let pause = match failed.blocked() {
@@ -66,7 +68,8 @@ impl QuarantineWait {
         if left.is_zero() {
             return false;
         }
-        // Without jitter: all waiters try at the end of the quarantine, so that one gets the lock and the others find it held.
+        // Without jitter: all waiters try at the end of the quarantine, so that one gets the lock
+        // and the others find it held.
         env.sleep(pause.clamp(SHORTEST_QUARANTINE_PAUSE, LONGEST_QUARANTINE_PAUSE).min(left)).await;
         true
     }

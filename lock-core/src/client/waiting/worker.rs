@@ -1,4 +1,5 @@
-//! The queue worker of a name: it waits in the store's queue for all tasks of this process, which share one entry there.
+//! The queue worker of a name: it waits in the store's queue for all tasks of this process, which
+//! share one entry there.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,7 +27,8 @@ enum Step {
     Enqueue(Option<QueueRequest>),
     /// Wait with a queue entry.
     Wait(StoreEntry),
-    /// Wait for the release of a lock that this process holds. The release carries the next request.
+    /// Wait for the release of a lock that this process holds. The release carries the next
+    /// request.
     AwaitRelease(AwaitedRelease),
     /// Pause, and then request a queue entry.
     Pause(Duration, Option<QueueRequest>),
@@ -35,7 +37,8 @@ enum Step {
 /// The request of one queue entry, from its first try to its grant or withdrawal.
 struct QueueRequest {
     request: Request,
-    /// Whether a try had no answer. The store may then carry it out late, even after the grant was released.
+    /// Whether a try had no answer. The store may then carry it out late, even after the grant was
+    /// released.
     doubtful: bool,
 }
 
@@ -74,8 +77,8 @@ pub(super) struct QueueWorker {
     failure_line: OncePer,
     /// Rings for the next poll.
     poll_alarm: Alarm,
-    /// Rings for the next check of the lock that this process holds. A separate alarm, because a suspend delays a timer by up
-    /// to its span, and this span is longer.
+    /// Rings for the next check of the lock that this process holds. A separate alarm, because a
+    /// suspend delays a timer by up to its span, and this span is longer.
     check_alarm: Alarm,
     /// Whether the worker has ended because no task waited.
     idle: bool,
@@ -83,7 +86,8 @@ pub(super) struct QueueWorker {
 }
 
 impl Drop for QueueWorker {
-    /// After a panic, or if there is no runtime any more: ends the waits of all tasks, because no worker acts for them.
+    /// After a panic, or if there is no runtime any more: ends the waits of all tasks, because no
+    /// worker acts for them.
     fn drop(&mut self) {
         if !self.idle {
             self.handle.queues(self.mode).remove(&self.queue);
@@ -92,7 +96,8 @@ impl Drop for QueueWorker {
 }
 
 impl QueueWorker {
-    /// Made before its task is spawned, so that a task that never runs does not leave a queue behind.
+    /// Made before its task is spawned, so that a task that never runs does not leave a queue
+    /// behind.
     pub(super) fn new(handle: Arc<Handle>, queue: Arc<LocalQueue>, mode: Mode) -> Self {
         let in_flight = ClientState::count(Arc::clone(&handle.0));
         let (poll_alarm, check_alarm) = (Alarm::default(), Alarm::default());
@@ -126,7 +131,8 @@ impl QueueWorker {
         }
         if self.queue.oldest().is_none() {
             let state = &self.handle.0;
-            // The entry is given up before the queue is removed, so that the entry of a new task is the only one.
+            // The entry is given up before the queue is removed, so that the entry of a new task is
+            // the only one.
             match step {
                 Step::Wait(entry) => entry.leave(state).await,
                 Step::Enqueue(Some(queued)) | Step::Pause(_, Some(queued)) => {
@@ -162,8 +168,8 @@ impl QueueWorker {
 
     async fn enqueue(&mut self, queued: Option<QueueRequest>) -> Step {
         if self.queue.state.lock().first_attempt {
-            // After the first attempt it is known whether an entry is needed. A task that does not poll its own attempt delays
-            // the others by at most the time limit of a call.
+            // After the first attempt it is known whether an entry is needed. A task that does not
+            // poll its own attempt delays the others by at most the time limit of a call.
             let limit = self.handle.env.sleep(self.handle.options.call_timeout);
             tokio::select! {
                 biased;
@@ -249,7 +255,8 @@ impl QueueWorker {
         self.poll(entry).await
     }
 
-    /// Makes an attempt with the owner of the entry. It is the poll that backs the push, and the heartbeat of the entry.
+    /// Makes an attempt with the owner of the entry. It is the poll that backs the push, and the
+    /// heartbeat of the entry.
     async fn poll(&mut self, mut entry: StoreEntry) -> Step {
         let state = Arc::clone(&self.handle.0);
         entry.queued.request.sent = state.env.now();
@@ -292,8 +299,9 @@ impl QueueWorker {
         }
     }
 
-    /// Handles a pushed grant (S3). It is stale if its token is not above that of the last `Busy`. Its validity counts from
-    /// before the attempt with that answer. If little or nothing is left of it, an attempt must confirm the grant first.
+    /// Handles a pushed grant (S3). It is stale if its token is not above that of the last `Busy`.
+    /// Its validity counts from before the attempt with that answer. If little or nothing is left
+    /// of it, an attempt must confirm the grant first.
     async fn pushed(&mut self, mut grant: Grant, entry: StoreEntry) -> Step {
         if grant.token <= entry.last_busy.token {
             return self.poll(entry).await;
@@ -305,8 +313,8 @@ impl QueueWorker {
         let until = validity(&grant);
         let left = until.since(self.handle.env.now());
         if left < until.since(grant.from) / 2 {
-            // An attempt of the owner, not a renewal: if a poll was granted the lock again and its answer was lost, a renewal
-            // would confirm this older token.
+            // An attempt of the owner, not a renewal: if a poll was granted the lock again and its
+            // answer was lost, a renewal would confirm this older token.
             return self.poll(entry).await;
         }
         self.deliver(grant, entry.queued.doubtful).await
@@ -316,7 +324,8 @@ impl QueueWorker {
     async fn deliver(&mut self, grant: Grant, doubtful: bool) -> Step {
         let state = Arc::clone(&self.handle.0);
         self.pause = Duration::ZERO;
-        // The release of a reader carries no request: the next reader of this process does not wait for it.
+        // The release of a reader carries no request: the next reader of this process does not wait
+        // for it.
         let shared = grant.mode == Mode::Shared;
         let (carry, carried) = oneshot::channel();
         let carry = (!shared).then_some((grant.owner, carry));
@@ -326,7 +335,8 @@ impl QueueWorker {
         };
         let held = match admit(&state, grant, &entry.wanted, doubtful, false) {
             Ok(held) => {
-                // If the task has just gone, the lock is released, and the release carries the next request.
+                // If the task has just gone, the lock is released, and the release carries the next
+                // request.
                 if entry.reply.send(Ok(Arc::clone(&held))).is_err() {
                     held.set_unused();
                     calls::release_in_background(&state, &held);

@@ -55,7 +55,8 @@ pub(crate) struct Stub {
     closed: AtomicBool,
     /// Waiters receive no signals and must poll at once.
     pub(crate) deaf: AtomicBool,
-    /// The next release that carries a request makes a queue entry for it, and fails. The release after it carries nothing.
+    /// The next release that carries a request makes a queue entry for it, and fails. The release
+    /// after it carries nothing.
     pub(crate) halves: AtomicBool,
     refused: AtomicBool,
     /// Until when the store grants nothing.

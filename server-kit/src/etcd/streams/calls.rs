@@ -77,7 +77,8 @@ impl State {
         method.opened
     }
 
-    /// How long a message of the server to this call is kept back; `None` if it is lost, which is counted.
+    /// How long a message of the server to this call is kept back; `None` if it is lost, which is
+    /// counted.
     pub(super) fn delay(&self, method: &str, call: u64) -> Option<Duration> {
         let mut methods = self.methods();
         let Some(method) = methods.get_mut(method) else { return Some(Duration::ZERO) };
@@ -98,7 +99,8 @@ impl State {
         self.methods().get(method).is_some_and(|method| method.wanted.is_some())
     }
 
-    /// If it is this request that is to be held: what tells it to go on, and what tells that it was answered.
+    /// If it is this request that is to be held: what tells it to go on, and what tells that it was
+    /// answered.
     pub(super) fn hold(
         &self,
         method: &str,

@@ -1,6 +1,6 @@
-//! A proxy for HTTP/2. It can hold one stream of a connection, without an error on either side, while the
-//! others continue, and can deliver a call long after its caller has gone. [`Proxy`](crate::Proxy) sees
-//! only whole connections.
+//! A proxy for HTTP/2. It can hold one stream of a connection, without an error on either side,
+//! while the others continue, and can deliver a call long after its caller has gone.
+//! [`Proxy`](crate::Proxy) sees only whole connections.
 
 mod calls;
 mod forward;
@@ -34,8 +34,8 @@ impl Streams {
         Self::build(upstream, false)
     }
 
-    /// The same, but its clients keep their connections when the server is replaced by another: it connects
-    /// anew behind their backs.
+    /// The same, but its clients keep their connections when the server is replaced by another: it
+    /// connects anew behind their backs.
     ///
     /// # Errors
     ///
@@ -69,22 +69,23 @@ impl Streams {
         self.state.connections.none().await;
     }
 
-    /// From now on the calls of this method that are open, such as `LeaseKeepAlive`, get no message any
-    /// more. Later ones do.
+    /// From now on the calls of this method that are open, such as `LeaseKeepAlive`, get no message
+    /// any more. Later ones do.
     pub fn stick(&self, method: &str) {
         let mut methods = self.state.methods();
         let method = methods.entry(method.to_owned()).or_default();
         method.stuck = method.opened;
     }
 
-    /// From now on each message of the server to a call of this method arrives this much later than the one before it.
+    /// From now on each message of the server to a call of this method arrives this much later than
+    /// the one before it.
     pub fn slow(&self, method: &str, pause: Duration) {
         self.state.methods().entry(method.to_owned()).or_default().slow = pause;
     }
 
-    /// The next call of this method, such as `Txn`, whose request contains the text waits here: its caller
-    /// gets no answer, and it arrives with [`deliver`](Self::deliver), also after its caller has gone. For
-    /// methods with one request and one answer.
+    /// The next call of this method, such as `Txn`, whose request contains the text waits here: its
+    /// caller gets no answer, and it arrives with [`deliver`](Self::deliver), also after its caller
+    /// has gone. For methods with one request and one answer.
     pub fn hold_next(&self, method: &str, text: &str) {
         let mut methods = self.state.methods();
         methods.entry(method.to_owned()).or_default().wanted = Some(text.into());
@@ -95,8 +96,8 @@ impl Streams {
         self.state.methods().get(method).is_some_and(|method| method.held.is_some())
     }
 
-    /// Sends the call of this method on that is held, and waits until the server has answered it; `false` if
-    /// none is.
+    /// Sends the call of this method on that is held, and waits until the server has answered it;
+    /// `false` if none is.
     pub async fn deliver(&self, method: &str) -> bool {
         let held = self.state.methods().get_mut(method).and_then(|method| method.held.take());
         let Some(Held { go, answered }) = held else { return false };
@@ -106,8 +107,8 @@ impl Streams {
         sent
     }
 
-    /// From now on calls of this method, such as `LeaseRevoke`, do not arrive: they are answered as by a
-    /// server that has too much to do. Until [`serve`](Self::serve).
+    /// From now on calls of this method, such as `LeaseRevoke`, do not arrive: they are answered as
+    /// by a server that has too much to do. Until [`serve`](Self::serve).
     pub fn refuse(&self, method: &str) {
         self.state.methods().entry(method.to_owned()).or_default().refuses = true;
     }

@@ -1,13 +1,14 @@
 //! Sets a server's clocks while the server runs.
 //!
-//! A small library (`shim.c`, built with `cc` on first use) replaces the C library's `clock_gettime`,
-//! `gettimeofday` and `time`, and its timed waits for a condition. It works on Redis, PostgreSQL, MariaDB
-//! and Rust programs that read the clock through the C library (`std` does).
+//! A small library (`shim.c`, built with `cc` on first use) replaces the C library's
+//! `clock_gettime`, `gettimeofday` and `time`, and its timed waits for a condition. It works on
+//! Redis, PostgreSQL, MariaDB and Rust programs that read the clock through the C library (`std`
+//! does).
 //!
-//! Limits: etcd and other Go programs read the clock from the kernel directly and see no change. The same is
-//! true for a Rust program that uses `rustix` with its default backend. Sleeps and time-outs belong to the
-//! kernel. One that has begun ends at its old time. Any other *absolute* deadline is read on the
-//! kernel's clock; with a large shift it comes at once or very late.
+//! Limits: etcd and other Go programs read the clock from the kernel directly and see no change.
+//! The same is true for a Rust program that uses `rustix` with its default backend. Sleeps and
+//! time-outs belong to the kernel. One that has begun ends at its old time. Any other *absolute*
+//! deadline is read on the kernel's clock; with a large shift it comes at once or very late.
 
 use std::{
     ffi::OsString,
@@ -75,7 +76,8 @@ impl Clock {
         Ok(Self { shared: Arc::new(Shared { library, file, state }) })
     }
 
-    /// The environment under which a program sees these clocks, for a child that is not a [`Process`].
+    /// The environment under which a program sees these clocks, for a child that is not a
+    /// [`Process`].
     pub fn env(&self) -> [(OsString, OsString); 2] {
         [
             ("LD_PRELOAD".into(), self.shared.library.clone().into()),

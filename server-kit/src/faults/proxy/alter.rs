@@ -1,14 +1,14 @@
-//! What a client sends or a server answers, altered on its way: the text of a script with a guard left out,
-//! or the address of another server.
+//! What a client sends or a server answers, altered on its way: the text of a script with a guard
+//! left out, or the address of another server.
 
-/// A change of what a client sends. A guard in a script or statement is a line of its own, behind the comment
-/// line `-- guard: NAME`.
+/// A change of what a client sends. A guard in a script or statement is a line of its own, behind
+/// the comment line `-- guard: NAME`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change<'a> {
     /// Leaves the guard of this name out.
     LeaveOut(&'a str),
-    /// Puts the second text in the place of the guard of the first's name. The marker's line is given up too,
-    /// so that the text may be that much longer than the guard.
+    /// Puts the second text in the place of the guard of the first's name. The marker's line is
+    /// given up too, so that the text may be that much longer than the guard.
     Replace(&'a str, &'a str),
     /// Puts the second text in the place of the first, which is not shorter.
     Text(&'a str, &'a str),
@@ -52,8 +52,8 @@ impl Alteration {
         if self.with_line { 1 } else { SHORTEST }
     }
 
-    /// How many bytes are to be replaced where `bytes` begins with `from`. `None` if the end of the line is
-    /// still to come.
+    /// How many bytes are to be replaced where `bytes` begins with `from`. `None` if the end of the
+    /// line is still to come.
     fn length(&self, bytes: &[u8], is_all: bool) -> Option<usize> {
         if !self.with_line {
             return Some(self.from.len());
@@ -64,7 +64,8 @@ impl Alteration {
         end.or_else(|| is_all.then_some(line.len())).map(|end| self.from.len() + end)
     }
 
-    /// Replaces in `bytes`. Returns how often it did, and where a text begins whose end is still to come.
+    /// Replaces in `bytes`. Returns how often it did, and where a text begins whose end is still to
+    /// come.
     fn apply(&self, bytes: &mut [u8], is_all: bool) -> (u64, Option<usize>) {
         let (mut count, mut at) = (0, 0);
         while let Some(found) = find(&bytes[at..], &self.from) {
@@ -83,8 +84,9 @@ impl Alteration {
     }
 }
 
-/// So much of a text at the end of what came is held back, since the rest may follow. Less is not: it
-/// would hold up every message that happens to end like this. No message ends like the beginning of a marker.
+/// So much of a text at the end of what came is held back, since the rest may follow. Less is not:
+/// it would hold up every message that happens to end like this. No message ends like the beginning
+/// of a marker.
 const SHORTEST: usize = 4;
 
 /// One direction of one connection.
@@ -104,12 +106,14 @@ impl<'a> Altering<'a> {
         !self.held_back.is_empty()
     }
 
-    /// The bytes that were held back, where nothing followed, and how often something was replaced in it.
+    /// The bytes that were held back, where nothing followed, and how often something was replaced
+    /// in it.
     pub(super) fn let_go(&mut self) -> (Vec<u8>, u64) {
         self.pass(Vec::new())
     }
 
-    /// The bytes to send on now, and how often something was replaced in them. An empty chunk is the end.
+    /// The bytes to send on now, and how often something was replaced in them. An empty chunk is
+    /// the end.
     pub(super) fn pass(&mut self, chunk: Vec<u8>) -> (Vec<u8>, u64) {
         if self.rules.is_empty() {
             return (chunk, 0);

@@ -54,18 +54,20 @@ impl Proxy {
         Self::build(upstream, Vec::new())
     }
 
-    /// Starts a proxy that puts some texts in the place of others in what clients send, for a server
-    /// whose scripts or statements lack a guard. [`Counters::altered`] tells how often it did.
+    /// Starts a proxy that puts some texts in the place of others in what clients send, for a
+    /// server whose scripts or statements lack a guard. [`Counters::altered`] tells how often it
+    /// did.
     ///
     /// # Errors
     ///
-    /// As [`start`](Self::start); [`KitError::Unexpected`] if a text is longer than the one in whose place
-    /// it is to stand.
+    /// As [`start`](Self::start); [`KitError::Unexpected`] if a text is longer than the one in
+    /// whose place it is to stand.
     pub async fn altering(upstream: SocketAddr, texts: &[(&str, &str)]) -> Result<Self> {
         Self::changing(upstream, &self::texts(texts)).await
     }
 
-    /// Starts a proxy that makes these changes in what clients send. [`Counters::altered`] tells how often it did.
+    /// Starts a proxy that makes these changes in what clients send. [`Counters::altered`] tells
+    /// how often it did.
     ///
     /// # Errors
     ///
@@ -74,8 +76,8 @@ impl Proxy {
         Self::build(upstream, alterations(changes)?)
     }
 
-    /// Puts texts in the place of others in what the server answers, on connections that come later:
-    /// so a server that tells clients where others are sends them to proxies.
+    /// Puts texts in the place of others in what the server answers, on connections that come
+    /// later: so a server that tells clients where others are sends them to proxies.
     ///
     /// # Errors
     ///

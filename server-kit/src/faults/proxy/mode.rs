@@ -24,7 +24,8 @@ pub enum Mode {
     /// The client's bytes are lost, as in [`Mode::BlackHole`]; the server's arrive.
     RequestsLost,
     /// Nothing arrives, but nothing is lost: it waits in the proxy and is delivered when the mode
-    /// changes, also after its sender has gone. A partition that heals, and the source of late requests.
+    /// changes, also after its sender has gone. A partition that heals, and the source of late
+    /// requests.
     Hold,
     /// Everything arrives later, in order.
     Delay {

@@ -52,8 +52,8 @@ pub(super) async fn pump(
     state: &State,
 ) -> Result<(), End> {
     let mut changed = state.changed.subscribe();
-    // Arrival and bytes; an empty chunk is the sender's end. When it is due follows from the mode in
-    // force then, so a switch also holds for bytes on their way.
+    // Arrival and bytes; an empty chunk is the sender's end. When it is due follows from the mode
+    // in force then, so a switch also holds for bytes on their way.
     let mut queue = VecDeque::<(Instant, Vec<u8>)>::new();
     let mut queued = 0;
     let mut closed = false;
@@ -133,7 +133,8 @@ pub(super) async fn pump(
     }
 }
 
-/// Hands the first chunk to the kernel, if the mode still allows it. `Some` when the direction ends.
+/// Hands the first chunk to the kernel, if the mode still allows it. `Some` when the direction
+/// ends.
 fn deliver(
     to: &TcpStream,
     direction: Direction,

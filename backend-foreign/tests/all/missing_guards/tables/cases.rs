@@ -24,8 +24,8 @@ use crate::server::Server;
 
 /// A lease that ends during a test.
 const SHORT: Duration = Duration::from_millis(300);
-/// A renewal waits for a row for a part of the requested lease. With this lease that is longer than a busy machine takes to unlock
-/// the row. The store's longest lease limits the lease that is set.
+/// A renewal waits for a row for a part of the requested lease. With this lease that is longer than
+/// a busy machine takes to unlock the row. The store's longest lease limits the lease that is set.
 const PATIENT: Duration = LONG.saturating_mul(10);
 
 async fn over(store: &dyn Backend) -> Result<Grant, String> {
@@ -71,7 +71,8 @@ pub(super) async fn an_abandoned_owner_has_an_answer(setup: &Table<POSTGRES>) ->
     }
 }
 
-/// Returns when `waiting` finds a statement that waits for a row which another transaction has locked.
+/// Returns when `waiting` finds a statement that waits for a row which another transaction has
+/// locked.
 async fn waits_for_a_row<F: Future<Output = Result<bool, String>>>(
     waiting: impl Fn() -> F,
     ended: impl Fn() -> bool,
@@ -278,7 +279,8 @@ async fn a_renewal_of_a_row_that_changes<const KIND: bool>(
             // Through the proxy, which changes these statements too.
             let mut holding = a_locked_row_of_mysql(setup.proxied(), table).await;
             let renewing = renew();
-            // Not from information_schema: InnoDB refreshes it only if nobody has read it for 100 ms.
+            // Not from information_schema: InnoDB refreshes it only if nobody has read it for 100
+            // ms.
             let waiting = || async {
                 let status = server.sql("SHOW ENGINE INNODB STATUS").await;
                 let waits =

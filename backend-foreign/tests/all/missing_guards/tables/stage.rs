@@ -48,7 +48,8 @@ async fn shared(mysql: bool) -> Arc<Server> {
 }
 
 impl<const KIND: bool> Table<KIND> {
-    /// With prepared statements, so that the text which the proxy changes contains `$1`, not the value.
+    /// With prepared statements, so that the text which the proxy changes contains `$1`, not the
+    /// value.
     pub(super) async fn client(&self, options: &str) -> Arc<dyn Backend> {
         let url = self.server.url("shedlock");
         let [server, proxy] = [self.server.address(), self.proxy.address()];

@@ -58,7 +58,8 @@ pub(super) async fn an_attempt_that_waits_for_a_new_row(stage: &mut OnePostgres)
     }
 }
 
-/// A transaction that has changed the row of `a`: a statement that waits for it reads the row again.
+/// A transaction that has changed the row of `a`: a statement that waits for it reads the row
+/// again.
 pub(super) async fn a_locked_row(stage: &OnePostgres) -> Result<PgConnection, String> {
     let address = format!("postgres://postgres@{}/postgres", stage.server.address());
     let mut session = PgConnection::connect(&address).await.map_err(words)?;

@@ -1,5 +1,5 @@
-//! Tables that a loss of data would leave with old locks, or would empty although they must outlive it; and a sweep beside a row that
-//! another transaction has locked.
+//! Tables that a loss of data would leave with old locks, or would empty although they must outlive
+//! it; and a sweep beside a row that another transaction has locked.
 
 use backend_sql::postgres::PostgresFence;
 use conformance_tests::kit::wait::until;

@@ -26,7 +26,8 @@ async fn says(stage: &OnePostgres, sql: &str, expected: &str) -> Verdict {
     }
 }
 
-/// SQL that fills the head of the queue of `a` with entries of nobody, which count as alive for an hour.
+/// SQL that fills the head of the queue of `a` with entries of nobody, which count as alive for an
+/// hour.
 fn near(count: u32, how: char) -> String {
     format!(
         "UPDATE leasehold_locks SET \
@@ -147,7 +148,8 @@ pub(super) async fn a_forged_message(stage: &mut OnePostgres) -> Verdict {
         "SELECT pg_notify('leasehold_' || substr(waiters[1], 33, 32), '{}+') FROM leasehold_locks",
         wanted.owner
     );
-    // Twice: its client may not listen yet when the first message is sent, and checks once when it begins to.
+    // Twice: its client may not listen yet when the first message is sent, and checks once when it
+    // begins to.
     for _ in 0..2 {
         stage.server.sql(&forge).await.map_err(words)?;
         match tokio::time::timeout(LONG, waiter.next()).await.map_err(words)? {
