@@ -35,7 +35,7 @@
 //!
 //! ```text
 //! user NAME on >PASSWORD resetchannels &PREFIX:{0}:push:* resetkeys ~PREFIX:{0}:* -@all
-//!   +hello +auth +select +info +time +eval +evalsha +scan +subscribe +unsubscribe +publish
+//!   +hello +auth +ping +select +info +time +eval +evalsha +scan +subscribe +unsubscribe +publish
 //!   +get +mget +set +setrange +del +exists +pttl +pexpire +hget +hmget +hset +hdel
 //!   +lindex +llen +lpop +lpos +lpush +lrem +rpush
 //! ```
@@ -48,7 +48,7 @@
 //!
 //! ```text
 //! user NAME on >PASSWORD resetchannels &PREFIX:{*}:spush:* resetkeys ~PREFIX:{*}:* -@all
-//!   +hello +auth +info +time +eval +evalsha +cluster|slots +cluster|countkeysinslot
+//!   +hello +auth +ping +info +time +eval +evalsha +cluster|slots +cluster|countkeysinslot
 //!   +cluster|getkeysinslot +config|get +asking +ssubscribe +spublish
 //!   +get +mget +set +setrange +del +exists +pttl +pexpire +hget +hmget +hset +hdel
 //!   +lindex +llen +lpop +lpos +lpush +lrem +rpush

@@ -281,6 +281,11 @@ pub trait Dialect: Debug + Send + Sync + 'static {
     /// waited for that row, it would keep the other rows locked and be late for them.
     async fn renew(&self, grants: &[&Grant]) -> Result<Vec<Option<Duration>>, Error>;
 
+    /// Whether a grant that this owner was found to have may be used. If not, this gives it back.
+    async fn is_usable(&self, _request: &Request, _grant: &Grant) -> Result<bool, Error> {
+        Ok(true)
+    }
+
     /// Renews one grant, and waits for its row.
     async fn renew_one(&self, grant: &Grant) -> Result<Option<Duration>, Error> {
         Ok(self.renew(&[grant]).await?.pop().flatten())

@@ -104,6 +104,7 @@ async fn held<D: Dialect>(dialect: &D, request: &Request, row: Row) -> Result<Ta
     if row.is_held()
         && row.owner == Some(request.owner)
         && let Some(lease) = dialect.renew_one(&ours).await?
+        && dialect.is_usable(request, &ours).await?
     {
         ours.lease = lease;
         return Ok(Taken::Yes(ours));

@@ -123,11 +123,11 @@ pub mod backend {
     pub use lock_core::{
         Assumption, Attempt, Backend, Blocked, BoxFuture, Busy, ConnectionSecurity, Cursor,
         Enqueued, Env, Error, ErrorKind, FencingToken, Grant, Guarantees, Holder, Init, Instant,
-        Listing, LockName, LockState, LossReason, Mode, NoRuntime, OwnerId, OwnerLabel, PLAINTEXT,
-        Page, Promise, QuarantineUse, Quarantined, ReleaseOptions, ReleaseOutcome, Released,
-        Renewal, Request, SeenOptions, Signal, StoreSettings, SystemEnv, Waiter, async_trait,
-        check_lease, check_record_version, check_span, check_token, drift_margin, is_loopback,
-        jittered, plaintext_refusal, unknown_option, whole_millis,
+        Listing, LockName, LockState, LossReason, Mode, NoRuntime, OncePer, OwnerId, OwnerLabel,
+        PLAINTEXT, Page, Promise, QuarantineUse, Quarantined, ReleaseOptions, ReleaseOutcome,
+        Released, Renewal, Request, SeenOptions, Signal, StoreSettings, SystemEnv, Waiter,
+        async_trait, check_lease, check_record_version, check_span, check_token, drift_margin,
+        is_loopback, jittered, plaintext_refusal, unknown_option, whole_millis,
     };
 }
 

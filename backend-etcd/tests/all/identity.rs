@@ -9,8 +9,7 @@ use lock_core::Init;
 use serde_json::Value;
 
 use crate::support::{
-    LEASE,
-    cluster::{Cluster, held_back, request},
+    cluster::{Cluster, LONGEST, held_back, request},
     connect, single,
 };
 
@@ -81,7 +80,7 @@ async fn an_identity_is_kept_as_long_as_the_data() {
             assert_eq!(store.identity().await.unwrap(), identity, "{when}");
         }
     };
-    for (longest, first_use) in [(7, false), (4, true)] {
+    for (longest, first_use) in [(20, false), (12, true)] {
         let longest_lease = Some(Duration::from_secs(longest));
         let init = Init::new().with_first_use(first_use).with_longest_lease(longest_lease);
         cluster.connect().await.init(&init).await.unwrap();
@@ -148,7 +147,7 @@ async fn a_store_without_a_number_keeps_the_name_that_it_had() {
     let name = format!("etcd:{id:016x}:leasehold/");
     let known = cluster.connect().await;
     assert_eq!(known.identity().await.unwrap(), name);
-    let longest_lease = Some(LEASE / 6);
+    let longest_lease = Some(LONGEST);
     let init = Init::new().with_first_use(true).with_longest_lease(longest_lease);
     known.init(&init).await.unwrap();
     cluster.save().await;

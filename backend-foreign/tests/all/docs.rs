@@ -34,7 +34,7 @@ async fn the_documented_permissions_are_enough() {
     // server.
     let mut needed = of_scripts(concat!(env!("CARGO_MANIFEST_DIR"), "/src/redis"));
     needed.extend(OF_THE_CRATE.map(str::to_owned));
-    let common = "info time eval evalsha scan hmget hset hdel hget";
+    let common = "info time ping eval evalsha scan hmget hset hdel hget";
     needed.extend(common.split(' ').map(str::to_owned));
     assert_eq!(commands_of(&acl), needed);
     let server = Redis::start(RedisOptions::new().line(acl)).await.unwrap();

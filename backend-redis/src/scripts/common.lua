@@ -172,7 +172,7 @@ end
 -- Prolongs the lease of the owner, alone or among readers. It may be asked late, so it never shortens a lease. It always
 -- writes: Valkey lets WAIT cover only what a call has written. The expiry is set first, since that needs no memory.
 local function prolong(record, owner, now, ms)
-  -- guard: repeat_shorter
+  -- guard: repeat_keeps
   local left = math.max(ms, redis.call('PTTL', KEYS[2]))
   -- guard: repeat_writes
   redis.call('PEXPIRE', KEYS[2], left)

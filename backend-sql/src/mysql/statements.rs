@@ -130,7 +130,7 @@ macro_rules! statements {
 
 statements! {
     insert join part create_row take read_row renew renewed renew_one release hand_on keep raise force list abandon free_names
-    enter heartbeat abandon_entry leave dead_entries forget_entries forgotten watermark sweep_watermark free_rows sweep settings set_longest_lease durability clock exists identity highest_token version
+    enter heartbeat abandon_entry leave dead_entries forget_entries forgotten checked watermark sweep_watermark sweep settings set_longest_lease durability clock exists identity highest_token version
 }
 
 /// Without comments, which would be sent each time and hold marks of arguments.

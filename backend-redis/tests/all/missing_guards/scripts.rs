@@ -62,7 +62,7 @@ variants! {
     "S2: a raise lifts the watermark" LeaveOut("raise_mark") => the_token_after_a_raise(stage);
     "S2: a token is only raised" Replace("raise_only", "if true then") => a_lower_token(stage);
     "S3: a repeat shortens no lease"
-        Replace("repeat_shorter", "local left = ms") => a_repeat_with_a_shorter_lease(stage);
+        Replace("repeat_keeps", "local left = ms") => a_repeat_with_a_shorter_lease(stage);
     "S3: a renewal shortens no lease"
         Replace("renew_shorter", "local left = lease") => a_renewal_with_a_shorter_lease(stage);
     "S1: a repeat writes, also if the lease is long enough: WAIT covers only what was written" LeaveOut("repeat_writes")

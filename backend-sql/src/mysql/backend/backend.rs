@@ -9,7 +9,7 @@ use lock_core::{
 };
 use sqlx::{AssertSqlSafe, Row as _, SqlSafeStr as _, mysql::MySqlRow};
 
-use super::steps::Check;
+use super::steps::{Check, UNCHECKED};
 use crate::{
     dialect::{Dialect, Handed, Left, Listed, Row},
     error::general,
@@ -27,7 +27,7 @@ use crate::{
     servers::times::micros,
     settings::{RECORD_VERSION, check_longest, check_version, is_older},
     tunables::{
-        FAR,
+        FAR, TRIES,
         mysql::{SHORTEST_LEASE, SWEEPS, SWEPT},
     },
     waiting::QueueWaiter,
@@ -162,6 +162,10 @@ impl Dialect for Mysql {
         Ok(renewed.map(|_| lease))
     }
 
+    async fn is_usable(&self, request: &Request, grant: &Grant) -> Result<bool, Error> {
+        self.check_token(request, grant.token).await
+    }
+
     async fn part(&self, grant: &Grant) -> Result<bool, Error> {
         let part = self.change(&self.sql.part, grant, None);
         let (left, ()) = tokio::join!(part, self.removals.done(grant.owner));
@@ -199,7 +203,7 @@ impl Dialect for Mysql {
         server.execute_repeatable(&self.sql.abandon_entry, &whose).await?;
         let left = Grant::new(request, FencingToken::ZERO);
         if request.mode == Mode::Shared && !self.part(&left).await? {
-            self.change(&self.sql.release, &left, None).await?;
+            self.change(&self.sql.release, &left, Some(UNCHECKED)).await?;
         }
         Ok(())
     }
@@ -210,8 +214,9 @@ impl Dialect for Mysql {
     }
 
     async fn force(&self, name: &LockName) -> Result<bool, Error> {
-        let name = Bytes(name.as_str().as_bytes());
-        let answer = self.ready().await?.execute(&self.sql.force, &[name]).await?;
+        let longest = Number(micros(self.guarantees().longest_lease));
+        let arguments = [Bytes(name.as_str().as_bytes()), longest];
+        let answer = self.ready().await?.execute(&self.sql.force, &arguments).await?;
         Ok(insert_id(&answer).is_some())
     }
 
@@ -269,13 +274,14 @@ impl Dialect for Mysql {
             let schema = statements::schema(&self.tables, micros(longest));
             let schema: Arc<str> = (schema + &statements::upgrade(&self.tables)).into();
             let schema = AssertSqlSafe(schema).into_sql_str();
-            match self.server.script(&schema).await {
-                // Another `init` has renamed a column since this one checked for it.
-                Err(error) if error.kind() == ErrorKind::Config => {
-                    self.server.script(&schema).await?;
+            // Another `init` may have made a column or renamed it since this one checked for it.
+            let mut made = self.server.script(&schema).await;
+            for _ in 0..TRIES {
+                if made.is_err() {
+                    made = self.server.script(&schema).await;
                 }
-                made => made?,
             }
+            made?;
         }
         if let Some(longest) = init.longest_lease.filter(|_| known) {
             let longest = Number(micros(longest));
@@ -313,10 +319,16 @@ async fn sweep(server: &Server, sql: &Statements, rows: bool) -> Result<(), Erro
         server.execute_repeatable(&sql.sweep_watermark, &[highest]).await?;
         let names: Vec<_> = free.iter().map(|(name, _)| format!("[\"{name}\"]")).collect();
         let names = format!("[{}]", names.join(","));
-        server.delete_found(&sql.free_rows, &[Text(&names), highest], &sql.sweep).await?;
+        server.execute_repeatable(&sql.sweep, &[Text(&names), highest]).await?;
         if free.len() < SWEPT {
             break;
         }
     }
-    server.delete_found(&sql.dead_entries, &[Number(SWEPT as i64)], &sql.forget_entries).await
+    let dead = server.rows(&sql.dead_entries, &[Number(SWEPT as i64)]).await?;
+    if !dead.is_empty() {
+        let dead: Result<Vec<i64>, _> = dead.iter().map(|row| row.try_get(0)).collect();
+        let dead = format!("{:?}", dead.map_err(general)?);
+        server.execute_repeatable(&sql.forget_entries, &[Text(&dead)]).await?;
+    }
+    Ok(())
 }

@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use lock_core::{Error, FencingToken, Grant, Mode, Request};
 
+use super::steps::UNCHECKED;
 use crate::{
     dialect::Dialect as _,
     mysql::{
@@ -85,6 +86,6 @@ impl Queue for Mysql {
         if request.mode == Mode::Shared && self.part(&left).await? {
             return Ok(());
         }
-        self.change(&self.sql.release, &left, None).await.map(drop)
+        self.change(&self.sql.release, &left, Some(UNCHECKED)).await.map(drop)
     }
 }

@@ -1,9 +1,9 @@
 //! Statements that several steps share.
 
-use lock_core::{Error, FencingToken, Grant, Request};
+use lock_core::{Error, FencingToken, Grant, Mode, Request};
 
 use crate::{
-    dialect::token_of,
+    dialect::{Dialect as _, token_of},
     mysql::{
         rows::insert_id,
         statements::{
@@ -13,7 +13,11 @@ use crate::{
         store::Mysql,
     },
     servers::times::micros,
+    tunables::TRIES,
 };
+
+/// The last argument of a release whose owner has not checked its token.
+pub(super) const UNCHECKED: i64 = 1;
 
 /// Whether the client checks that a token is above the watermark.
 #[derive(Clone, Copy)]
@@ -46,17 +50,40 @@ impl Mysql {
         request: &Request,
         version: Option<i64>,
     ) -> Result<Option<FencingToken>, Error> {
-        loop {
+        for _ in 0..TRIES {
             let granted = self.grant_unchecked(statement, request, version, Check::After).await?;
             let Some(token) = granted else { return Ok(None) };
-            let number = Number(token.get().cast_signed());
-            let Some(watermark) = self.number(&self.sql.forgotten, &[number]).await? else {
+            if self.check_token(request, token).await? {
                 return Ok(Some(token));
-            };
-            // Nobody has relied on this grant. The next token is above the watermark.
-            self.note_watermark(watermark);
-            self.change(&self.sql.release, &Grant::new(request, token), None).await?;
+            }
         }
+        // Other readers have a grant that they are about to give back.
+        Ok(None)
+    }
+
+    /// Whether a token is above all forgotten ones. If not, gives the grant back, on which nobody has
+    /// relied: this client's next token is higher.
+    pub(super) async fn check_token(
+        &self,
+        request: &Request,
+        token: FencingToken,
+    ) -> Result<bool, Error> {
+        let (name, number) =
+            (Bytes(request.name.as_str().as_bytes()), Number(token.get().cast_signed()));
+        let is_shared = request.mode == Mode::Shared;
+        let Some(watermark) = self.number(&self.sql.forgotten, &[name, number]).await? else {
+            if is_shared {
+                self.ready().await?.execute_repeatable(&self.sql.checked, &[name, number]).await?;
+            }
+            return Ok(true);
+        };
+        self.note_watermark(watermark);
+        let grant = Grant::new(request, token);
+        let others_left = is_shared && self.part(&grant).await?;
+        if !others_left {
+            self.change(&self.sql.release, &grant, Some(UNCHECKED)).await?;
+        }
+        Ok(false)
     }
 
     /// Runs a statement that takes a lock. Returns the token.
@@ -69,7 +96,8 @@ impl Mysql {
     ) -> Result<Option<FencingToken>, Error> {
         let owner = request.owner.to_string();
         let mut arguments = self.asked(request, &owner);
-        arguments.extend([version.map_or(Null, Number), Number(check as i64)]);
+        let floor = Number(request.floor.get().cast_signed().saturating_add(1));
+        arguments.extend([version.map_or(Null, Number), Number(check as i64), floor]);
         let answer = self.ready().await?.execute_repeatable(statement, &arguments).await?;
         let Some(token) = insert_id(&answer).map(token_of).transpose()? else { return Ok(None) };
         if self.entries.of(request.owner).is_some_and(|entry| entry.is_queued()) {

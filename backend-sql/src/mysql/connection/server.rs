@@ -5,7 +5,7 @@ use std::{convert::identity, future::Future, sync::Arc};
 
 use lock_core::Error;
 use sqlx::{
-    MySql, MySqlConnection,
+    MySql,
     mysql::{MySqlQueryResult, MySqlRow},
 };
 
@@ -13,10 +13,7 @@ use super::error::failure;
 use crate::{
     error::Failure,
     gate::Gate,
-    mysql::{
-        rows::text,
-        statements::{Argument, Statement},
-    },
+    mysql::statements::{Argument, Statement},
     retry::Retry,
     servers::connections::Connections,
 };
@@ -77,29 +74,6 @@ impl Server {
         self.run_repeatable(|| self.read(statement, arguments)).await
     }
 
-    /// Finds rows and locks them, and deletes them in the same transaction. `delete` has one
-    /// argument: a JSON array of what `find` has returned.
-    ///
-    /// # Errors
-    /// As of a call.
-    pub async fn delete_found(
-        &self,
-        find: &Statement,
-        arguments: &[Argument<'_>],
-        delete: &Statement,
-    ) -> Result<(), Error> {
-        self.run_repeatable(|| async {
-            let mut lent = self.connections.lend(failure).await?;
-            let answer = delete_found(lent.connection()?, find, arguments, delete).await;
-            // Half-way the session is in a transaction, and goes.
-            if answer.is_ok() {
-                lent.settle(&answer);
-            }
-            answer.map_err(failure)
-        })
-        .await
-    }
-
     /// Several statements without arguments, such as those that make the tables.
     ///
     /// # Errors
@@ -149,20 +123,4 @@ impl Server {
         lent.settle(&answer);
         answer.map_err(failure)
     }
-}
-
-async fn delete_found(
-    connection: &mut MySqlConnection,
-    find: &Statement,
-    arguments: &[Argument<'_>],
-    delete: &Statement,
-) -> Result<(), sqlx::Error> {
-    sqlx::raw_sql("START TRANSACTION").execute(&mut *connection).await?;
-    let found = find.with(arguments).fetch_all(&mut *connection).await?;
-    let found = found.iter().map(|row| text(row, 0)).collect::<Result<Vec<_>, _>>()?;
-    if !found.is_empty() {
-        let found = format!("[{}]", found.join(","));
-        delete.with(&[Argument::Text(&found)]).execute(&mut *connection).await?;
-    }
-    sqlx::raw_sql("COMMIT").execute(connection).await.map(drop)
 }

@@ -12,7 +12,7 @@ ON DUPLICATE KEY UPDATE
             IF({locks}.expires_2 <= {now}, GREATEST({now},
                 -- guard: join-above
                 {locks}.token + 1,
-                ?5), GREATEST({locks}.token, ?5))
+                ?5), GREATEST({locks}.token, ?8))
         ),
         {locks}.token + CAST(LAST_INSERT_ID(0) AS SIGNED)
     ),

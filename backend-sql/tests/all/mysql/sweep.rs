@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use crate::support::mariadb::{
-    BOTH, WAIT, assert_renewed, cause_a_sweep, granted, made, prefix, request, session, start,
-    used_once,
+    BOTH, WAIT, assert_renewed, cause_a_sweep, granted, made, open, prefix, request, session,
+    start, used_once,
 };
 use backend_sql::Strategy;
 use conformance_tests::kit::{Clock, Mariadb, MariadbOptions, wait::until};
-use lock_core::Init;
+use lock_core::{Init, Mode};
 use sqlx::{AssertSqlSafe, Executor as _};
 
 /// A swept name's token is remembered by the watermark, also where the clock does not help. A row
@@ -108,5 +108,20 @@ async fn rows_that_cannot_be_read_hold_their_locks_and_hide_no_other() {
             },
         )
         .await;
+    }
+}
+
+/// The watermark passes the token of readers who hold for long. Others still join them.
+#[tokio::test]
+async fn readers_keep_their_token_when_the_watermark_rises() {
+    let server = start().await;
+    let first = made(&server, Strategy::PrimaryKey).await;
+    let reader = || request("shared").with_mode(Mode::Shared);
+    let token = granted(&first, &reader()).await.token;
+    let raise = format!("UPDATE primary_key_settings SET watermark = {token} + 1000");
+    server.sql(&raise).await.unwrap();
+    let other = open(&server, Strategy::PrimaryKey).await;
+    for store in [&first, &other] {
+        assert_eq!(granted(store, &reader()).await.token, token);
     }
 }

@@ -1,6 +1,0 @@
--- Third step: those of the names ?1, a JSON array of [name in hexadecimal digits], that are still free, whose tokens the
--- watermark ?2 covers, and that nobody else has locked. The last step deletes them in the same transaction.
-SELECT CONCAT('["', HEX(l.name), '"]') FROM {batch} STRAIGHT_JOIN {locks} AS l ON l.name = UNHEX(g.name)
-WHERE l.expires_2 <= {now} AND l.token <= ?2 AND (l.buried_at IS NULL OR l.buried_at < {now} - {remembered})
--- guard: sweep-skips
-FOR UPDATE SKIP LOCKED
