@@ -2,11 +2,11 @@
 //!
 //! A snapshot that is restored with the flags of the installation keeps the ids of the cluster and
 //! of the members. The term of the election starts again, so it may also be the same. But one
-//! number falls: the number of all requests in the log minus the number of those that wrote (`index
-//! - revision`, here called the *lead*), because the revision comes with the snapshot and the log
-//! starts again. Within one history the lead never falls. The settings and each client remember a
-//! lead. If a client finds a lower lead, a lower revision, or no settings although there were some,
-//! it starts the quarantine.
+//! number falls, the *lead*: `index - revision`, which is the number of all requests in the log
+//! minus the number of those that wrote. It falls because the revision comes with the snapshot, and
+//! the log starts again. Within one history the lead never falls. The settings and each client
+//! remember a lead. If a client finds a lower lead, a lower revision, or no settings although there
+//! were some, it starts the quarantine.
 //!
 //! No single answer shows the lead exactly. A member reads its revision first and its index some
 //! time later, and a write appears in the revision before it appears in the applied index. So an
