@@ -42,7 +42,7 @@ impl Store {
         pool: usize,
     ) -> Result<Arc<Self>, Error> {
         let restore = RestoreCheck::new(rpc.clone(), layout.clone(), connection, expected);
-        restore.history_of_any_version().await?;
+        restore.history_token().await?;
         let longest = restore.settings().record.longest_lease();
         if let Some(expected) = expected.filter(|expected| *expected != longest) {
             let show = humantime::format_duration;

@@ -15,21 +15,16 @@ use crate::{
 };
 
 /// The version of SQLite's and MySQL's tables, their contents and the statements; PostgreSQL has
-/// its own. A new version renames a column that every statement of an older client names: see
+/// its own. A new version renames the column `expires` of the locks, which every statement of an
+/// older client names: see
 /// [`Dialect::check_version`](crate::dialect::Dialect::check_version).
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
-pub(crate) const RECORD_VERSION: i64 = 2;
+pub(crate) const RECORD_VERSION: i64 = 1;
 
 /// Refuses tables of another version.
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
 pub(crate) fn check_version(stored: i64) -> Result<(), Error> {
     check_record_version(&stored.to_string(), RECORD_VERSION.cast_unsigned())
-}
-
-/// Whether `init` upgrades tables of this version.
-#[cfg(any(feature = "mysql", feature = "sqlite"))]
-pub(crate) fn is_older(stored: i64) -> bool {
-    stored < RECORD_VERSION
 }
 
 /// The options that all databases share.

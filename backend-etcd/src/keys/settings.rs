@@ -30,8 +30,6 @@ const LAST: i64 = FencingToken::MAX.get().cast_signed() - (1 << 32);
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Record {
-    /// 0 in settings from before there was a version.
-    #[serde(default)]
     pub(crate) version: u64,
     pub(crate) longest_lease_micros: u64,
     /// No lease that may still be held is longer than this. A lease granted before the longest
@@ -44,9 +42,7 @@ pub(crate) struct Record {
     /// granted before it.
     pub(crate) least: i64,
     /// A random number, drawn with the first settings and kept as long as a client knows them.
-    /// `None` in settings from before there was such a number: the name of their store must not
-    /// change, because records of a migration may contain it.
-    #[serde(default)]
+    /// `None` as long as there are no settings.
     pub(crate) store: Option<u64>,
     /// The number of the history. A new one is drawn after a restore.
     pub(crate) history: u64,
@@ -136,19 +132,9 @@ impl Record {
         TxnOp::put(layout.settings(), value, None::<PutOptions>)
     }
 
-    /// Refuses settings that older clients wrote, until `init` has upgraded them.
-    pub(crate) fn check_version(&self) -> Result<(), Error> {
-        match self.version {
-            RECORD_VERSION => Ok(()),
-            version => check_record_version(&version.to_string(), RECORD_VERSION),
-        }
-    }
-
-    /// Parses settings. Refuses those of newer clients first, since they need not be parsable.
+    /// Parses settings. First refuses those of another version, since they need not be parsable.
     fn read(pair: &KeyValue) -> Result<Self, Error> {
-        if let Ok(AnyRecord { version }) = serde_json::from_slice(pair.value())
-            && version > RECORD_VERSION
-        {
+        if let Ok(AnyRecord { version }) = serde_json::from_slice(pair.value()) {
             check_record_version(&version.to_string(), RECORD_VERSION)?;
         }
         serde_json::from_slice(pair.value()).map_err(|error| {

@@ -118,24 +118,7 @@ impl RestoreCheck {
             // unreadable.
             self.history.doubt();
         }
-        found?.map_or(Ok(()), |(record, _)| record.check_version())
-    }
-
-    /// Refuses settings of an older version, as they were last read.
-    pub(crate) fn check_version(&self) -> Result<(), Error> {
-        let known = self.settings.lock();
-        let checked = known.as_ref().map_or(Ok(()), |settings| settings.record.check_version());
-        // An operator may have upgraded them since.
-        checked.inspect_err(|_| self.history.doubt())
-    }
-
-    /// The same for operations that may be the only ones of a client: before it refuses the
-    /// settings, it reads them again.
-    pub(crate) async fn check_known_version(&self) -> Result<(), Error> {
-        match self.check_version() {
-            Ok(()) => Ok(()),
-            Err(_) => self.history_token().await.map(drop),
-        }
+        found.map(drop)
     }
 
     /// Refuses a request whose floor is too high, or whose lease is longer than the settings allow.
@@ -169,16 +152,8 @@ impl RestoreCheck {
         Ok(self.settings().record.name_of_store(&self.layout))
     }
 
-    /// Call this before a transaction that may grant. Checks the cluster's history and the version
-    /// of the settings.
+    /// Call this before a transaction that may grant. Checks the cluster's history.
     pub(crate) async fn history_token(&self) -> Result<HistoryToken, Error> {
-        let token = self.history_of_any_version().await?;
-        self.check_version()?;
-        Ok(token)
-    }
-
-    /// The same without the check of the version, for `init`, which upgrades older settings.
-    pub(crate) async fn history_of_any_version(&self) -> Result<HistoryToken, Error> {
         match self.history.token(&self.rpc) {
             Some(token) => Ok(token),
             // Boxed, like other rare steps, so that the futures of all calls stay small.

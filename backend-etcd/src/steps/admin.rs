@@ -13,7 +13,7 @@ use super::release::outcome;
 use crate::{
     keys::{
         entry::{StoredEntry, holders},
-        settings::{RECORD_VERSION, Record, check_longest},
+        settings::{Record, check_longest},
     },
     restore::{HistoryToken, put_settings, quarantine},
     rpc::{gets, incomplete, revision},
@@ -158,7 +158,6 @@ pub(crate) async fn highest_token(store: &Store) -> Result<FencingToken, Error> 
     let Some((record, _)) = got.first().map(Record::found).transpose()?.flatten() else {
         return Ok(FencingToken::ZERO);
     };
-    record.check_version()?;
     Ok(record.highest_token(revision(&answer)))
 }
 
@@ -174,7 +173,7 @@ pub(crate) async fn init(store: &Store, init: &Init) -> Result<StoreSettings, Er
     let restore = &store.restore;
     // Each try starts with the present settings.
     restore.history.doubt();
-    let before = running_quarantine(store, &restore.history_of_any_version().await?).await?;
+    let before = running_quarantine(store, &restore.history_token().await?).await?;
     while !put_init(store, init, before).await? {
         restore.history.doubt();
     }
@@ -206,14 +205,12 @@ pub(crate) async fn put_init(
     before: RunningQuarantine,
 ) -> Result<bool, Error> {
     let (rpc, layout, restore) = (&store.rpc, &store.layout, &store.restore);
-    let token = restore.history_of_any_version().await?;
+    let token = restore.history_token().await?;
     let settings = restore.settings();
     let now = running_quarantine(store, &token).await?;
     // The operator cannot know about locks that a later quarantine waits for.
     let first_use = init.first_use && now.is_no_later_than(before);
     let mut record = settings.record.clone();
-    // Version 1 differs from version 0 only in having a version number.
-    record.version = RECORD_VERSION;
     record.quarantine = init.quarantine.unwrap_or(record.quarantine);
     if let Some(longest) = init.longest_lease {
         record.longest_lease_micros = u64::try_from(longest.as_micros()).unwrap_or(u64::MAX);

@@ -15,7 +15,6 @@ pub(crate) async fn raise(store: &Store, held: &Held, wanted: FencingToken) -> R
     let offset = wanted.get().cast_signed() - held.created;
     let (mut entry, mut same) = held.as_granted();
     loop {
-        store.restore.check_known_version().await?;
         let settings = store.restore.settings();
         let (mut puts, mut record) = (Vec::new(), None);
         if entry.offset < offset {

@@ -11,7 +11,6 @@ pub(crate) async fn renew(
     held: &Held,
     sent: Instant,
 ) -> Result<Renewal, Error> {
-    store.restore.check_known_version().await?;
     match store.keepalives.extend(held.lease.id).await? {
         Some(lease) if has_entry(store, held).await? => {
             Ok(Renewal::Renewed { from: lease.from.min(sent), lease: lease.ttl })

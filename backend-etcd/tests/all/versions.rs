@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use conformance_tests::{
     kit::Etcd,
-    versions::{Versioned, refused, upgraded},
+    versions::{Versioned, refused},
 };
 use etcd_client::{Client, Compare, CompareOp, Txn, TxnOp};
 use lock_core::{Attempt, Backend, Env as _, Error, Renewal, SystemEnv};
@@ -23,7 +23,7 @@ impl Versioned for Cluster {
         backend_etcd::connect(&url).await
     }
 
-    async fn plant(&self, version: Option<u64>) {
+    async fn plant(&self, version: u64) {
         let address = self.0.endpoints()[0].to_string();
         let mut client = Client::connect([address], None).await.unwrap();
         // Repeated, because other clients may raise the offset meanwhile.
@@ -31,10 +31,7 @@ impl Versioned for Cluster {
             let found = client.get(SETTINGS, None).await.unwrap();
             let pair = &found.kvs()[0];
             let mut record: serde_json::Value = serde_json::from_slice(pair.value()).unwrap();
-            match version {
-                Some(version) => record["version"] = version.into(),
-                None => drop(record.as_object_mut().unwrap().remove("version")),
-            }
+            record["version"] = version.into();
             let same = Compare::mod_revision(SETTINGS, CompareOp::Equal, pair.mod_revision());
             let put = TxnOp::put(SETTINGS, record.to_string(), None);
             let txn = Txn::new().when([same]).and_then([put]);
@@ -55,22 +52,18 @@ async fn another_version_is_refused_in_every_step() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn older_records_are_upgraded_by_init_under_load() {
-    upgraded(Arc::new(Cluster(single().await))).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_only_renews_sees_the_upgrade() {
     let cluster = Cluster(single().await);
     let store = cluster.connect().await.unwrap();
     let answer = store.try_acquire(&request()).await.unwrap();
     let Attempt::Granted(grant) = answer else { panic!("{answer:?}") };
     let renewal = async || store.renew(&[&grant], SystemEnv.now()).await.pop();
-    cluster.plant(None).await;
+    let known = store.guarantees().record_version.unwrap();
+    cluster.plant(known + 1).await;
     store.inspect(&name()).await.unwrap_err();
     let refused = renewal().await;
     assert!(!matches!(refused, Some(Renewal::Renewed { .. })), "{refused:?}");
-    cluster.plant(store.guarantees().record_version).await;
+    cluster.plant(known).await;
     let renewed = renewal().await;
     assert!(matches!(renewed, Some(Renewal::Renewed { .. })), "{renewed:?}");
 }

@@ -1,4 +1,4 @@
--- Creates or changes the store's settings, and upgrades its records.
+-- Creates or changes the store's settings.
 -- KEYS: 1 epoch record. ARGV: as in epoch_arguments.lua, and
 --       5 1 for a first use, 2 to set the tokens back, or 0   6 longest lease or ''   7 quarantine on, off or ''
 -- Answer: {'set', longest lease, quarantine, µs until grants begin}, or that of unknown.lua
@@ -11,9 +11,8 @@ local now = clock()
 local last_run, last_replid, from, span, stored_longest, stored_quarantine, version = unpack(redis.call(
   'HMGET', KEYS[1], 'run', 'replid', 'from', 'span', 'longest', 'quarantine', 'version'))
 local refusal = unknown(version, stored_longest)
--- The step to version 1 only changes the number, which is set below. A step that changes records would stand here.
 -- guard: init_version
-if refusal and refusal[2] ~= '0' then return refusal end
+if refusal then return refusal end
 from, span = tonumber(from or 0), tonumber(span or 0)
 local true_run, true_replid = identity()
 local known = last_run == true_run and last_replid == true_replid

@@ -14,11 +14,6 @@ pub(crate) fn check(stored: &str) -> Result<(), Error> {
     check_record_version(stored, RECORD_VERSION)
 }
 
-/// Whether they are older, so that `init` upgrades them.
-pub(crate) fn is_older(stored: &str) -> bool {
-    stored.parse().is_ok_and(|stored: u64| stored < RECORD_VERSION)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -189,7 +189,7 @@ impl Store {
     /// The settings in a bucket's epoch record, if there is one.
     pub(crate) async fn stored(&self, bucket: Bucket) -> Result<Option<AgreedSettings>, Error> {
         let answer = self.send(bucket, &self.ask_for_settings(bucket)).await?;
-        read_settings(&self.keys.epoch(bucket), answer, false)
+        read_settings(&self.keys.epoch(bucket), answer)
     }
 
     fn ask_for_settings(&self, bucket: Bucket) -> Cmd {
@@ -211,8 +211,7 @@ impl Store {
                 return Err(error::of_command(&refusal));
             }
         };
-        read_settings(&self.keys.epoch(bucket), answer, true)?
-            .map_or(Ok(()), |stored| self.adopt(stored))
+        read_settings(&self.keys.epoch(bucket), answer)?.map_or(Ok(()), |stored| self.adopt(stored))
     }
 
     /// Uses the store's settings, unless this client is configured with others.
@@ -250,9 +249,8 @@ impl Store {
     }
 }
 
-/// The settings, if they are set. Refuses records of another version, but with `older` not those
-/// that `init` can upgrade.
-fn read_settings(epoch: &str, answer: Value, older: bool) -> Result<Option<AgreedSettings>, Error> {
+/// The settings, if they are set. Refuses records of another version.
+fn read_settings(epoch: &str, answer: Value) -> Result<Option<AgreedSettings>, Error> {
     let answer = reply::list(answer)?;
     let [longest, quarantine, version] = answer.as_slice() else {
         return Err(reply::not_understood());
@@ -263,9 +261,7 @@ fn read_settings(epoch: &str, answer: Value, older: bool) -> Result<Option<Agree
         (Value::Nil, _) => "0",
         (version, _) => reply::text(version)?,
     };
-    if !(older && version::is_older(version)) {
-        version::check(version)?;
-    }
+    version::check(version)?;
     if matches!(longest, Value::Nil) {
         return Ok(None);
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use conformance_tests::{
     kit::Redis,
-    versions::{Versioned, refused, upgraded},
+    versions::{Versioned, refused},
 };
 use lock_core::{Backend, Error};
 
@@ -21,12 +21,8 @@ impl Versioned for OneServer {
         backend_redis::connect(&url(&self.0)).await
     }
 
-    async fn plant(&self, version: Option<u64>) {
-        match version {
-            Some(version) => self.0.cli(&["HSET", EPOCH, "version", &version.to_string()]).await,
-            None => self.0.cli(&["HDEL", EPOCH, "version"]).await,
-        }
-        .unwrap();
+    async fn plant(&self, version: u64) {
+        self.0.cli(&["HSET", EPOCH, "version", &version.to_string()]).await.unwrap();
     }
 
     async fn contents(&self) -> String {
@@ -42,9 +38,4 @@ impl Versioned for OneServer {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_version_is_refused_in_every_step() {
     refused(&OneServer(server().await)).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn older_records_are_upgraded_by_init_under_load() {
-    upgraded(Arc::new(OneServer(server().await))).await;
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use conformance_tests::versions::{Versioned, refused, upgraded};
+use conformance_tests::versions::{Versioned, refused};
 use lock_core::{Backend, Error};
 
 use crate::support::{LEASE, Nodes, PATIENT, granted, request};
@@ -16,7 +16,7 @@ impl Versioned for Nodes {
         backend_redlock::connect(&self.url(PATIENT)).await
     }
 
-    async fn plant(&self, version: Option<u64>) {
+    async fn plant(&self, version: u64) {
         for at in 0..self.servers.len() {
             plant(self, at, version).await;
         }
@@ -34,13 +34,8 @@ impl Versioned for Nodes {
     }
 }
 
-async fn plant(nodes: &Nodes, at: usize, version: Option<u64>) {
-    let server = &nodes.servers[at];
-    match version {
-        Some(version) => server.cli(&["HSET", EPOCH, "version", &version.to_string()]).await,
-        None => server.cli(&["HDEL", EPOCH, "version"]).await,
-    }
-    .unwrap();
+async fn plant(nodes: &Nodes, at: usize, version: u64) {
+    nodes.servers[at].cli(&["HSET", EPOCH, "version", &version.to_string()]).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -48,21 +43,16 @@ async fn another_version_is_refused_in_every_step() {
     refused(&Nodes::start(3).await).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn older_records_are_upgraded_by_init_under_load() {
-    upgraded(Arc::new(Nodes::start(3).await)).await;
-}
-
 /// A node that has another version has no vote, like one that is down.
 #[tokio::test]
 async fn a_minority_of_another_version_has_no_vote() {
     let nodes = Nodes::start(3).await;
     let store = nodes.connect().await.unwrap();
-    plant(&nodes, 0, Some(2)).await;
+    plant(&nodes, 0, 2).await;
     let name = request("a", LEASE).name;
     granted(&*store, &request("a", LEASE)).await;
     assert_eq!(nodes.keeping(&name).await, 2);
-    plant(&nodes, 1, Some(2)).await;
+    plant(&nodes, 1, 2).await;
     let error = store.try_acquire(&request("b", LEASE)).await.unwrap_err();
     let line = format!("{error:#}");
     assert!(line.contains("1 of 3 nodes could vote") && line.contains("version 2"), "{line}");

@@ -134,8 +134,8 @@ pub fn schema(url: &str) -> Result<String, Error> {
         let tables = settings.check(SHORTEST_LEASE)?;
         let longest = settings.longest_lease_of_new();
         let locks = statements::schema(&tables, micros(longest));
-        let [fence, upgrade] = [statements::fence_schema(&tables), statements::upgrade(&tables)];
-        Ok(format!("{locks}\n{fence}\n{upgrade}"))
+        let fence = statements::fence_schema(&tables);
+        Ok(format!("{locks}\n{fence}"))
     };
     schema().map_err(|error: Error| error.at("mysql", "schema"))
 }

@@ -37,8 +37,8 @@
 //! GRANT SELECT, UPDATE (watermark) ON app.leasehold_settings TO worker;
 //! ```
 //!
-//! For [`MysqlFence`] it needs SELECT, INSERT and UPDATE on `leasehold_fence`. `init` needs CREATE,
-//! UPDATE of the settings, and ALTER to upgrade older tables.
+//! For [`MysqlFence`] it needs SELECT, INSERT and UPDATE on `leasehold_fence`. `init` needs
+//! CREATE, and UPDATE of the settings.
 //!
 //! # TLS
 //!

@@ -170,11 +170,6 @@ pub(super) fn schema(tables: &Tables, longest_lease: i64) -> String {
     tables.fill(&text.replace("{longest_lease}", &longest_lease.to_string()), '`')
 }
 
-/// The SQL that upgrades older tables. It comes last, since others wait for what it locks.
-pub(super) fn upgrade(tables: &Tables) -> String {
-    tables.fill(include_str!("sql/upgrade.sql"), '`')
-}
-
 /// The SQL that makes the table of the fence.
 pub(super) fn fence_schema(tables: &Tables) -> String {
     format!("{};\n", tables.fill(include_str!("sql/fence_schema.sql"), '`').trim_end())

@@ -25,7 +25,7 @@ use super::{
 use crate::{
     error::general,
     servers::{sweeping::Sweeping, times::span},
-    settings::{Settings, agree, check_version, is_older},
+    settings::{Settings, agree, check_version},
     tables::Tables,
     waiting::QueueEntries,
 };
@@ -70,11 +70,10 @@ impl Mysql {
             sweeping,
         };
         this.promise(longest).await?;
-        // An older store is for `init` to upgrade; every other step makes sure that it is ready.
-        // So is one whose `init` was interrupted.
+        // `init` completes a store whose `init` was interrupted. Every other step first checks that
+        // the store is ready.
         if this.is_there("{settings}").await?
-            && let Some(version) = this.number(&this.sql.version, &[]).await?
-            && !is_older(version)
+            && this.number(&this.sql.version, &[]).await?.is_some()
         {
             this.ready().await?;
         }

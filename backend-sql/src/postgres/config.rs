@@ -176,8 +176,8 @@ pub fn schema(url: &str) -> Result<String, Error> {
         let longest = builder.settings.longest_lease_of_new();
         let locks = statements::schema(&tables, longest.as_micros() as i64);
         // One transaction, so that a refused table of another role stops all that follows.
-        let [fence, upgrade] = [statements::fence_schema(&tables), statements::upgrade(&tables)];
-        Ok(format!("BEGIN;\n{locks}\n{fence}\n{upgrade}COMMIT;\n"))
+        let fence = statements::fence_schema(&tables);
+        Ok(format!("BEGIN;\n{locks}\n{fence}\nCOMMIT;\n"))
     };
     schema().map_err(|error: Error| error.at("postgres", "schema"))
 }

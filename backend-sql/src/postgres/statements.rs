@@ -10,16 +10,11 @@ use crate::tables::{Tables, is_sent};
 /// The version of the tables, their contents and these statements. A step to another version
 /// renames a column of the locks that every statement of an older client names: see
 /// [`Dialect::check_version`](crate::dialect::Dialect::check_version).
-pub(super) const RECORD_VERSION: i64 = 2;
+pub(super) const RECORD_VERSION: i64 = 1;
 
 /// Refuses tables of another version.
 pub(super) fn check_version(stored: i64) -> Result<(), Error> {
     check_record_version(&stored.to_string(), RECORD_VERSION.cast_unsigned())
-}
-
-/// Whether `init` upgrades tables of this version.
-pub(super) fn is_older(stored: i64) -> bool {
-    stored < RECORD_VERSION
 }
 
 /// The schema of the tables, if the options name none.
@@ -95,7 +90,7 @@ const PARTS: [(&str, &str); 25] = [
     // large enough that a lock that changes hands fast hardly needs the table of queue entries.
     ("{near}", "16"),
     // 'infinity' has no number of microseconds, so it counts as a thousand years.
-    ("{left of expires}", left!("expires_2")),
+    ("{left of expires}", left!("expires")),
     ("{left of turn}", left!("turn")),
     ("{left of grants_from}", left!("m.grants_from")),
     // An entry begins with the 32 digits of its owner and those of its client.
@@ -146,10 +141,7 @@ const READER_PARTS: [(&str, [&str; 2]); 8] = [
     ("{attempt_column}", ["", ", readers"]),
     ("{attempt_owner}", ["$2", "{shared}"]),
     ("{attempt_token}", ["", "WHEN a.takes AND NOT a.free THEN greatest(l.token, $5)"]),
-    (
-        "{attempt_expires}",
-        ["", "WHEN a.takes AND NOT a.free THEN greatest(l.expires_2, {now} + $4)"],
-    ),
+    ("{attempt_expires}", ["", "WHEN a.takes AND NOT a.free THEN greatest(l.expires, {now} + $4)"]),
     (
         "{attempt_readers}",
         [
@@ -231,12 +223,6 @@ pub(super) fn schema(tables: &Tables, longest_lease: i64) -> String {
         .replace("{owners}", &owners(&STORE))
         .replace("{longest_lease}", &longest_lease.to_string());
     filled(tables, &text)
-}
-
-/// The SQL that upgrades older tables. It comes last, because others wait for the tables that it
-/// locks.
-pub(super) fn upgrade(tables: &Tables) -> String {
-    filled(tables, include_str!("sql/upgrade.sql"))
 }
 
 /// SQL that says why a table of another role is refused.

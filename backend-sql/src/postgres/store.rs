@@ -14,7 +14,7 @@ use super::{
         table_check::{found, stored},
     },
     guarantees::{Terms, guarantees},
-    statements::{check_version, is_older},
+    statements::check_version,
     waiting::{
         entries::QueueEntries,
         listen::{Delivery, Listening},
@@ -76,12 +76,10 @@ impl Postgres {
         if listens {
             this.server.sessions_will_be_known();
         }
-        // Only `init` upgrades an older store. Every other step first checks that the store is
-        // ready.
+        // `init` completes a store whose row of settings is missing. Every other step first checks
+        // that the store is ready.
         let settings = this.existing_tables().await?.settings;
-        let stored =
-            if settings { this.server.number(&this.server.sql.version).await? } else { None };
-        if stored.is_some_and(|stored| !is_older(stored)) {
+        if settings && this.server.number(&this.server.sql.version).await?.is_some() {
             this.ready().await?;
         }
         this.listening().await;

@@ -46,7 +46,7 @@ fn columns(row: &SqliteRow, epoch: &str) -> Result<Result<Row, Error>, sqlx::Err
 /// When the lease of a row ends by our clock; `None` if this clock has not seen the row yet.
 pub(super) fn end(row: &SqliteRow, epoch: &str) -> Result<Option<i64>, sqlx::Error> {
     if text(row, "epoch")? == Some(epoch) {
-        row.try_get("expires_2").map(Some)
+        row.try_get("expires").map(Some)
     } else {
         row.try_get("until")
     }

@@ -91,15 +91,6 @@ pub(super) fn schema(tables: &Tables, longest_lease_ms: i64) -> String {
     tables.fill(&text, '"')
 }
 
-/// The SQL that upgrades tables of this older version by one version.
-pub(super) fn upgrade(tables: &Tables, stored: i64) -> String {
-    let text = match stored {
-        0 => include_str!("sql/upgrade_1.sql"),
-        _ => include_str!("sql/upgrade_2.sql"),
-    };
-    tables.fill(text, '"')
-}
-
 /// The SQL that makes the table of the fence.
 pub(super) fn fence_schema(tables: &Tables) -> String {
     tables.fill(include_str!("sql/fence_schema.sql"), '"')
@@ -131,7 +122,7 @@ mod tests {
             let mut file = SqliteConnection::connect("sqlite::memory:").await.unwrap();
             let made = AssertSqlSafe(schema(&tables, 30_000));
             sqlx::raw_sql(made).execute(&mut file).await.unwrap();
-            let row = "INSERT INTO x_locks (name, owner, label, token, version, lease, expires_2, epoch, kept) \
+            let row = "INSERT INTO x_locks (name, owner, label, token, version, lease, expires, epoch, kept) \
                  VALUES ('job', '0', 'l', 1, 7, 100, 5000, 'theirs', 0)";
             sqlx::query(row).execute(&mut file).await.unwrap();
             Self { sql, file }
@@ -205,7 +196,7 @@ mod tests {
             file.run("UPDATE x_locks SET version = 7").await;
             left
         };
-        assert_eq!(left("UPDATE x_locks SET expires_2 = expires_2").await, 1);
+        assert_eq!(left("UPDATE x_locks SET expires = expires").await, 1);
         assert_eq!(left("UPDATE x_locks SET version = 8").await, 0);
         assert_eq!(left("UPDATE x_locks SET token = 2").await, 0);
         assert_eq!(left("DELETE FROM x_locks").await, 0);

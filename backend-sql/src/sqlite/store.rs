@@ -3,7 +3,6 @@
 use std::{sync::Arc, time::Duration};
 
 use lock_core::{Error, ErrorKind, Guarantees, RwLock};
-use sqlx::{AssertSqlSafe, Connection as _};
 
 use super::{
     connection::{
@@ -12,11 +11,11 @@ use super::{
     },
     epoch,
     guarantees::guarantees,
-    statements::{self, Statements},
+    statements::Statements,
     waiting::bell::Bells,
 };
 use crate::{
-    settings::{agree, check_version, is_older},
+    settings::{agree, check_version},
     waiting::QueueEntries,
 };
 
@@ -43,9 +42,8 @@ impl Sqlite {
             bells,
             file,
         };
-        // The first use that writes makes a missing file, with this client's settings. Only `init`
-        // upgrades an older one. Every other step first checks that the store is ready.
-        if sqlite.file.is_there() && !is_older(sqlite.version().await?) {
+        // The first use that writes makes a missing file, with this client's settings.
+        if sqlite.file.is_there() {
             sqlite.ready().await?;
         }
         Ok(sqlite)
@@ -69,33 +67,6 @@ impl Sqlite {
     pub(super) async fn version(&self) -> Result<i64, Error> {
         let stored: Option<i64> = self.file.value(&self.sql.version).await?;
         stored.ok_or_else(|| Error::new(ErrorKind::Config, "the row of settings is gone"))
-    }
-
-    /// Upgrades older tables. Another client may do so at the same time; then nothing is left to
-    /// do.
-    pub(super) async fn upgrade(&self) -> Result<(), Error> {
-        let stored = self.version().await?;
-        if !is_older(stored) {
-            return check_version(stored);
-        }
-        let database = self.file.database().await?;
-        let tables = &self.file.tables;
-        let schema = statements::schema(tables, self.longest_lease().await?.as_millis() as i64);
-        let write = || async {
-            let mut connection = database.lend().await?;
-            let mut all = connection.begin_with("BEGIN IMMEDIATE").await?;
-            loop {
-                let version = sqlx::query_scalar::<_, Option<i64>>(self.sql.version.clone());
-                // If the row is gone, the next step reports it.
-                let stored = version.fetch_one(&mut *all).await?.filter(|stored| is_older(*stored));
-                let Some(stored) = stored else { break };
-                let step = AssertSqlSafe(statements::upgrade(tables, stored));
-                sqlx::raw_sql(step).execute(&mut *all).await?;
-            }
-            sqlx::raw_sql(AssertSqlSafe(schema.clone())).execute(&mut *all).await?;
-            all.commit().await
-        };
-        self.file.while_busy(write).await
     }
 
     pub(super) async fn longest_lease(&self) -> Result<Duration, Error> {

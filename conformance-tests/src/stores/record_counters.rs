@@ -192,7 +192,7 @@ mod tests {
         let url = format!("postgres://postgres@{}/postgres", server.address());
         made(&url).await.unwrap();
         let pool = PgPool::connect(&url).await.unwrap();
-        let row = "INSERT INTO leasehold_locks (name, token, version, expires_2, kept) \
+        let row = "INSERT INTO leasehold_locks (name, token, version, expires, kept) \
                    VALUES ('a', 1, 1, now(), false)";
         pool.execute(row).await.unwrap();
         // Random text, which PostgreSQL cannot compress.
@@ -210,7 +210,7 @@ mod tests {
         let url = format!("mysql://root@{}/test", server.address());
         made(&url).await.unwrap();
         let pool = MySqlPool::connect(&url).await.unwrap();
-        let row = "INSERT INTO leasehold_locks (name, token, version, expires_2, kept) \
+        let row = "INSERT INTO leasehold_locks (name, token, version, expires, kept) \
                    VALUES ('a', 1, 1, 0, 0)";
         pool.execute(row).await.unwrap();
         let grow = "UPDATE leasehold_locks SET buried = REPEAT('x', 60000)";
@@ -226,7 +226,7 @@ mod tests {
         let url = format!("sqlite:{}", folder.path().join("locks.db").display());
         made(&url).await.unwrap();
         let pool = SqlitePool::connect(&url).await.unwrap();
-        let row = "INSERT INTO leasehold_locks (name, token, version, lease, expires_2, epoch, kept) \
+        let row = "INSERT INTO leasehold_locks (name, token, version, lease, expires, epoch, kept) \
                    VALUES ('a', 1, 1, 0, 0, '', 0)";
         pool.execute(row).await.unwrap();
         let grow = "UPDATE leasehold_locks SET epoch = hex(zeroblob(500))";

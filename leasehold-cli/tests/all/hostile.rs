@@ -97,8 +97,8 @@ async fn a_release_by_force_needs_no_look() {
     let url = |role: &str| format!("postgres://{role}@{}/postgres", server.address());
     store.ok(&["--store", &url("postgres"), "init"]);
     let role = "CREATE ROLE blind LOGIN; GRANT SELECT ON leasehold_settings, leasehold_marker TO blind; \
-        GRANT SELECT (name, owner, expires_2, version, waiters, token), UPDATE ON leasehold_locks TO blind; \
-        INSERT INTO leasehold_locks (name, owner, token, version, expires_2, kept) \
+        GRANT SELECT (name, owner, expires, version, waiters, token), UPDATE ON leasehold_locks TO blind; \
+        INSERT INTO leasehold_locks (name, owner, token, version, expires, kept) \
         VALUES ('job', repeat('a', 32), 1, 1, 'infinity', false)";
     server.sql(role).await.unwrap();
     assert_eq!(failure(&store.act(&["--store", &url("blind"), "inspect", "job"])).0, 69);

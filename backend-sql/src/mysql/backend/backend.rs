@@ -25,9 +25,9 @@ use crate::{
         store::Mysql,
     },
     servers::times::micros,
-    settings::{RECORD_VERSION, check_longest, check_version, is_older},
+    settings::{check_longest, check_version},
     tunables::{
-        FAR, TRIES,
+        FAR,
         mysql::{SHORTEST_LEASE, SWEEPS, SWEPT},
     },
     waiting::QueueWaiter,
@@ -264,26 +264,13 @@ impl Dialect for Mysql {
             true => self.number(&self.sql.version, &[]).await?,
             false => None,
         };
-        let (known, stored) = (stored.is_some(), stored.unwrap_or(RECORD_VERSION));
-        let older = is_older(stored);
-        if !older {
-            check_version(stored)?;
-        }
-        if !known || older || !locks || !queue {
+        stored.map_or(Ok(()), check_version)?;
+        if stored.is_none() || !locks || !queue {
             let longest = init.longest_lease.unwrap_or(self.settings.longest_lease_of_new());
-            let schema = statements::schema(&self.tables, micros(longest));
-            let schema: Arc<str> = (schema + &statements::upgrade(&self.tables)).into();
-            let schema = AssertSqlSafe(schema).into_sql_str();
-            // Another `init` may have made a column or renamed it since this one checked for it.
-            let mut made = self.server.script(&schema).await;
-            for _ in 0..TRIES {
-                if made.is_err() {
-                    made = self.server.script(&schema).await;
-                }
-            }
-            made?;
+            let schema: Arc<str> = statements::schema(&self.tables, micros(longest)).into();
+            self.server.script(&AssertSqlSafe(schema).into_sql_str()).await?;
         }
-        if let Some(longest) = init.longest_lease.filter(|_| known) {
+        if let Some(longest) = init.longest_lease.filter(|_| stored.is_some()) {
             let longest = Number(micros(longest));
             self.server.execute_repeatable(&self.sql.set_longest_lease, &[longest]).await?;
         }

@@ -5,7 +5,7 @@
 -- the row before takes it. A lock that was released, and is kept, stays. Tombstones are forgotten when
 -- there was no new one for an hour: no statement of theirs is under way; and there are no more than a
 -- thousand.
-INSERT INTO {locks} (name, owner, label, token, version, expires_2, kept, buried, buried_at)
+INSERT INTO {locks} (name, owner, label, token, version, expires, kept, buried, buried_at)
 VALUES (?1, NULL, NULL, ?3, 1, 0, 2, ?2, {now})
 ON DUPLICATE KEY UPDATE
     version = {locks}.version + 1,
@@ -14,7 +14,7 @@ ON DUPLICATE KEY UPDATE
         IF({not_abandoned}, RIGHT(CONCAT({locks}.buried, ?2), 32000), {locks}.buried)
     ),
     buried_at = {now},
-    expires_2 = IF({locks}.owner = ?2
+    expires = IF({locks}.owner = ?2
         -- guard: abandon-kept
         AND {locks}.kept <> 1
-        , 0, {locks}.expires_2)
+        , 0, {locks}.expires)

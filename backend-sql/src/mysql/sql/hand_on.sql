@@ -2,7 +2,7 @@
 -- arguments.
 UPDATE {locks} SET
     token = LAST_INSERT_ID(GREATEST({now}, token + 1, ?5)),
-    owner = ?2, label = ?3, version = version + 1, expires_2 = {now} + ?4,
+    owner = ?2, label = ?3, version = version + 1, expires = {now} + ?4,
     -- The holder has checked its token, and this one is higher.
     kept = 0
 WHERE name = ?1
@@ -11,5 +11,5 @@ WHERE name = ?1
     -- guard: hand-on-kept
     AND kept <> 1
     -- guard: hand-on-expired
-    AND expires_2 > {now}
+    AND expires > {now}
     AND {not_abandoned} AND NOT {behind}

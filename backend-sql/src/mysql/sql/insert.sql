@@ -8,21 +8,21 @@
 --
 -- The assignments are made one after the other, or all at once (SIMULTANEOUS_ASSIGNMENT of MariaDB).
 -- So each is written to mean the same in both: {takes} is as true before as after the columns above
--- `expires_2` have been set. They are evaluated when the row is locked, by what it is then, its
+-- `expires` have been set. They are evaluated when the row is locked, by what it is then, its
 -- tombstones too. A repeat may come after a renewal that was sent later: it never shortens.
-INSERT INTO {locks} (name, owner, label, token, version, expires_2, kept)
+INSERT INTO {locks} (name, owner, label, token, version, expires, kept)
 SELECT ?1, ?2, ?3, LAST_INSERT_ID(GREATEST({now}, ?5)), 1, {now} + ?4, 2
 FROM DUAL WHERE NOT {behind}
 ON DUPLICATE KEY UPDATE
     token = IF(
         {takes},
         LAST_INSERT_ID(
-            IF({locks}.expires_2 <= {now}, GREATEST({now}, {locks}.token + 1, ?5), {locks}.token)
+            IF({locks}.expires <= {now}, GREATEST({now}, {locks}.token + 1, ?5), {locks}.token)
         ),
         {locks}.token + CAST(LAST_INSERT_ID(0) AS SIGNED)
     ),
     owner = IF({takes}, ?2, {locks}.owner),
     label = IF({takes}, ?3, {locks}.label),
     version = IF({takes}, {locks}.version + 1, {locks}.version),
-    kept = IF({takes} AND {locks}.expires_2 <= {now}, 2, {locks}.kept),
-    expires_2 = IF({takes}, GREATEST({locks}.expires_2, {now} + ?4), {locks}.expires_2)
+    kept = IF({takes} AND {locks}.expires <= {now}, 2, {locks}.kept),
+    expires = IF({takes}, GREATEST({locks}.expires, {now} + ?4), {locks}.expires)

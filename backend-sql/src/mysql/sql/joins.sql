@@ -1,4 +1,4 @@
-(({locks}.expires_2 <= {now} OR (
+(({locks}.expires <= {now} OR (
 -- guard: join-readers
 {locks}.owner = {shared} AND
 (LOCATE(?2, {locks}.readers) > 0 OR

@@ -5,4 +5,4 @@ UPDATE {locks} SET
     owner = IF(LENGTH(readers) = {reader}, ?2, owner),
     readers = IF(LENGTH(readers) = {reader}, NULL,
         CONCAT(LEFT(readers, LOCATE(?2, readers) - 1), SUBSTR(readers, LOCATE(?2, readers) + {reader})))
-WHERE name = ?1 AND {has_reader} AND expires_2 > {now}
+WHERE name = ?1 AND {has_reader} AND expires > {now}

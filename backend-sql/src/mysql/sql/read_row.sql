@@ -1,7 +1,7 @@
 -- Reads the row of ?1, for the owner ?2 or, if that is null, for an operator. `ahead` is how many live entries come first, up to
 -- a limit beyond which the number makes no difference. A dead entry of ?2 counts as none in behind.sql, but keeps its position here:
 -- its heartbeat comes first. `queued`: whether ?2 has an entry, maybe a dead one.
-SELECT name, IF({has_reader}, SUBSTR(readers, LOCATE(?2, readers), 32), owner) AS owner, {readers}, label, token, version, kept, GREATEST(expires_2, {now}) - {now} AS remaining,
+SELECT name, IF({has_reader}, SUBSTR(readers, LOCATE(?2, readers), 32), owner) AS owner, {readers}, label, token, version, kept, GREATEST(expires, {now}) - {now} AS remaining,
     IF(?2 IS NULL, (SELECT COUNT(*) FROM {queue} AS q WHERE q.name = ?1 AND {alive}), NULL) AS waiting,
     (SELECT COUNT(*) FROM (
         SELECT 1 FROM {queue} AS q WHERE q.name = ?1 AND {alive} AND q.position < IFNULL(

@@ -3,14 +3,14 @@
 -- for it. Nothing is inserted: the rows are there, and are ours until the statement ends. A batch may be carried
 -- out after one that was sent later: it never shortens. The insert id of the answer is the clock of this statement,
 -- for renewed.sql. The version makes every row that was found a changed one, and each counts as two.
-INSERT INTO {locks} (name, token, version, expires_2, kept)
-SELECT l.name, l.token, l.version, l.expires_2, l.kept
+INSERT INTO {locks} (name, token, version, expires, kept)
+SELECT l.name, l.token, l.version, l.expires, l.kept
 FROM {batch} STRAIGHT_JOIN {locks} AS l ON l.name = UNHEX(g.name) AND {renews}
 WHERE l.kept <> 1
 -- guard: renew-expired
-AND l.expires_2 > {now}
+AND l.expires > {now}
 -- guard: renew-skips
 FOR UPDATE SKIP LOCKED
 ON DUPLICATE KEY UPDATE
-    expires_2 = GREATEST({locks}.expires_2, LAST_INSERT_ID({now}) + g.lease),
+    expires = GREATEST({locks}.expires, LAST_INSERT_ID({now}) + g.lease),
     version = {locks}.version + 1

@@ -5,4 +5,4 @@ SELECT g.owner
 FROM {batch} STRAIGHT_JOIN {locks} AS l ON l.name = UNHEX(g.name) AND {renews}
 WHERE l.kept <> 1
 -- guard: renewed-clock
-AND l.expires_2 >= ?2 + g.lease
+AND l.expires >= ?2 + g.lease

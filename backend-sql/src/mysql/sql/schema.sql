@@ -8,7 +8,7 @@ CREATE TABLE IF NOT EXISTS {settings} (
     -- Which store this is: made once.
     identity      VARBINARY(32) NOT NULL,
     -- Of the records, in all tables.
-    version       BIGINT NOT NULL DEFAULT 2
+    version       BIGINT NOT NULL DEFAULT 1
 ) ENGINE = InnoDB;
 
 CREATE TABLE IF NOT EXISTS {locks} (
@@ -17,7 +17,7 @@ CREATE TABLE IF NOT EXISTS {locks} (
     label     VARBINARY(255),          -- the owner's, for people
     token     BIGINT         NOT NULL, -- of the holder, or of the last one
     version   BIGINT         NOT NULL, -- one more with every change
-    expires_2 BIGINT         NOT NULL, -- 0 when released; the name says the version since which it is so
+    expires   BIGINT         NOT NULL, -- 0 when released; another version of the records renames it
     kept      TINYINT        NOT NULL, -- 1: released, and kept for a last while; 2: the token may be below the watermark
     -- Owners that must never be granted anything any more, one behind the other, and when the last of
     -- them came; NULL if there is none.

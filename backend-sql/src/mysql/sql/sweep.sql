@@ -2,7 +2,7 @@
 -- the watermark ?2 covers, and that nobody else has locked.
 DELETE {locks} FROM (
     SELECT l.name FROM {batch} STRAIGHT_JOIN {locks} AS l ON l.name = UNHEX(g.name)
-    WHERE l.expires_2 <= {now} AND l.token <= ?2 AND (l.buried_at IS NULL OR l.buried_at < {now} - {remembered})
+    WHERE l.expires <= {now} AND l.token <= ?2 AND (l.buried_at IS NULL OR l.buried_at < {now} - {remembered})
     LIMIT 1000000
     -- guard: sweep-skips
     FOR UPDATE SKIP LOCKED

@@ -6,8 +6,8 @@
 -- since, and its token may not be checked.
 UPDATE {locks} SET
     token = LAST_INSERT_ID(GREATEST({now}, token + 1, ?5)),
-    owner = ?2, label = ?3, version = version + 1, expires_2 = {now} + ?4, kept = ?7
-WHERE name = ?1 AND version = IFNULL(?6, version) AND expires_2 <= {now} AND {not_abandoned}
+    owner = ?2, label = ?3, version = version + 1, expires = {now} + ?4, kept = ?7
+WHERE name = ?1 AND version = IFNULL(?6, version) AND expires <= {now} AND {not_abandoned}
     AND NOT {behind}
     -- guard: take-checked
     AND (?7 = 2 OR kept <> 2)

@@ -14,7 +14,7 @@ use crate::{
             arg::Arg::{self, Number, Span, Truth},
             sessions::first,
         },
-        statements::{self, RECORD_VERSION, check_version, is_older},
+        statements::{self, check_version},
         store::Postgres,
     },
     servers::times::micros,
@@ -82,15 +82,9 @@ impl Postgres {
             true => server.number(&sql.version).await?,
             false => None,
         };
-        let made = found.all && stored.is_some();
-        let stored = stored.unwrap_or(RECORD_VERSION);
-        let older = is_older(stored);
-        if !older {
-            check_version(stored)?;
-        }
-        if !made || older {
-            let text = statements::schema(tables, longest) + &statements::upgrade(tables);
-            server.script(text).await?;
+        stored.map_or(Ok(()), check_version)?;
+        if !found.all || stored.is_none() {
+            server.script(statements::schema(tables, longest)).await?;
         }
         if let Some(longest) = init.longest_lease.filter(|_| found.settings) {
             server.run_once(&sql.set_longest_lease, &[Span(longest)]).await?;

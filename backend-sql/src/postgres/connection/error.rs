@@ -21,8 +21,7 @@ pub(crate) fn failure(error: sqlx::Error) -> Failure {
     let (kind, what) = match state.as_str() {
         // Serialization failure and deadlock: rolled back, at any isolation level.
         "40001" | "40P01" => return Failure::Busy(error),
-        // Another transaction has locked the tables that are to be upgraded (upgrade.sql), or the
-        // session has its own limit.
+        // The session has its own limit for waits.
         "55P03" => return Failure::Busy(error),
         // Division by zero: a statement that inserts a row has waited too long (insert.sql).
         "22012" => return Failure::Busy(error),

@@ -6,7 +6,7 @@
 -- No row is made with an old watermark: see insert.sql.
 -- Answers whether entries should move from the tail of the queue to its head.
 WITH gone AS (
-    INSERT INTO {locks} AS l (name, token, version, expires_2, kept, buried, buried_at)
+    INSERT INTO {locks} AS l (name, token, version, expires, kept, buried, buried_at)
     SELECT $1, coalesce(pg_catalog.max(m.watermark), 0), 0, {now}, false, ARRAY[$2], ARRAY[{now}]
     FROM {marker} AS m
     ON CONFLICT (name) DO UPDATE SET
@@ -29,7 +29,7 @@ WITH gone AS (
             ) AS b
         )
     RETURNING {short} AS short, CASE
-        WHEN (owner IS NULL OR expires_2 <= {now} OR {reader_next}) AND waiters[1] IS NOT NULL THEN {notify_first}
+        WHEN (owner IS NULL OR expires <= {now} OR {reader_next}) AND waiters[1] IS NOT NULL THEN {notify_first}
     END AS notified, 1 / {young} AS young
 ),
 forgotten AS (

@@ -14,7 +14,7 @@
 -- heartbeats, for which `alive` in the row is the lower limit, and this entry, which only its own client enters.
 WITH asked AS (
     UPDATE {locks} AS l SET (
-        owner, label, token, version, expires_2, kept, store, itself, waiters, alive, far, turn {attempt_column}
+        owner, label, token, version, expires, kept, store, itself, waiters, alive, far, turn {attempt_column}
     ) = (
         SELECT
             CASE WHEN a.takes THEN {attempt_owner} ELSE l.owner END,
@@ -24,8 +24,8 @@ WITH asked AS (
             CASE
                 {attempt_expires}
                 WHEN a.takes THEN {now} + $4
-                WHEN a.holds AND NOT l.kept THEN greatest(l.expires_2, {now} + $4)
-                ELSE l.expires_2
+                WHEN a.holds AND NOT l.kept THEN greatest(l.expires, {now} + $4)
+                ELSE l.expires
             END,
             l.kept AND NOT a.takes,
             CASE WHEN a.takes THEN {here} ELSE l.store END,
@@ -71,7 +71,7 @@ WITH asked AS (
                         {attempt_free} AND
                         EXISTS (SELECT 1 FROM {marker} AS m WHERE {granting}) AS grants
                     FROM (SELECT {now} AS now) AS t
-                    CROSS JOIN LATERAL (SELECT l.owner IS NULL OR l.expires_2 <= t.now AS free) AS f
+                    CROSS JOIN LATERAL (SELECT l.owner IS NULL OR l.expires <= t.now AS free) AS f
                 ) AS r
             ) AS j
             CROSS JOIN LATERAL (
@@ -97,12 +97,12 @@ WITH asked AS (
     )
     WHERE name = $1 AND {not_abandoned}
     RETURNING {columns}, pg_catalog.array_position(waiters, $6) AS position, far, {short} AS short,
-        coalesce({attempt_mine} AND expires_2 > {now} AND NOT kept, false) AS granted,
+        coalesce({attempt_mine} AND expires > {now} AND NOT kept, false) AS granted,
         $6 IS NOT NULL AND far IS NOT NULL AND NOT coalesce($6 = ANY (waiters), false)
-            AND NOT coalesce({attempt_mine} AND expires_2 > {now}, false) AS behind,
+            AND NOT coalesce({attempt_mine} AND expires > {now}, false) AS behind,
         {is_behind} AS was_behind,
         CASE
-            WHEN (owner IS NULL OR expires_2 <= {now} {attempt_tells}) AND waiters[1] <> coalesce($6, '') THEN {notify_first}
+            WHEN (owner IS NULL OR expires <= {now} {attempt_tells}) AND waiters[1] <> coalesce($6, '') THEN {notify_first}
         END AS notified
 ),
 enters AS (

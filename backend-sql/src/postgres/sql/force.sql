@@ -6,7 +6,7 @@ UPDATE {locks} SET owner = NULL,
     ) END,
     version = CASE WHEN version BETWEEN 0 AND 9007199254740990 THEN version ELSE 0 END
 WHERE name = $1 AND (
-    (owner IS NOT NULL AND expires_2 > {now})
+    (owner IS NOT NULL AND expires > {now})
     OR token NOT BETWEEN 0 AND 9007199254740990 OR version NOT BETWEEN 0 AND 9007199254740990
 )
 RETURNING version, CASE WHEN waiters[1] IS NOT NULL THEN {notify_first} END

@@ -3,8 +3,8 @@
 -- retake.sql.
 UPDATE {locks} AS l SET
     owner = $3, label = $4, token = greatest({micros}, l.token + 1, $6), version = l.version + 1,
-    expires_2 = {now} + $5, kept = false
-WHERE name = $1 AND owner = $2 AND expires_2 > {now} AND l.waiters IS NULL
+    expires = {now} + $5, kept = false
+WHERE name = $1 AND owner = $2 AND expires > {now} AND l.waiters IS NULL
     AND (l.buried IS NULL OR $3 <> ALL (l.buried))
     -- guard: hand-on-store
     AND l.store = {here}

@@ -5,7 +5,7 @@
 -- may be older, by the time that the statement waited for another insert: then the lease ends earlier. The watermark may
 -- be older, too. Where tokens lead the clock, a sweep may meanwhile have deleted a row with a token above both. So a
 -- sweep trusts a watermark only after a minute (sweep.sql), and a statement older than half a minute fails.
-INSERT INTO {locks} AS l (name, owner, label, token, version, expires_2, kept, store, itself)
+INSERT INTO {locks} AS l (name, owner, label, token, version, expires, kept, store, itself)
 SELECT $1, $2, $3, greatest(
     {micros},
     -- guard: watermark
@@ -16,11 +16,11 @@ FROM {marker} AS m WHERE {granting}
 ON CONFLICT (name) DO UPDATE SET
     -- guard: token-of-the-row
     token = greatest({micros}, l.token + 1, $5),
-    owner = $2, label = $3, version = l.version + 1, expires_2 = {now} + $4, kept = false,
+    owner = $2, label = $3, version = l.version + 1, expires = {now} + $4, kept = false,
     store = excluded.store, itself = excluded.itself
 WHERE
     -- guard: held
-    (l.owner IS NULL OR l.expires_2 <= {now}) AND
+    (l.owner IS NULL OR l.expires <= {now}) AND
     l.waiters IS NULL AND {not_abandoned}
 RETURNING token
     -- guard: young

@@ -8,7 +8,7 @@ WITH gone AS (
     -- An entry in the tail locks the row, too, so that it waits for a statement that is moving it to the head.
     WHERE name = $1 AND (l.owner = $2 OR $3 = ANY (l.waiters) OR l.far IS NOT NULL)
     RETURNING {short} AS short, CASE
-        WHEN (owner IS NULL OR expires_2 <= {now} OR {reader_next}) AND waiters[1] IS NOT NULL THEN {notify_first}
+        WHEN (owner IS NULL OR expires <= {now} OR {reader_next}) AND waiters[1] IS NOT NULL THEN {notify_first}
     END AS notified
 ),
 forgotten AS (

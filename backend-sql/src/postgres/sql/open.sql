@@ -1,4 +1,4 @@
-(l.expires_2 > {now} AND
+(l.expires > {now} AND
 -- guard: join-readers
 l.owner = {shared} AND
 pg_catalog.strpos(l.readers, $2) = 0

@@ -38,4 +38,4 @@ UPDATE {locks} AS l SET (waiters, alive, moved, far) = (
     ) AS e
 )
 WHERE name = $1 AND {short}
-RETURNING CASE WHEN (owner IS NULL OR expires_2 <= {now} OR {reader_next}) AND waiters[1] IS NOT NULL THEN {notify_first} END
+RETURNING CASE WHEN (owner IS NULL OR expires <= {now} OR {reader_next}) AND waiters[1] IS NOT NULL THEN {notify_first} END

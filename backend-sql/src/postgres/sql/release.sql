@@ -3,5 +3,5 @@ UPDATE {locks} SET owner = NULL
 WHERE name = $1
     -- guard: release-owner
     AND owner = $2
-    AND expires_2 > {now} AND waiters IS NULL
+    AND expires > {now} AND waiters IS NULL
 RETURNING version

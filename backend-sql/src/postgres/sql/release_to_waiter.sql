@@ -8,7 +8,7 @@ UPDATE {locks} AS l SET
     owner = pg_catalog.left(l.waiters[1], 32), label = pg_catalog.substr(l.waiters[1], 66),
     client = pg_catalog.substr(l.waiters[1], 33, 32),
     token = greatest({micros}, l.token + 1), version = l.version + 1,
-    expires_2 = {now} + $3::interval, kept = false,
+    expires = {now} + $3::interval, kept = false,
     waiters = CASE
         WHEN $4::text IS NOT NULL AND l.far IS NULL AND pg_catalog.cardinality(l.waiters) <= {near}
             THEN pg_catalog.array_append(l.waiters[2:], $4)
@@ -18,7 +18,7 @@ UPDATE {locks} AS l SET
             THEN pg_catalog.array_append(l.alive[2:], {now} + $5::interval)
         WHEN pg_catalog.cardinality(l.waiters) > 1 OR l.far IS NOT NULL THEN l.alive[2:] END,
     turn = NULL
-WHERE name = $1 AND owner = $2 AND expires_2 > {now}
+WHERE name = $1 AND owner = $2 AND expires > {now}
     AND pg_catalog.substr(l.waiters[1], 65, 1) = '+' AND (
         -- guard: pass-alive
         l.alive[1] > {now} OR

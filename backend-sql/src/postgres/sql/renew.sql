@@ -11,10 +11,10 @@ WITH ours AS (
     JOIN {locks} AS l ON l.name = g.name AND l.owner = g.owner
     WHERE NOT l.kept
     -- guard: renew-expired
-    AND l.expires_2 > {now}
+    AND l.expires > {now}
     -- guard: renew-skips
     FOR UPDATE OF l SKIP LOCKED
 )
-UPDATE {locks} AS l SET expires_2 = greatest(l.expires_2, {now} + ours.lease)
+UPDATE {locks} AS l SET expires = greatest(l.expires, {now} + ours.lease)
 FROM ours WHERE l.name = ours.name
 RETURNING l.owner, (pg_catalog.date_part('epoch', ours.lease) * 1000000::double precision)::bigint

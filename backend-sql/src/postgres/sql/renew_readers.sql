@@ -8,11 +8,11 @@ WITH ours AS (
     -- guard: renew-reader
     AND pg_catalog.strpos(l.readers, g.owner) > 0
     -- guard: renew-readers-expired
-    AND l.expires_2 > {now}
+    AND l.expires > {now}
     FOR UPDATE OF l SKIP LOCKED
 ),
 renewed AS (
-    UPDATE {locks} AS l SET expires_2 = greatest(l.expires_2, {now} + m.lease)
+    UPDATE {locks} AS l SET expires = greatest(l.expires, {now} + m.lease)
     FROM (SELECT o.name, pg_catalog.max(o.lease) AS lease FROM ours AS o GROUP BY o.name) AS m
     WHERE l.name = m.name
     RETURNING l.name

@@ -5,8 +5,8 @@
 -- such a row.
 UPDATE {locks} AS l SET
     token = greatest({micros}, l.token + 1, $5),
-    owner = $2, label = $3, version = l.version + 1, expires_2 = {now} + $4, kept = false
-WHERE name = $1 AND (l.owner IS NULL OR l.expires_2 <= {now}) AND l.waiters IS NULL AND {not_abandoned}
+    owner = $2, label = $3, version = l.version + 1, expires = {now} + $4, kept = false
+WHERE name = $1 AND (l.owner IS NULL OR l.expires <= {now}) AND l.waiters IS NULL AND {not_abandoned}
     -- guard: retake-store
     AND l.store = {here}
     AND l.itself = l.tableoid

@@ -15,7 +15,7 @@ CREATE TABLE IF NOT EXISTS {settings} (
     -- For how long nothing is granted after a loss: the longest that longest_lease ever was.
     quarantine    interval NOT NULL,
     quarantined   boolean  NOT NULL, -- whether a loss is followed by one
-    version       integer  NOT NULL DEFAULT 2 -- of the records, in all tables
+    version       integer  NOT NULL DEFAULT 1 -- of the records, in all tables
 );
 
 CREATE UNLOGGED TABLE IF NOT EXISTS {locks} (
@@ -24,7 +24,7 @@ CREATE UNLOGGED TABLE IF NOT EXISTS {locks} (
     label     text,                 -- the owner's, for people
     token     bigint      NOT NULL, -- of the holder, or of the last one
     version   bigint      NOT NULL, -- one more with every grant
-    expires_2 timestamptz NOT NULL, -- each version of the records has another name for it: see upgrade.sql
+    expires   timestamptz NOT NULL, -- another version of the records renames it
     kept      boolean     NOT NULL, -- released, and kept for a minimum hold
     -- Where it was granted last: the marker's store, and this table. As long as this row exists, so does
     -- the marker, and nothing was lost. If these values are wrong, the row was copied here.

@@ -4,7 +4,7 @@
 -- nothing waits for them while it holds other rows. Answers how many rows it deleted.
 WITH free AS (
     SELECT l.name FROM {locks} AS l, {marker} AS m
-    WHERE (l.owner IS NULL OR l.expires_2 <= {now})
+    WHERE (l.owner IS NULL OR l.expires <= {now})
         -- guard: sweep-covered
         AND l.token <= m.watermark AND m.raised + interval '1 minute' <= {now}
         AND NOT EXISTS (

@@ -4,7 +4,7 @@
 -- where it was. It leaves the marker alone while another transaction has locked it.
 UPDATE {marker} SET
     watermark = greatest(watermark, (
-        SELECT coalesce(pg_catalog.max(token), 0) FROM {locks} WHERE owner IS NULL OR expires_2 <= {now}
+        SELECT coalesce(pg_catalog.max(token), 0) FROM {locks} WHERE owner IS NULL OR expires <= {now}
     )),
     raised = {now}
 WHERE id = (

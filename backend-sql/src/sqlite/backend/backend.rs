@@ -284,7 +284,7 @@ impl Dialect for Sqlite {
         if let Some(longest) = init.longest_lease {
             check_longest(longest, SHORTEST_LEASE)?;
         }
-        self.upgrade().await?;
+        check_version(self.version().await?)?;
         if let Some(longest) = init.longest_lease {
             let (set, ms) = (&self.sql.set_longest_lease, longest.as_millis() as i64);
             self.file.write(|| sqlx::query(set.clone()).bind(ms)).await?;

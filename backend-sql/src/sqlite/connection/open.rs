@@ -16,7 +16,7 @@ use super::{database::Database, error::failure, mode, opened::Opened, place};
 use crate::{
     error::Failure,
     retry::Retry,
-    settings::{Settings, check_version, is_older},
+    settings::{Settings, check_version},
     sqlite::statements,
     tables::Tables,
     tunables::sqlite::{LAST_CLOSE, OWN_WAIT, TRIES_AT_ONCE},
@@ -168,7 +168,7 @@ impl File {
         let longest = self.settings.longest_lease_of_new();
         let schema = statements::schema(&self.tables, longest.as_millis() as i64);
         // Check first, so that a user who may not create tables can use the existing ones. If a
-        // table is missing, as in a file of an older version, it is made now.
+        // table is missing, it is made now.
         let known = "SELECT 1 FROM {settings} WHERE EXISTS (SELECT 1 FROM {locks}) IS NOT NULL \
             AND EXISTS (SELECT 1 FROM {seen}) IS NOT NULL \
             AND EXISTS (SELECT 1 FROM {abandoned}) IS NOT NULL \
@@ -179,7 +179,7 @@ impl File {
         if let Ok(Some(_)) = found.await {
             return Ok(());
         }
-        // Nothing is made in a file of another version. Only `init` upgrades an older one.
+        // Nothing is made in a file of another version.
         let version = self.tables.fill(include_str!("../sql/version.sql"), '"');
         let read = || async {
             let version = sqlx::query_scalar::<_, Option<i64>>(AssertSqlSafe(version.clone()));
@@ -187,9 +187,6 @@ impl File {
         };
         // This fails if there are no settings yet.
         if let Ok(Some(Some(stored))) = self.while_busy(read).await {
-            if is_older(stored) {
-                return Ok(());
-            }
             check_version(stored)?;
         }
         self.while_busy(|| async {

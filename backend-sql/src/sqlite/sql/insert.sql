@@ -3,8 +3,8 @@
 -- ?1 name, ?2 owner, ?3 label, ?4 lease, ?5 now, ?6 epoch, ?7 wall clock in µs, ?8 floor + 1.
 -- The clocks may be older than this statement, by the time that it waited for the database. Then the new lease ends
 -- earlier, or a held lock looks held for longer, never the other way round. A repeat may arrive after a renewal that was
--- sent later, so it never shortens the lease, neither `expires_2` nor `lease`, by which other clocks count.
-INSERT INTO {locks} AS l (name, owner, label, token, version, lease, expires_2, epoch, kept)
+-- sent later, so it never shortens the lease, neither `expires` nor `lease`, by which other clocks count.
+INSERT INTO {locks} AS l (name, owner, label, token, version, lease, expires, epoch, kept)
 SELECT ?1, ?2, ?3, max(
     ?7,
     -- guard: watermark
@@ -18,16 +18,16 @@ WHERE true
     AND NOT {behind ?5 ?6 ?7}
 ON CONFLICT (name) DO UPDATE SET
     token = CASE
-        WHEN l.owner = ?2 AND (l.epoch <> ?6 OR l.expires_2 > ?5) THEN l.token
+        WHEN l.owner = ?2 AND (l.epoch <> ?6 OR l.expires > ?5) THEN l.token
         -- guard: token-above
         ELSE max(?7, l.token + 1, ?8)
     END,
-    expires_2 = CASE
-        WHEN l.owner = ?2 AND l.epoch = ?6 THEN max(l.expires_2, ?5 + ?4)
+    expires = CASE
+        WHEN l.owner = ?2 AND l.epoch = ?6 THEN max(l.expires, ?5 + ?4)
         ELSE ?5 + ?4
     END,
     lease = CASE
-        WHEN l.owner = ?2 AND l.epoch = ?6 THEN max(l.expires_2 - ?5, ?4)
+        WHEN l.owner = ?2 AND l.epoch = ?6 THEN max(l.expires - ?5, ?4)
         ELSE ?4
     END,
     -- guard: held-alone

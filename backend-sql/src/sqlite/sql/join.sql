@@ -2,7 +2,7 @@
 -- a reader renews instead. The arguments and the clocks are those of insert.sql.
 -- All readers have one token. The row's lease is the longest of theirs, so it is never shortened. By a clock that is not
 -- the row's, it starts anew, for at least the whole lease that the row was given last.
-INSERT INTO {locks} AS l (name, owner, readers, label, token, version, lease, expires_2, epoch, kept)
+INSERT INTO {locks} AS l (name, owner, readers, label, token, version, lease, expires, epoch, kept)
 SELECT ?1, {shared}, ?2 || ',', ?3, max(?7, s.watermark + 1, ?8), 1, ?4, ?5 + ?4, ?6, 0
 FROM {settings} AS s
 WHERE true
@@ -15,13 +15,13 @@ ON CONFLICT (name) DO UPDATE SET
         -- guard: join-above
         ELSE max(?7, l.token + 1, ?8)
     END,
-    expires_2 = CASE
+    expires = CASE
         -- guard: join-expires
-        WHEN {is_shared ?5 ?6} THEN max(CASE WHEN l.epoch = ?6 THEN l.expires_2 ELSE ?5 + l.lease END, ?5 + ?4)
+        WHEN {is_shared ?5 ?6} THEN max(CASE WHEN l.epoch = ?6 THEN l.expires ELSE ?5 + l.lease END, ?5 + ?4)
         ELSE ?5 + ?4
     END,
     lease = CASE
-        WHEN {is_shared ?5 ?6} THEN max(CASE WHEN l.epoch = ?6 THEN l.expires_2 - ?5 ELSE l.lease END, ?4)
+        WHEN {is_shared ?5 ?6} THEN max(CASE WHEN l.epoch = ?6 THEN l.expires - ?5 ELSE l.lease END, ?4)
         ELSE ?4
     END,
     readers =

@@ -1,7 +1,7 @@
 ((
 -- guard: epoch
 l.epoch = {epoch} AND
-l.expires_2 <= {now}) OR (l.epoch <> {epoch} AND EXISTS (
+l.expires <= {now}) OR (l.epoch <> {epoch} AND EXISTS (
 SELECT 1 FROM {seen} AS s WHERE {sighting}
 -- guard: seen-for-a-lease
 AND s.until <= {now}

@@ -4,5 +4,5 @@ UPDATE {locks} SET
     owner = CASE WHEN readers = ?2 || ',' THEN ?2 ELSE owner END,
     readers = nullif(replace(readers, ?2 || ',', ''), ''),
     version = version + 1
-WHERE name = ?1 AND instr(readers, ?2) AND (epoch <> ?4 OR expires_2 > ?3)
+WHERE name = ?1 AND instr(readers, ?2) AND (epoch <> ?4 OR expires > ?3)
 RETURNING owner

@@ -10,7 +10,7 @@ UPDATE {locks} AS l SET
         ELSE max(?5, l.token + 1, g.floor + 1)
     END,
     lease = coalesce(g.lease, l.lease),
-    expires_2 = coalesce(?3 + g.lease, l.expires_2),
+    expires = coalesce(?3 + g.lease, l.expires),
     epoch = CASE WHEN g.owner IS NULL THEN l.epoch ELSE ?4 END
 FROM (
     SELECT * FROM (
@@ -32,5 +32,5 @@ FROM (
 WHERE l.name = ?1
     -- guard: release-owner
     AND l.owner = ?2
-    AND (l.epoch <> ?4 OR l.expires_2 > ?3)
+    AND (l.epoch <> ?4 OR l.expires > ?3)
 RETURNING version, coalesce(substr(readers, 1, 32), owner), token, bell

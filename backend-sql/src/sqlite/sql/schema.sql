@@ -9,7 +9,7 @@ CREATE TABLE IF NOT EXISTS {locks} (
     token   INTEGER NOT NULL,    -- of the holder, or of the last one
     version INTEGER NOT NULL,    -- one more with every change
     lease   INTEGER NOT NULL,
-    expires_2 INTEGER NOT NULL,  -- the name contains the version of the records
+    expires INTEGER NOT NULL,    -- another version of the records renames it
     epoch   TEXT    NOT NULL,
     readers TEXT,                -- the owners that share it, with a comma behind each; NULL where none do
     bell    TEXT,                -- of the entry that a release granted the lock to last
@@ -30,7 +30,7 @@ CREATE TABLE IF NOT EXISTS {seen} (
 -- Tombstones: owners that are never granted anything again.
 CREATE TABLE IF NOT EXISTS {abandoned} (
     owner TEXT    NOT NULL PRIMARY KEY,
-    at    INTEGER NOT NULL, -- as {locks}.expires_2
+    at    INTEGER NOT NULL, -- as {locks}.expires
     epoch TEXT    NOT NULL,
     day   INTEGER NOT NULL  -- of the wall clock, from 1970 on
 ) STRICT, WITHOUT ROWID;
@@ -43,7 +43,7 @@ CREATE TABLE IF NOT EXISTS {queue} (
     label    TEXT    NOT NULL,
     floor    INTEGER NOT NULL, -- the token must be larger
     bell     TEXT,             -- wakes its process: 32 hexadecimal digits; null if that polls instead
-    heard    INTEGER NOT NULL, -- the last heartbeat, on the clock of {locks}.expires_2
+    heard    INTEGER NOT NULL, -- the last heartbeat, on the clock of {locks}.expires
     epoch    TEXT    NOT NULL,
     wall     INTEGER NOT NULL, -- the same by the wall clock, in microseconds
     shared   INTEGER NOT NULL, -- 1: a reader's
@@ -68,14 +68,14 @@ BEGIN
 END;
 
 -- The settings that all clients share. No deleted row had a token above the watermark. The version is that of the records in
--- all tables. Only `init` upgrades older ones, because SQLite cannot change a column only if necessary.
+-- all tables.
 CREATE TABLE IF NOT EXISTS {settings} (
     id            INTEGER NOT NULL PRIMARY KEY CHECK (id = 1),
     longest_lease INTEGER NOT NULL, -- milliseconds
     watermark     INTEGER NOT NULL,
     -- Identifies this store, also under another path.
     identity      TEXT    NOT NULL DEFAULT (lower(hex(randomblob(16)))),
-    version       INTEGER NOT NULL DEFAULT 2
+    version       INTEGER NOT NULL DEFAULT 1
 ) STRICT;
 
 INSERT INTO {settings} (id, longest_lease, watermark) VALUES (1, {longest_lease}, 0)

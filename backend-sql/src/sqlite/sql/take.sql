@@ -6,7 +6,7 @@ UPDATE {locks} AS l SET
     token = max(?7, token + 1, ?8),
     -- guard: take-alone
     readers = NULL,
-    owner = ?2, label = ?3, version = version + 1, lease = ?4, expires_2 = ?5 + ?4, epoch = ?6, kept = 0
+    owner = ?2, label = ?3, version = version + 1, lease = ?4, expires = ?5 + ?4, epoch = ?6, kept = 0
 WHERE name = ?1 AND version = ?9 AND (owner IS NULL OR {over ?5 ?6})
     -- guard: take-abandoned
     AND NOT EXISTS (SELECT 1 FROM {abandoned} AS a WHERE a.owner = ?2)

@@ -4,5 +4,5 @@ UPDATE {locks} SET owner = NULL, label = NULL, version = version + 1
 WHERE name = ?1
 -- guard: abandon-kept
 AND NOT kept
-AND owner = ?2 AND (epoch <> ?4 OR expires_2 > ?3)
+AND owner = ?2 AND (epoch <> ?4 OR expires > ?3)
 RETURNING version

@@ -98,7 +98,7 @@ variants! {
     "S4: what was released, and is kept, is not handed on" LeaveOut("hand-on-kept") => a_second_release(stage);
     "S5: what has ended is not handed on" LeaveOut("hand-on-expired") => a_late_handover(stage);
     "S5: a batch of renewals is answered by the clock that it was made by"
-        Replace("renewed-clock", "AND l.expires_2 >= 0 * ?") => a_late_renewal_among_others(stage);
+        Replace("renewed-clock", "AND l.expires >= 0 * ?") => a_late_renewal_among_others(stage);
     "L5: a renewal does not wait for a row that another transaction has"
         Replace("renew-skips", "FOR UPDATE") => a_batch_with_a_locked_row(stage, a_locked_row(stage));
     "L3: nobody barges past a live entry" Replace("barging", "= CONCAT(?, '-')") => barging(stage);

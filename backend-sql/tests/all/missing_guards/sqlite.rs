@@ -138,7 +138,7 @@ const FULL: &str = "UPDATE leasehold_locks SET readers = (WITH RECURSIVE n (at) 
 const SILENCE: &str = "UPDATE leasehold_queue SET heard = 1";
 
 /// Makes the row one of another boot. By the clock of this boot, its lease would be long over.
-const THEIRS: &str = "UPDATE leasehold_locks SET epoch = 'theirs', expires_2 = 1";
+const THEIRS: &str = "UPDATE leasehold_locks SET epoch = 'theirs', expires = 1";
 
 async fn a_row_of_another_boot_is_held(file: &OneFile) -> Verdict {
     granted(&*first_use(file).await, &request("a", LONG)).await?;

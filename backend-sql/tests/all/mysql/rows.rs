@@ -23,7 +23,7 @@ async fn lock_row(session: &mut MySqlConnection, strategy: Strategy, name: &str)
     run(session, "BEGIN".into()).await;
     let prefix = prefix(strategy);
     let lock = format!(
-        "INSERT INTO {prefix}_locks (name, token, version, expires_2, kept) VALUES ('{name}', 1, 1, 0, 0) \
+        "INSERT INTO {prefix}_locks (name, token, version, expires, kept) VALUES ('{name}', 1, 1, 0, 0) \
          ON DUPLICATE KEY UPDATE version = version"
     );
     run(session, lock).await;
@@ -181,7 +181,7 @@ async fn a_gap_lock_deadlock_is_repeated_and_not_shown() {
         let prefix = prefix(strategy);
         run(&mut operator, "BEGIN".into()).await;
         let insert = format!(
-            "INSERT INTO {prefix}_locks (name, token, version, expires_2, kept) VALUES ('{name}', 1, 1, 0, 0)"
+            "INSERT INTO {prefix}_locks (name, token, version, expires, kept) VALUES ('{name}', 1, 1, 0, 0)"
         );
         run(&mut operator, insert).await;
         let before = counted(&server, "Innodb_deadlocks").await;

@@ -96,7 +96,7 @@ async fn rows_that_cannot_be_read_hold_their_locks_and_hide_no_other() {
             "owner = 'somebody'",
             "token = -1",
             "token = -9223372036854775808",
-            "token = 9223372036854775807, expires_2 = 9223372036854775807",
+            "token = 9223372036854775807, expires = 9223372036854775807",
         ];
         crate::support::damaged_rows_hold_their_locks(
             &store,

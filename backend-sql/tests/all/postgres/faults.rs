@@ -139,7 +139,7 @@ async fn a_statement_that_is_given_up_takes_its_connection_along() {
         let store = warmed(server.address(), strategy).await;
         let mut operator = sqlx::PgConnection::connect(&address(server.address())).await.unwrap();
         // Made anew where a sweep has just forgotten it.
-        let lock = "BEGIN; INSERT INTO leasehold_locks (name, token, version, expires_2, kept) \
+        let lock = "BEGIN; INSERT INTO leasehold_locks (name, token, version, expires, kept) \
                     VALUES ('warm', 1, 1, now(), false) \
                     ON CONFLICT (name) DO UPDATE SET version = leasehold_locks.version";
         operator.execute(lock).await.unwrap();

@@ -240,7 +240,7 @@ async fn an_attempt_and_its_entry_are_one_step() {
         WHERE query LIKE '%leasehold_locks%' AND query LIKE '%$%'";
     let release = "UPDATE leasehold_locks SET owner = NULL";
     let grant =
-        "UPDATE leasehold_locks SET owner = repeat('a', 32), expires_2 = now() + interval '1 hour'";
+        "UPDATE leasehold_locks SET owner = repeat('a', 32), expires = now() + interval '1 hour'";
     for strategy in BOTH {
         for (before, during, waits) in [(grant, release, false), (release, grant, true)] {
             let store = made(&server, strategy, LEASE).await;

@@ -150,7 +150,7 @@ async fn a_statement_that_waited_too_long_makes_no_row_with_an_old_watermark() {
         for (name, abandons) in [("taken", false), ("abandoned", true)] {
             let mut operator = PgConnection::connect(&plain).await.unwrap();
             let insert = format!(
-                "BEGIN; INSERT INTO {prefix}_locks (name, token, version, expires_2, kept) \
+                "BEGIN; INSERT INTO {prefix}_locks (name, token, version, expires, kept) \
                  VALUES ('{name}', 1, 1, now(), false)"
             );
             operator.execute(AssertSqlSafe(insert)).await.unwrap();
@@ -225,7 +225,7 @@ async fn rows_that_cannot_be_read_hold_their_locks_and_hide_no_other() {
             "label = repeat('x', 300)",
             "owner = 'somebody'",
             "token = -1",
-            "token = -9223372036854775808, expires_2 = 'infinity'",
+            "token = -9223372036854775808, expires = 'infinity'",
             "token = 9223372036854775807, turn = 'infinity'",
         ];
         let no_name = "'a' || chr(10)";

@@ -282,7 +282,7 @@ async fn a_table_that_grew_is_not_scanned() {
         for _ in 0..TURNS {
             turn().await;
         }
-        let rows = "INSERT INTO leasehold_locks (name, token, version, expires_2, kept) \
+        let rows = "INSERT INTO leasehold_locks (name, token, version, expires, kept) \
             SELECT 'name ' || i, 1, 1, now() + interval '1 hour', false FROM generate_series(1, 20000) AS i";
         server.sql(rows).await.unwrap();
         let scans = async || {

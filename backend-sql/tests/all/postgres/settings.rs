@@ -65,7 +65,7 @@ async fn a_quarantine_that_is_on_binds_attempts_that_waited_for_it() {
         let store = made(&server, strategy, 60 * SECOND).await;
         store.init(&turn(false)).await.unwrap();
         let mut foreign = PgConnection::connect(&url(&server)).await.unwrap();
-        let row = "BEGIN; INSERT INTO leasehold_locks (name, token, version, expires_2, kept) \
+        let row = "BEGIN; INSERT INTO leasehold_locks (name, token, version, expires, kept) \
                    VALUES ('job', 1, 0, 'epoch', false)";
         sqlx::raw_sql(row).execute(&mut foreign).await.unwrap();
         let ours = Arc::clone(&store);

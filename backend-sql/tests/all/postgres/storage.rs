@@ -68,7 +68,7 @@ async fn a_lagging_standby_with_logged_tables_grants_no_second_holder() {
         let first = ours.try_acquire(&request("job", LEASE)).await;
         server.sql("CHECKPOINT").await.unwrap();
         replica.promote().await.unwrap();
-        let stale = "SELECT count(*) FROM leasehold_locks WHERE expires_2 > clock_timestamp() AND owner IS NOT NULL";
+        let stale = "SELECT count(*) FROM leasehold_locks WHERE expires > clock_timestamp() AND owner IS NOT NULL";
         assert_eq!(replica.sql(stale).await.unwrap(), "0", "the fault did not happen");
         let theirs = connect(&format!("{}?strategy={strategy}", url(&replica))).await;
         let second = match &theirs {

@@ -75,7 +75,7 @@ async fn a_row_of_another_boot_is_held_for_its_lease_from_when_it_is_first_seen(
         theirs.lease = Duration::from_millis(400);
         let grant = store.try_acquire(&theirs).await.unwrap().granted().unwrap();
         // As after a reboot, when the times mean nothing any more.
-        let sql = "UPDATE leasehold_locks SET epoch = 'another boot', expires_2 = 1";
+        let sql = "UPDATE leasehold_locks SET epoch = 'another boot', expires = 1";
         sqlx::query(sql).execute(&mut raw(&path).await).await.unwrap();
 
         let started = Started::now();
@@ -101,7 +101,7 @@ async fn a_reader_of_another_clock_that_joins_and_renews_shortens_no_lease() {
         let mut theirs = request("job").with_mode(Mode::Shared);
         theirs.lease = Duration::from_secs(20);
         let long = store.try_acquire(&theirs).await.unwrap().granted().unwrap();
-        let sql = "UPDATE leasehold_locks SET epoch = 'another clock', expires_2 = 1";
+        let sql = "UPDATE leasehold_locks SET epoch = 'another clock', expires = 1";
         let mut file = raw(&path).await;
         sqlx::query(sql).execute(&mut file).await.unwrap();
 
@@ -181,7 +181,7 @@ async fn rows_that_cannot_be_read_hold_their_locks_and_hide_no_other() {
             "owner = CAST(x'ff07' AS TEXT)",
             "token = -1, epoch = CAST(x'ff07' AS TEXT)",
             "token = -9223372036854775808",
-            "token = 9223372036854775807, expires_2 = 9223372036854775807",
+            "token = 9223372036854775807, expires = 9223372036854775807",
         ];
         let no_name = "CAST(x'41ff' AS TEXT)";
         crate::support::damaged_rows_hold_their_locks(

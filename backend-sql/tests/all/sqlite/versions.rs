@@ -9,8 +9,7 @@ use lock_core::{Backend, Error, Init};
 use sqlx::{AssertSqlSafe, Row as _, sqlite::SqliteRow};
 use tempfile::TempDir;
 
-use crate::support::sqlite::raw;
-use crate::support::versions::refused_or_upgraded;
+use crate::support::{sqlite::raw, versions::refused};
 
 struct Versions {
     folder: TempDir,
@@ -44,39 +43,16 @@ impl Versioned for Versions {
         SqliteBuilder::new(self.file()).strategy(self.strategy).build().await
     }
 
-    async fn plant(&self, version: Option<u64>) {
-        // From whatever version the file has.
-        let there = async |column: &str| {
-            let text = format!(
-                "SELECT count(*) FROM pragma_table_info('leasehold_locks') WHERE name = '{column}'"
-            );
-            self.sql(&text).await != "0"
-        };
-        if there("expires_3").await {
-            self.sql("ALTER TABLE leasehold_locks RENAME COLUMN expires_3 TO expires_2").await;
-        }
-        // At once, as a step of `init` does: a client looks at any time.
-        let step = match version {
-            None | Some(1) => {
-                "ALTER TABLE leasehold_locks RENAME COLUMN expires_2 TO expires;
-                ALTER TABLE leasehold_locks DROP COLUMN bell;
-                DROP TRIGGER leasehold_served;
-                DROP TRIGGER leasehold_served_first;
-                ALTER TABLE leasehold_locks DROP COLUMN readers;
-                DROP TABLE leasehold_queue;
-                UPDATE leasehold_settings SET version = 1;"
-            }
-            Some(2) => "UPDATE leasehold_settings SET version = 2;",
-            Some(_) => {
-                "ALTER TABLE leasehold_locks RENAME COLUMN expires_2 TO expires_3;
-                UPDATE leasehold_settings SET version = 3;"
-            }
-        };
-        let unnumbered = match version {
-            None => "ALTER TABLE leasehold_settings DROP COLUMN version;",
-            Some(_) => "",
-        };
-        self.sql(&format!("BEGIN IMMEDIATE; {step} {unnumbered} COMMIT")).await;
+    async fn plant(&self, version: u64) {
+        // At once, as a step of `init` would: a client looks at any time.
+        let (from, to) =
+            if version == 1 { ("expires_2", "expires") } else { ("expires", "expires_2") };
+        self.sql(&format!(
+            "BEGIN IMMEDIATE; \
+             ALTER TABLE leasehold_locks RENAME COLUMN {from} TO {to}; \
+             UPDATE leasehold_settings SET version = {version}; COMMIT"
+        ))
+        .await;
     }
 
     async fn contents(&self) -> String {
@@ -94,14 +70,14 @@ impl Versioned for Versions {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_version_is_refused_and_an_older_one_is_upgraded() {
-    refused_or_upgraded(Versions::start).await;
+async fn another_version_is_refused_in_every_step() {
+    refused(Versions::start).await;
 }
 
 #[tokio::test]
 async fn nothing_is_made_in_a_file_of_another_version() {
     let store = Versions::start(Strategy::PrimaryKey).await;
-    store.plant(Some(3)).await;
+    store.plant(2).await;
     store.sql("DROP TABLE leasehold_seen").await;
     let error = store.connect().await.unwrap_err();
     assert!(error.to_string().contains("upgrade leasehold"), "{error}");

@@ -73,7 +73,7 @@ pub(super) async fn a_release_to_a_waiter_that_polls(stage: &mut OnePostgres) ->
     let _behind = enqueue(&*other, &request("a", LONG)).await?;
     store.release(&held, ReleaseOptions::default()).await.map_err(words)?;
     // The grant does not expire before the check, however slow this machine is.
-    let keep = "UPDATE leasehold_locks SET expires_2 = expires_2 + interval '1 hour'";
+    let keep = "UPDATE leasehold_locks SET expires = expires + interval '1 hour'";
     stage.server.sql(keep).await.map_err(words)?;
     match tokio::time::timeout(LONG, waiter.next()).await {
         Ok(Signal::Recheck) => Ok(()),

@@ -37,7 +37,7 @@ pub(super) async fn an_attempt_that_waits_for_a_new_row(stage: &mut OnePostgres)
     let address = format!("postgres://postgres@{}/postgres", stage.server.address());
     let mut session = PgConnection::connect(&address).await.map_err(words)?;
     let mut holding = session.begin().await.map_err(words)?;
-    let row = "INSERT INTO leasehold_locks (name, token, version, expires_2, kept) \
+    let row = "INSERT INTO leasehold_locks (name, token, version, expires, kept) \
                VALUES ('a', 1, 1, now(), false)";
     sqlx::query(row).execute(&mut *holding).await.map_err(words)?;
     let attempt = tokio::spawn(async move { granted(&*store, &request("a", LONG)).await });
