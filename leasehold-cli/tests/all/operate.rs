@@ -127,7 +127,7 @@ fn check_prints_what_the_store_guarantees() {
     }
     let json = store.json(&["check"]);
     assert_eq!(json["guarantees"]["longest_lease_ms"], 30_000);
-    assert_eq!(json["guarantees"]["record_version"], 2);
+    assert_eq!(json["guarantees"]["record_version"], 1);
     assert_eq!(json["clock_difference_micros"], serde_json::Value::Null);
     assert!(json["round_trip_micros"].is_u64(), "{json}");
     assert_eq!(json["warnings"], serde_json::json!([]));
