@@ -34,6 +34,7 @@ mod retry;
 mod servers;
 mod settings;
 pub mod shared;
+mod sql_files;
 mod strategy;
 mod tables;
 mod tunables;

@@ -44,7 +44,7 @@ impl SqliteFence {
     /// `InvalidInput` for a prefix that is not 1 to 40 of the characters `A-Z a-z 0-9 _`.
     pub fn new(table_prefix: &str) -> Result<Self, Error> {
         let tables = Tables::new(table_prefix)?;
-        let (admit, admitted) = statements::fence(&tables);
+        let [admit, admitted] = statements::fence(&tables);
         Ok(Self { create: statements::fence_schema(&tables), admit, admitted })
     }
 

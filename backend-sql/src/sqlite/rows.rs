@@ -1,5 +1,5 @@
 //! Reads a row of the locks' table by the clock of this client's epoch. When its lease is over,
-//! `over.sql` decides by the same rule.
+//! The part `over` of `acquire.sql` decides by the same rule.
 
 use std::time::Duration;
 

@@ -1,15 +1,48 @@
 //! The statements: the text of the SQL files with the tables' names filled in.
 
+use std::sync::Arc;
+
 use lock_core::{Mode, OwnerId};
 use sqlx::{AssertSqlSafe, SqlSafeStr as _, SqlStr};
 
 use crate::{
     dialect::READER,
+    sql_files::{SqlFiles, Syntax},
     tables::Tables,
     tunables::{CLAIM_WINDOW, ENTRY_LIFE, FAR},
 };
 
-/// The statements of one store. Their text is ours but for the tables' names, which were checked.
+const FILES: [&str; 9] = [
+    include_str!("sql/schema.sql"),
+    include_str!("sql/acquire.sql"),
+    include_str!("sql/queue.sql"),
+    include_str!("sql/release.sql"),
+    include_str!("sql/renew.sql"),
+    include_str!("sql/readers.sql"),
+    include_str!("sql/admin.sql"),
+    include_str!("sql/sweep.sql"),
+    include_str!("sql/fence.sql"),
+];
+
+fn with_files<T>(tables: &Tables, read: impl FnOnce(&SqlFiles<'_>) -> T) -> T {
+    let values = [
+        ("shared", format!("'{}'", OwnerId::READERS)),
+        ("life", ENTRY_LIFE.as_nanos().to_string()),
+        ("claim_window", CLAIM_WINDOW.as_nanos().to_string()),
+        ("far", FAR.to_string()),
+        ("most", (Mode::MOST_READERS * READER).to_string()),
+    ];
+    let syntax = Syntax { quote: '"', argument: |at| format!("?{at}") };
+    read(&SqlFiles::new(&FILES, &values, tables, syntax))
+}
+
+/// Cloning it does not copy the text, which is ours but for the tables' names, which were checked.
+fn statement(files: &SqlFiles<'_>, name: &str) -> SqlStr {
+    let text: Arc<str> = files.statement(name).text.into();
+    AssertSqlSafe(text).into_sql_str()
+}
+
+/// The statements of one store.
 macro_rules! statements {
     ($($name:ident)*) => {
         #[derive(Debug)]
@@ -19,87 +52,35 @@ macro_rules! statements {
 
         impl Statements {
             pub(super) fn new(tables: &Tables) -> Self {
-                Self {
-                    $($name: shared(tables, include_str!(concat!("sql/", stringify!($name), ".sql"))),)*
-                }
+                with_files(tables, |files| Self {
+                    $($name: statement(files, stringify!($name)),)*
+                })
             }
         }
     };
 }
 
 statements! {
-    insert join part create_row take read_row note_sighting renew renew_readers release keep raise force list abandon withdraw enter leave first
-    sweep_watermark sweep forget forget_seen forget_entries longest_lease set_longest_lease identity highest_token
-    version
-}
-
-/// Whether the note `s` is about the row `l` in its present state, by the clock of this epoch.
-const SIGHTING: &str = include_str!("sql/sighting.sql");
-
-/// Whether the lease of the row `l` is over: by its own clock, or by ours if the note on the row
-/// says so. `rows.rs` has the same rule in Rust.
-const OVER: &str = include_str!("sql/over.sql");
-
-/// Whether readers share the row `l`.
-const IS_SHARED: &str = include_str!("sql/is_shared.sql");
-
-/// Whether the queue entry `q` is alive.
-const ALIVE: &str = include_str!("sql/alive.sql");
-
-/// Whether the first live entry belongs to another owner than ?2.
-const BEHIND: &str = include_str!("sql/behind.sql");
-
-/// Replaces the parts in braces. A part names the arguments that hold the clock and its epoch, as
-/// in `{over ?5 ?6}`.
-fn with_clock(text: &str) -> String {
-    let mut text = text.to_owned();
-    for at in 1..9 {
-        let (now, epoch, wall) = (format!("?{at}"), format!("?{}", at + 1), format!("?{}", at + 2));
-        let alive =
-            ALIVE.replace("{now}", &now).replace("{epoch}", &epoch).replace("{wall}", &wall);
-        let behind = BEHIND.replace("{alive}", &alive);
-        text = text.replace(&format!("{{behind {now} {epoch} {wall}}}"), &behind);
-        text = text.replace(&format!("{{alive {now} {epoch} {wall}}}"), &alive);
-        text = text.replace(
-            &format!("{{is_shared {now} {epoch}}}"),
-            &IS_SHARED.replace("{over}", &format!("{{over {now} {epoch}}}")),
-        );
-        let over = OVER.replace("{sighting}", SIGHTING).replace("{now}", &now);
-        text = text.replace(&format!("{{over {now} {epoch}}}"), &over.replace("{epoch}", &epoch));
-        let sighting = SIGHTING.replace("{epoch}", &epoch);
-        text = text.replace(&format!("{{sighting {epoch}}}"), &sighting);
-    }
-    let owner = format!("'{}'", OwnerId::READERS);
-    text = text.replace("{shared}", &owner);
-    let nanos = [("{life}", ENTRY_LIFE.as_nanos()), ("{claim_window}", CLAIM_WINDOW.as_nanos())];
-    let numbers = nanos
-        .into_iter()
-        .chain([("{far}", FAR.into()), ("{most}", (Mode::MOST_READERS * READER) as u128)]);
-    numbers.fold(text, |text, (name, number)| text.replace(name, &number.to_string()))
-}
-
-/// Cloning it does not copy the text.
-fn shared(tables: &Tables, text: &str) -> SqlStr {
-    let text: std::sync::Arc<str> = tables.fill(&with_clock(text), '"').into();
-    AssertSqlSafe(text).into_sql_str()
+    insert take create_row read_row note_sighting abandon withdraw
+    enter leave first release keep renew raise join part renew_readers
+    list force longest_lease set_longest_lease identity highest_token version
+    sweep_watermark sweep forget forget_seen forget_entries are_made
 }
 
 /// The SQL that makes the tables.
 pub(super) fn schema(tables: &Tables, longest_lease_ms: i64) -> String {
-    let text =
-        include_str!("sql/schema.sql").replace("{longest_lease}", &longest_lease_ms.to_string());
-    tables.fill(&text, '"')
+    let text = with_files(tables, |files| files.script("schema"));
+    text.replace("{longest_lease}", &longest_lease_ms.to_string())
 }
 
 /// The SQL that makes the table of the fence.
 pub(super) fn fence_schema(tables: &Tables) -> String {
-    tables.fill(include_str!("sql/fence_schema.sql"), '"')
+    with_files(tables, |files| files.script("fence_schema"))
 }
 
 /// The statements of the fence: admit, and what was admitted.
-pub(super) fn fence(tables: &Tables) -> (SqlStr, SqlStr) {
-    let admit = shared(tables, include_str!("sql/fence_admit.sql"));
-    (admit, shared(tables, include_str!("sql/fence_admitted.sql")))
+pub(super) fn fence(tables: &Tables) -> [SqlStr; 2] {
+    with_files(tables, |files| ["admit", "admitted"].map(|name| statement(files, name)))
 }
 
 #[cfg(test)]
@@ -203,21 +184,8 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_left_to_fill_in() {
-        let sql = Statements::new(&Tables::new("x").unwrap());
-        for text in [
-            &sql.insert,
-            &sql.join,
-            &sql.renew_readers,
-            &sql.take,
-            &sql.read_row,
-            &sql.list,
-            &sql.release,
-            &sql.force,
-            &sql.sweep,
-            &sql.first,
-        ] {
-            assert!(!text.as_str().contains(['{', '}']), "{}", text.as_str());
-        }
+    fn the_statements_as_they_are_sent_are_on_record() {
+        let sent = with_files(&Tables::new("leasehold").unwrap(), |files| files.as_sent());
+        crate::sql_files::assert_on_record("sqlite", &sent);
     }
 }

@@ -17,7 +17,7 @@ use crate::{
     error::Failure,
     retry::Retry,
     settings::{Settings, check_version},
-    sqlite::statements,
+    sqlite::statements::{self, Statements},
     tables::Tables,
     tunables::sqlite::{LAST_CLOSE, OWN_WAIT, TRIES_AT_ONCE},
 };
@@ -169,20 +169,15 @@ impl File {
         let schema = statements::schema(&self.tables, longest.as_millis() as i64);
         // Check first, so that a user who may not create tables can use the existing ones. If a
         // table is missing, it is made now.
-        let known = "SELECT 1 FROM {settings} WHERE EXISTS (SELECT 1 FROM {locks}) IS NOT NULL \
-            AND EXISTS (SELECT 1 FROM {seen}) IS NOT NULL \
-            AND EXISTS (SELECT 1 FROM {abandoned}) IS NOT NULL \
-            AND EXISTS (SELECT 1 FROM {queue}) IS NOT NULL";
-        let known = self.tables.fill(known, '"');
-        let found = sqlx::query_scalar::<_, i64>(AssertSqlSafe(known));
+        let sql = Statements::new(&self.tables);
+        let found = sqlx::query_scalar::<_, i64>(sql.are_made);
         let found = async { found.fetch_optional(&mut *database.lend().await?).await };
         if let Ok(Some(_)) = found.await {
             return Ok(());
         }
         // Nothing is made in a file of another version.
-        let version = self.tables.fill(include_str!("../sql/version.sql"), '"');
         let read = || async {
-            let version = sqlx::query_scalar::<_, Option<i64>>(AssertSqlSafe(version.clone()));
+            let version = sqlx::query_scalar::<_, Option<i64>>(sql.version.clone());
             version.fetch_optional(&mut *database.lend().await?).await
         };
         // This fails if there are no settings yet.

@@ -1,3 +1,4 @@
+-- name: schema
 -- The tables of leasehold in SQLite. {locks} and its like stand for the names of the tables.
 --
 -- One row per name that is held, or was held lately. Times are nanoseconds of CLOCK_BOOTTIME. They only make sense within

@@ -1,2 +1,0 @@
--- The store's random name, made with the store.
-SELECT identity FROM {settings}

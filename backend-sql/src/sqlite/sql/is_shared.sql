@@ -1,1 +1,0 @@
-(l.readers IS NOT NULL AND NOT {over})

@@ -1,2 +1,0 @@
--- The store's longest lease, in milliseconds.
-SELECT longest_lease FROM {settings}
