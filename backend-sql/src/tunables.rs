@@ -96,6 +96,10 @@ pub(crate) const SHRINK: Duration = Duration::from_millis(900);
 /// of a server grow. The driver's default.
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(crate) const LIFETIME: Duration = Duration::from_secs(1800);
+/// If a statement got no answer for so long, the client tests the connections that nobody has used
+/// since. One that gives no answer for as long is dropped.
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub(crate) const SILENT_AFTER: Duration = Duration::from_secs(1);
 /// A connection that was not used for so long is replaced: firewalls forget such connections, most
 /// after 5 minutes or more.
 #[cfg(any(feature = "mysql", feature = "postgres"))]
