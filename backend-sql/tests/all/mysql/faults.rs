@@ -2,7 +2,7 @@
 
 use crate::support::faults::{
     broken_attempt_is_in_doubt, drop_attempts, drop_outside_a_runtime, late_first_try,
-    restart_breaks_no_attempt,
+    restart_breaks_no_attempt, silent_connections_cost_one_statement,
 };
 use crate::support::mariadb::{
     BOTH, LEASE, SECOND, WAIT, assert_renewed, counted, drop_acquires, granted, made,
@@ -95,6 +95,19 @@ async fn a_late_first_try_takes_nothing_whatever_its_repeat_was_answered() {
         let open = async |near| single(near, strategy, WAIT).await.0;
         late_first_try(server.address(), direct, open).await;
     }
+}
+
+#[tokio::test]
+async fn connections_that_go_silent_cost_one_statement() {
+    let server = start().await;
+    let strategy = Strategy::PrimaryKey;
+    made(&server, strategy).await;
+    let proxy = Proxy::start(server.address()).await.unwrap();
+    let pool = MySqlPoolOptions::new().max_connections(4).test_before_acquire(false);
+    let pool = pool.connect(&url(proxy.address())).await.unwrap();
+    let builder = MysqlBuilder::with_pool(pool.clone()).table_prefix(prefix(strategy));
+    let store = builder.timeout(5 * SECOND).build().await.unwrap();
+    silent_connections_cost_one_statement(&store, &pool, &proxy).await;
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use crate::support::{
     WAIT,
     faults::{
         broken_attempt_is_in_doubt, drop_attempts, drop_outside_a_runtime, late_first_try,
-        restart_breaks_no_attempt,
+        restart_breaks_no_attempt, silent_connections_cost_one_statement,
     },
     postgres::{BLOCKED, BOTH, LEASE, SECOND, assert_renewed, granted, start, used_once},
     request,
@@ -86,6 +86,18 @@ async fn a_late_first_try_takes_nothing_whatever_its_repeat_was_answered() {
         };
         late_first_try(server.address(), direct, open).await;
     }
+}
+
+#[tokio::test]
+async fn connections_that_go_silent_cost_one_statement() {
+    let server = start().await;
+    open(server.address(), Strategy::PrimaryKey).await;
+    let proxy = Proxy::start(server.address()).await.unwrap();
+    let pool = PgPoolOptions::new().max_connections(4).test_before_acquire(false);
+    let pool = pool.connect(&address(proxy.address())).await.unwrap();
+    let builder = PostgresBuilder::with_pool(pool.clone()).listen(false).timeout(5 * SECOND);
+    let store = builder.build().await.unwrap();
+    silent_connections_cost_one_statement(&store, &pool, &proxy).await;
 }
 
 #[tokio::test]

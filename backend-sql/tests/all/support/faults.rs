@@ -3,7 +3,7 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
-use conformance_tests::kit::{Counters, KitError, Mode, Proxy};
+use conformance_tests::kit::{Counters, KitError, Mode, Proxy, wait::until};
 use futures_util::future::{join, join_all};
 use lock_core::{Backend, ErrorKind, LockClient, LockName, ReleaseOptions, TryAcquire};
 use sqlx::{Database, Pool};
@@ -54,6 +54,28 @@ pub(crate) async fn drop_attempts<DB: Database>(
             break;
         }
     }
+}
+
+/// A firewall forgets all connections of `pool`, through `proxy`. The store of the pool notices
+/// that by one statement, and the next one gets a new connection.
+pub(crate) async fn silent_connections_cost_one_statement<DB: Database>(
+    store: &Arc<dyn Backend>,
+    pool: &Pool<DB>,
+    proxy: &Proxy,
+) {
+    granted(store, &request("before")).await;
+    let most = pool.options().get_max_connections();
+    let all = join_all((0..most).map(|_| pool.acquire())).await;
+    drop(all.into_iter().collect::<Result<Vec<_>, _>>().unwrap());
+    let idle = async || Ok((pool.num_idle() == most as usize).then_some(()));
+    until("all connections to be idle", WAIT, idle).await.unwrap();
+    proxy.set(Mode::Silent).await.unwrap();
+    let lost = request("lost");
+    let error = store.try_acquire(&lost).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+    assert!(proxy.counters().to_server.swallowed > 0, "the fault did not happen");
+    store.abandon(&lost).await.expect("a new connection");
+    granted(store, &request("after")).await;
 }
 
 /// The restart breaks all connections of the pool, but no caller gets an error.
