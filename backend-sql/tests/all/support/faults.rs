@@ -74,7 +74,8 @@ pub(crate) async fn silent_connections_cost_one_statement<DB: Database>(
     let error = store.try_acquire(&lost).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
     assert!(proxy.counters().to_server.swallowed > 0, "the fault did not happen");
-    store.abandon(&lost).await.expect("a new connection");
+    // On a new connection.
+    store.abandon(&lost).await.unwrap();
     granted(store, &request("after")).await;
 }
 
@@ -85,7 +86,7 @@ pub(crate) async fn an_unknown_error_is_final(store: &Arc<dyn Backend>) {
     assert!(error.is_retryable(), "{error}");
     let client = LockClient::new(Arc::clone(store));
     let acquire = client.lock("job").lease(LEASE / 30).acquire();
-    let error = timeout(WAIT, acquire).await.expect("tried for ever").unwrap_err();
+    let error = timeout(WAIT, acquire).await.unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Config, "{error}");
     assert!(error.to_string().contains("no upstream"), "{error}");
 }

@@ -47,8 +47,8 @@ async fn all_renewed(guards: &[Guard], told: &mut UnboundedReceiver<Renewed>) {
     let now = SystemEnv.now();
     let mut left: HashSet<_> = guards.iter().map(|guard| guard.name().clone()).collect();
     while !left.is_empty() {
-        let next = timeout(WAIT, told.recv()).await.expect("a renewal");
-        match next.expect("the client lives") {
+        let next = timeout(WAIT, told.recv()).await.unwrap();
+        match next.unwrap() {
             (name, Ok(sent)) if sent > now => drop(left.remove(&name)),
             (name, Err(why)) if name.as_str() != LOCKED => panic!("{name} was lost, too: {why}"),
             _ => {}
