@@ -21,7 +21,9 @@ use tokio::time::timeout;
 
 use crate::{
     dialect::{Dialect, Handed, Left, Listed, Row},
-    gate, renewal,
+    gate,
+    refusals::Refusals,
+    renewal,
     strategy::{self, Strategy, Taken, Versions},
     tunables::{FAR, GRACE, LONGEST_POLL, PAGE, SWEEP_EVERY},
 };
@@ -33,6 +35,7 @@ pub struct SqlBackend<D> {
     strategy: Strategy,
     versions: Versions,
     releases: AtomicU64,
+    refusals: Refusals,
 }
 
 impl<D: Dialect> SqlBackend<D> {
@@ -44,6 +47,7 @@ impl<D: Dialect> SqlBackend<D> {
             versions: Versions::default(),
             // A random start, so that processes that release once and end also sweep now and then.
             releases: AtomicU64::new(SystemEnv.random() as u64 % SWEEP_EVERY),
+            refusals: Refusals::default(),
         }
     }
 
@@ -169,7 +173,7 @@ impl<D: Dialect> SqlBackend<D> {
     }
 
     /// The answer of an operation. If it failed because the tables have another version, the error
-    /// says so.
+    /// says so. An unknown error that has lasted for a longest lease is final.
     async fn explained<T>(
         &self,
         operation: &'static str,
@@ -182,7 +186,14 @@ impl<D: Dialect> SqlBackend<D> {
                     _ => Err(error),
                 }
             }
-            answer => answer,
+            Err(error) => {
+                let limit = self.guarantees().longest_lease;
+                Err(self.refusals.judge(operation, error, SystemEnv.now(), limit))
+            }
+            Ok(done) => {
+                self.refusals.forget(operation);
+                Ok(done)
+            }
         };
         answer.during::<D>(operation)
     }

@@ -2,6 +2,8 @@
 
 use lock_core::{Error, ErrorKind};
 
+use crate::refusals::UnknownRefusal;
+
 /// What the flow needs to know of a failed statement.
 pub(crate) enum Failure {
     /// The statement was not carried out because another client was in its way. A repeat at once
@@ -52,7 +54,10 @@ pub fn general(error: sqlx::Error) -> Error {
         }
         E::PoolClosed => (ErrorKind::Config, "the pool of connections is closed"),
         E::Tls(_) => (ErrorKind::Unavailable, "no TLS connection to the database"),
-        E::Database(_) => (ErrorKind::Unavailable, "the database refused the statement"),
+        E::Database(_) => {
+            let refused = Error::new(ErrorKind::Unavailable, "the database refused the statement");
+            return refused.with_source(UnknownRefusal(error));
+        }
         _ => {
             (ErrorKind::Config, "the database sent an answer that this version does not understand")
         }

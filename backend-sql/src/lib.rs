@@ -28,6 +28,7 @@ mod error;
 #[cfg(test)]
 mod fuzz;
 mod gate;
+mod refusals;
 mod renewal;
 mod retry;
 #[cfg(any(feature = "mysql", feature = "postgres"))]

@@ -84,6 +84,10 @@ pub(crate) const RETRY_PAUSE: Duration = Duration::from_millis(4);
 /// just before the end is reported as that.
 pub(crate) const GRACE: Duration = Duration::from_millis(500);
 
+/// If a database's unknown error comes again after a longer pause than this and than the longest
+/// lease, it counts as a new one. Callers that retry ask much more often.
+pub(crate) const REFUSALS_APART: Duration = Duration::from_secs(10);
+
 /// Connections of a pool of our own, at most: three for attempts, and one each for releases and
 /// renewals. See `gate.rs`.
 #[cfg(any(feature = "mysql", feature = "postgres"))]
@@ -96,6 +100,10 @@ pub(crate) const SHRINK: Duration = Duration::from_millis(900);
 /// of a server grow. The driver's default.
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(crate) const LIFETIME: Duration = Duration::from_secs(1800);
+/// If a statement got no answer for so long, the client tests the connections that nobody has used
+/// since. One that gives no answer for as long is dropped.
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub(crate) const SILENT_AFTER: Duration = Duration::from_secs(1);
 /// A connection that was not used for so long is replaced: firewalls forget such connections, most
 /// after 5 minutes or more.
 #[cfg(any(feature = "mysql", feature = "postgres"))]

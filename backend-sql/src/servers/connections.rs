@@ -7,15 +7,16 @@ use std::{
 };
 
 use lock_core::{Error, ErrorKind, Mutex};
-use sqlx::{Database, Pool, pool::PoolConnection};
+use sqlx::{Connection as _, Database, Pool, pool::PoolConnection};
 use tokio::{
     runtime::Handle,
-    time::{Instant, sleep},
+    task::AbortHandle,
+    time::{Instant, sleep, timeout},
 };
 
 use crate::{
     error::{Failure, general},
-    tunables::{LIFETIME, SHRINK},
+    tunables::{LIFETIME, SHRINK, SILENT_AFTER},
 };
 
 /// A pool, and the connections of it that are ready for the next statement.
@@ -29,7 +30,7 @@ pub(crate) struct Connections<DB: Database> {
     /// Whether the pool is the user's, and stays open.
     pub(crate) given: bool,
     ready: Mutex<Ready<DB>>,
-    /// In which connections return to the pool.
+    /// In which connections return to the pool if they are dropped outside of a runtime.
     runtime: Handle,
 }
 
@@ -39,6 +40,8 @@ struct Ready<DB: Database> {
     connections: Vec<Taken<DB>>,
     /// How many calls wait for the pool.
     waiting: usize,
+    /// The task [`shrink`], which a pool of our own has. It ends with the runtime that started it.
+    shrinking: Option<AbortHandle>,
 }
 
 /// A connection out of the pool.
@@ -62,22 +65,30 @@ impl<DB: Database> Drop for Waits<'_, DB> {
 
 impl<DB: Database> Connections<DB> {
     pub(crate) fn new(pool: Pool<DB>, given: bool) -> Arc<Self> {
-        let ready = Mutex::new(Ready { connections: Vec::new(), waiting: 0 });
-        let connections = Arc::new(Self { pool, given, ready, runtime: Handle::current() });
+        let ready = Ready { connections: Vec::new(), waiting: 0, shrinking: None };
+        let runtime = Handle::current();
+        let connections = Arc::new(Self { pool, given, ready: Mutex::new(ready), runtime });
         if !given {
-            tokio::spawn(shrink(Arc::downgrade(&connections)));
+            connections.ready.lock().shrinking = Some(connections.spawn_shrink());
         }
         connections
     }
 
+    fn spawn_shrink(self: &Arc<Self>) -> AbortHandle {
+        tokio::spawn(shrink(Arc::downgrade(self))).abort_handle()
+    }
+
     pub(crate) async fn lend(
-        &self,
+        self: &Arc<Self>,
         judge: impl FnOnce(sqlx::Error) -> Failure,
     ) -> Result<Lent<'_, DB>, Failure> {
         let waits = {
             let mut ready = self.ready.lock();
+            if ready.shrinking.as_ref().is_some_and(AbortHandle::is_finished) {
+                ready.shrinking = Some(self.spawn_shrink());
+            }
             if let Some(taken) = ready.connections.pop() {
-                return Ok(Lent { connections: self, taken: Some(taken) });
+                return Ok(Lent::new(self, taken));
             }
             ready.waiting += 1;
             Waits(self)
@@ -93,8 +104,7 @@ impl<DB: Database> Connections<DB> {
         });
         drop(waits);
         let (connection, now) = (connection?, Instant::now());
-        let taken = Taken { connection, since: now, used: now };
-        Ok(Lent { connections: self, taken: Some(taken) })
+        Ok(Lent::new(self, Taken { connection, since: now, used: now }))
     }
 
     /// Whether a statement would start no new session.
@@ -122,6 +132,26 @@ impl<DB: Database> Connections<DB> {
         }
     }
 
+    /// A statement that began at `since` got no answer. A firewall may have forgotten all
+    /// connections, so those that nobody has used since are tested before the next call gets one.
+    /// Otherwise each of them would cost a call its time limit.
+    fn distrust(&self, since: Instant) {
+        let mut ready = self.ready.lock();
+        let unused = ready.connections.partition_point(|it| it.used < since);
+        let mut unused: Vec<_> =
+            ready.connections.drain(..unused).map(|it| it.connection).collect();
+        drop(ready);
+        unused.extend((0..self.pool.num_idle()).map_while(|_| self.pool.try_acquire()));
+        for connection in unused {
+            tokio::spawn(test(connection));
+        }
+    }
+
+    /// The runtime for what follows a dropped connection.
+    fn runtime(&self) -> Handle {
+        Handle::try_current().unwrap_or_else(|_| self.runtime.clone())
+    }
+
     /// Closes the pool, if it is our own.
     pub(crate) async fn close(&self) {
         if !self.given {
@@ -140,7 +170,8 @@ impl<DB: Database> Connections<DB> {
 impl<DB: Database> Drop for Connections<DB> {
     fn drop(&mut self) {
         if !self.given {
-            let _entered = self.runtime.enter();
+            let runtime = self.runtime();
+            let _entered = runtime.enter();
             drop(self.begin_to_close());
         }
     }
@@ -162,6 +193,8 @@ async fn shrink<DB: Database>(connections: Weak<Connections<DB>>) {
         for connection in unused {
             if pool.size() > 1 {
                 close_one(connection).await;
+            } else {
+                test(connection).await;
             }
         }
         while pool.size() > 1 && pool.num_idle() == pool.size() as usize {
@@ -177,6 +210,16 @@ async fn close_one<DB: Database>(connection: PoolConnection<DB>) {
     }
 }
 
+/// Returns a connection to its pool if the server answers on it, and drops it otherwise. The
+/// driver's own test on return has no time limit: a silent connection would keep its place in the
+/// pool until the kernel gives it up, after a quarter of an hour.
+async fn test<DB: Database>(mut connection: PoolConnection<DB>) {
+    if !matches!(timeout(SILENT_AFTER, connection.ping()).await, Ok(Ok(()))) {
+        tracing::trace!(target: "leasehold", "a connection without an answer is dropped");
+        drop(connection.detach());
+    }
+}
+
 /// A connection for the length of one statement.
 ///
 /// It can be used again only if the statement has ended. If the statement is given up half-way, by
@@ -185,9 +228,15 @@ async fn close_one<DB: Database>(connection: PoolConnection<DB>) {
 pub(crate) struct Lent<'a, DB: Database> {
     connections: &'a Connections<DB>,
     taken: Option<Taken<DB>>,
+    /// When it was lent.
+    since: Instant,
 }
 
-impl<DB: Database> Lent<'_, DB> {
+impl<'a, DB: Database> Lent<'a, DB> {
+    fn new(connections: &'a Connections<DB>, taken: Taken<DB>) -> Self {
+        Self { connections, taken: Some(taken), since: Instant::now() }
+    }
+
     pub(crate) fn connection(&mut self) -> Result<&mut DB::Connection, Failure> {
         let connection = self.taken.as_mut().map(|taken| &mut *taken.connection);
         connection.ok_or_else(|| Failure::Error(general(sqlx::Error::PoolClosed)))
@@ -211,8 +260,12 @@ impl<DB: Database> Lent<'_, DB> {
 
 impl<DB: Database> Drop for Lent<'_, DB> {
     fn drop(&mut self) {
-        if let Some(taken) = self.taken.take() {
-            drop(taken.connection.detach());
+        let Some(taken) = self.taken.take() else { return };
+        let runtime = self.connections.runtime();
+        let _entered = runtime.enter();
+        drop(taken.connection.detach());
+        if self.since.elapsed() >= SILENT_AFTER {
+            self.connections.distrust(self.since);
         }
     }
 }
@@ -220,11 +273,16 @@ impl<DB: Database> Drop for Lent<'_, DB> {
 #[cfg(test)]
 #[cfg(feature = "mysql")]
 mod tests {
-    use conformance_tests::kit::{Mariadb, MariadbOptions, Server as _};
+    use std::time::Duration;
+
+    use conformance_tests::kit::{Mariadb, MariadbOptions, Mode, Proxy, Server as _, wait::until};
     use futures_util::FutureExt as _;
     use sqlx::{MySql, mysql::MySqlPoolOptions};
+    use tokio::runtime::Builder;
 
     use super::*;
+
+    const HANGS: Duration = Duration::from_secs(60);
 
     async fn one_connection(server: &Mariadb) -> Arc<Connections<MySql>> {
         let pool = MySqlPoolOptions::new().max_connections(1).test_before_acquire(false);
@@ -232,7 +290,7 @@ mod tests {
         Connections::new(pool.connect(&url).await.unwrap(), false)
     }
 
-    async fn lent(connections: &Connections<MySql>) -> Lent<'_, MySql> {
+    async fn lent(connections: &Arc<Connections<MySql>>) -> Lent<'_, MySql> {
         let lent = connections.lend(|error| Failure::Error(general(error))).await;
         lent.unwrap_or_else(|_| panic!("no connection"))
     }
@@ -275,6 +333,62 @@ mod tests {
             lent.settle(&Ok(()));
             assert_eq!(connections.ready.lock().connections.len(), ready);
         }
+    }
+
+    /// All connections of a pool go silent, and new ones work. The statement that meets the first
+    /// silent one is the only one that meets any.
+    #[tokio::test]
+    async fn connections_that_go_silent_cost_one_statement() {
+        let server = Mariadb::start(MariadbOptions::new()).await.unwrap();
+        for given in [false, true] {
+            let proxy = Proxy::start(server.address()).await.unwrap();
+            let url = format!("mysql://root@{}/test?ssl-mode=disabled", proxy.address());
+            let pool = MySqlPoolOptions::new().max_connections(4).test_before_acquire(false);
+            let pool = pool.connect_lazy(&url).unwrap();
+            let mut idle = Vec::new();
+            for _ in 0..4 {
+                idle.push(pool.acquire().await.unwrap());
+            }
+            for connection in &mut idle {
+                connection.return_to_pool().await;
+            }
+            assert_eq!(pool.num_idle(), 4);
+            let connections = Connections::new(pool, given);
+            let mut silent = lent(&connections).await;
+            proxy.set(Mode::Silent).await.unwrap();
+            let ping = silent.connection().ok().unwrap().ping();
+            assert!(timeout(2 * SILENT_AFTER, ping).await.is_err(), "it was to be silent");
+            drop(silent);
+            assert!(proxy.counters().to_server.swallowed > 0, "the fault did not happen");
+            assert_eq!(proxy.counters().accepted, 4);
+            for _ in 0..4 {
+                let mut next = lent(&connections).await;
+                assert!(proxy.counters().accepted > 4, "lent a silent connection");
+                let ping = next.connection().ok().unwrap().ping();
+                timeout(HANGS, ping).await.expect("lent a silent connection").unwrap();
+                next.settle(&Ok(()));
+            }
+        }
+    }
+
+    /// A client in a static, whose first runtime ends.
+    #[test]
+    fn a_pool_shrinks_also_on_another_runtime_than_its_first() {
+        let runtime = || Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let (first, second) = (runtime().unwrap(), runtime().unwrap());
+        let server = second.block_on(Mariadb::start(MariadbOptions::new())).unwrap();
+        let connections = first.block_on(async {
+            let url = format!("mysql://root@{}/test?ssl-mode=disabled", server.address());
+            Connections::new(MySqlPoolOptions::new().connect_lazy(&url).unwrap(), false)
+        });
+        drop(first);
+        second.block_on(async {
+            let all = [lent(&connections).await, lent(&connections).await];
+            assert_eq!(connections.pool.size(), 2);
+            all.into_iter().for_each(|lent| lent.settle(&Ok(())));
+            let shrunk = async || Ok((connections.pool.size() == 1).then_some(()));
+            until("one connection to be left", HANGS, shrunk).await.unwrap();
+        });
     }
 
     /// How often a connection was tested.

@@ -43,8 +43,13 @@ pub(crate) fn failure(error: sqlx::Error) -> Failure {
         1053 | 1077 | 1079 | 1080 | 1152..=1161 | 1184 | 1927 | 4031 => {
             (ErrorKind::OutcomeUnknown, "the server ended the session")
         }
-        1021 | 1037..=1041 | 1047 | 1114 | 1129 | 1203 | 1226 => {
+        1021 | 1037..=1041 | 1047 | 1114 | 1129 | 1135 | 1203 | 1206 | 1226 | 1637 => {
             (ErrorKind::Unavailable, "the server has run out of something, or is not ready")
+        }
+        // A failed commit, a global read lock, tables that were altered meanwhile, a conflict in a
+        // group of servers.
+        1180 | 1223 | 1412 | 1615 | 3101 => {
+            (ErrorKind::Unavailable, "the server could not carry the statement out now")
         }
         1317 | 1969 | 3024 => (ErrorKind::Unavailable, "the server was told to end the statement"),
         _ => return Failure::Error(general(error)),

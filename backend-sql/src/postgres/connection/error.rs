@@ -47,8 +47,14 @@ pub(crate) fn failure(error: sqlx::Error) -> Failure {
         "42703" => (ErrorKind::Config, "the tables are not as this version makes them"),
         "25006" => (ErrorKind::Unavailable, "the server takes no writes: is it a replica?"),
         // The server ended the session; it may have committed before.
-        "57P01" | "57P02" | "57P05" => (ErrorKind::OutcomeUnknown, "the server ended the session"),
+        "57P01" | "57P02" | "57P05" | "25P03" | "25P04" => {
+            (ErrorKind::OutcomeUnknown, "the server ended the session")
+        }
         "57P03" => (ErrorKind::Unavailable, "the server is starting or stopping"),
+        // An operator or a time limit of the role ended it, or the server cannot read a file.
+        state if state.starts_with("57") || state.starts_with("58") => {
+            (ErrorKind::Unavailable, "the server could not carry the statement out now")
+        }
         state if state.starts_with("08") => (ErrorKind::OutcomeUnknown, "the connection broke"),
         "53300" => (ErrorKind::Unavailable, NO_SESSION),
         state if state.starts_with("53") => {

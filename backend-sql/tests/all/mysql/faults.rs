@@ -1,8 +1,8 @@
 //! MySQL when the network, the server or the caller fails half-way.
 
 use crate::support::faults::{
-    broken_attempt_is_in_doubt, drop_attempts, drop_outside_a_runtime, late_first_try,
-    restart_breaks_no_attempt,
+    an_unknown_error_is_final, broken_attempt_is_in_doubt, drop_attempts, drop_outside_a_runtime,
+    late_first_try, restart_breaks_no_attempt, silent_connections_cost_one_statement,
 };
 use crate::support::mariadb::{
     BOTH, LEASE, SECOND, WAIT, assert_renewed, counted, drop_acquires, granted, made,
@@ -16,7 +16,7 @@ use conformance_tests::kit::{
     Data, Mariadb, MariadbOptions, Mode, Proxy, Server as _, wait::until,
 };
 use futures_util::future::join_all;
-use lock_core::{Attempt, Env as _, LockClient, ReleaseOptions, Renewal, SystemEnv};
+use lock_core::{Attempt, Env as _, Init, LockClient, ReleaseOptions, Renewal, SystemEnv};
 use sqlx::mysql::MySqlPoolOptions;
 use tokio::time::timeout;
 
@@ -95,6 +95,30 @@ async fn a_late_first_try_takes_nothing_whatever_its_repeat_was_answered() {
         let open = async |near| single(near, strategy, WAIT).await.0;
         late_first_try(server.address(), direct, open).await;
     }
+}
+
+#[tokio::test]
+async fn connections_that_go_silent_cost_one_statement() {
+    let server = start().await;
+    let strategy = Strategy::PrimaryKey;
+    made(&server, strategy).await;
+    let proxy = Proxy::start(server.address()).await.unwrap();
+    let pool = MySqlPoolOptions::new().max_connections(4).test_before_acquire(false);
+    let pool = pool.connect(&url(proxy.address())).await.unwrap();
+    let builder = MysqlBuilder::with_pool(pool.clone()).table_prefix(prefix(strategy));
+    let store = builder.timeout(5 * SECOND).build().await.unwrap();
+    silent_connections_cost_one_statement(&store, &pool, &proxy).await;
+}
+
+#[tokio::test]
+async fn an_unknown_error_is_final_after_one_lease() {
+    let server = start().await;
+    let store = open(&server, Strategy::PrimaryKey).await;
+    store.init(&Init::new().with_longest_lease(SECOND)).await.unwrap();
+    let refuse = "CREATE TRIGGER refuse BEFORE INSERT ON primary_key_locks FOR EACH ROW \
+        SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'no upstream'";
+    server.sql(refuse).await.unwrap();
+    an_unknown_error_is_final(&store).await;
 }
 
 #[tokio::test]

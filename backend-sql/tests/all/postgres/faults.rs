@@ -13,10 +13,11 @@ use sqlx::{Connection as _, Executor as _, PgPool, postgres::PgPoolOptions};
 use crate::support::{
     WAIT,
     faults::{
-        broken_attempt_is_in_doubt, drop_attempts, drop_outside_a_runtime, late_first_try,
-        restart_breaks_no_attempt,
+        an_unknown_error_is_final, broken_attempt_is_in_doubt, drop_attempts,
+        drop_outside_a_runtime, late_first_try, restart_breaks_no_attempt,
+        silent_connections_cost_one_statement,
     },
-    postgres::{BLOCKED, BOTH, LEASE, SECOND, assert_renewed, granted, start, used_once},
+    postgres::{BLOCKED, BOTH, LEASE, SECOND, assert_renewed, granted, made, start, used_once},
     request,
 };
 
@@ -86,6 +87,29 @@ async fn a_late_first_try_takes_nothing_whatever_its_repeat_was_answered() {
         };
         late_first_try(server.address(), direct, open).await;
     }
+}
+
+#[tokio::test]
+async fn connections_that_go_silent_cost_one_statement() {
+    let server = start().await;
+    open(server.address(), Strategy::PrimaryKey).await;
+    let proxy = Proxy::start(server.address()).await.unwrap();
+    let pool = PgPoolOptions::new().max_connections(4).test_before_acquire(false);
+    let pool = pool.connect(&address(proxy.address())).await.unwrap();
+    let builder = PostgresBuilder::with_pool(pool.clone()).listen(false).timeout(5 * SECOND);
+    let store = builder.build().await.unwrap();
+    silent_connections_cost_one_statement(&store, &pool, &proxy).await;
+}
+
+#[tokio::test]
+async fn an_unknown_error_is_final_after_one_lease() {
+    let server = start().await;
+    let store = made(&server, Strategy::PrimaryKey, SECOND).await;
+    let refuse = "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS \
+        $$ BEGIN RAISE EXCEPTION 'no upstream'; END $$; \
+        CREATE TRIGGER refuse BEFORE INSERT ON leasehold_locks FOR EACH ROW EXECUTE FUNCTION refuse()";
+    server.sql(refuse).await.unwrap();
+    an_unknown_error_is_final(&store).await;
 }
 
 #[tokio::test]

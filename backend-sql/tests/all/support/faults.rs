@@ -3,13 +3,13 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
-use conformance_tests::kit::{Counters, KitError, Mode, Proxy};
+use conformance_tests::kit::{Counters, KitError, Mode, Proxy, wait::until};
 use futures_util::future::{join, join_all};
 use lock_core::{Backend, ErrorKind, LockClient, LockName, ReleaseOptions, TryAcquire};
 use sqlx::{Database, Pool};
-use tokio::runtime::Builder;
+use tokio::{runtime::Builder, time::timeout};
 
-use super::{LEASE, WAIT, cancelled, granted, request};
+use super::{LEASE, WAIT, cancelled, granted, request, request_for};
 
 /// The attempt arrives and is granted, its connection breaks, and there is no other connection. The
 /// refusal of the last try says nothing about the first. `behind` is a client of the store of
@@ -54,6 +54,41 @@ pub(crate) async fn drop_attempts<DB: Database>(
             break;
         }
     }
+}
+
+/// A firewall forgets all connections of `pool`, through `proxy`. The store of the pool notices
+/// that by one statement, and the next one gets a new connection.
+pub(crate) async fn silent_connections_cost_one_statement<DB: Database>(
+    store: &Arc<dyn Backend>,
+    pool: &Pool<DB>,
+    proxy: &Proxy,
+) {
+    granted(store, &request("before")).await;
+    let most = pool.options().get_max_connections();
+    let all = join_all((0..most).map(|_| pool.acquire())).await;
+    drop(all.into_iter().collect::<Result<Vec<_>, _>>().unwrap());
+    let idle = async || Ok((pool.num_idle() == most as usize).then_some(()));
+    until("all connections to be idle", WAIT, idle).await.unwrap();
+    proxy.set(Mode::Silent).await.unwrap();
+    let lost = request("lost");
+    let error = store.try_acquire(&lost).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+    assert!(proxy.counters().to_server.swallowed > 0, "the fault did not happen");
+    // On a new connection.
+    store.abandon(&lost).await.unwrap();
+    granted(store, &request("after")).await;
+}
+
+/// The database refuses every new row with an error that is not known here, and that says "no
+/// upstream". An acquire without a limit tries again for one longest lease, and then ends.
+pub(crate) async fn an_unknown_error_is_final(store: &Arc<dyn Backend>) {
+    let error = store.try_acquire(&request_for("job", LEASE / 30)).await.unwrap_err();
+    assert!(error.is_retryable(), "{error}");
+    let client = LockClient::new(Arc::clone(store));
+    let acquire = client.lock("job").lease(LEASE / 30).acquire();
+    let error = timeout(WAIT, acquire).await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+    assert!(error.to_string().contains("no upstream"), "{error}");
 }
 
 /// The restart breaks all connections of the pool, but no caller gets an error.
