@@ -135,13 +135,13 @@ async fn the_slots_of_an_unusable_node_are_located_again() {
     assert_eq!(discovery.locate_slot(5).await.unwrap(), at(1001));
 }
 
-/// Ten callers ask at once a server that accepts connections and never answers. If they waited one
-/// after the other, this would take a multiple of the time limit.
-async fn ten_wait<F: Future<Output = bool>>(ask: impl Fn(usize) -> F) {
+/// Sixty callers ask at once a server that accepts connections and never answers. If they waited
+/// one after the other, this would take 60 time limits; on a busy machine one takes longer, too.
+async fn sixty_wait<F: Future<Output = bool>>(ask: impl Fn(usize) -> F) {
     let began = Instant::now();
-    let answers = join_all((0..10).map(ask)).await;
+    let answers = join_all((0..60).map(ask)).await;
     assert!(answers.into_iter().all(|failed| failed), "something answered");
-    assert!(began.elapsed() < LIMIT * 5, "{:?}", began.elapsed());
+    assert!(began.elapsed() < LIMIT * 30, "{:?}", began.elapsed());
 }
 
 pub(crate) const LIMIT: Duration = Duration::from_secs(2);
@@ -154,7 +154,7 @@ async fn all_buckets_of_a_hanging_node_wait_together() {
     let pushes = Arc::new(Pushes::new(&keys, 1, false));
     let store = &Store::new(settings, keys, pushes);
     let to = &at(silent);
-    ten_wait(async |bucket| store.connection_to(to, Bucket(bucket as u16)).await.is_err()).await;
+    sixty_wait(async |bucket| store.connection_to(to, Bucket(bucket as u16)).await.is_err()).await;
 }
 
 #[tokio::test]
@@ -162,7 +162,7 @@ async fn all_slots_wait_together_for_nodes_that_hang() {
     let silent = server(|_| String::new()).await;
     let settings = RedisBuilder::cluster([(HOST, silent)]).timeout(LIMIT).settings;
     let discovery = &Discovery::new(&settings);
-    ten_wait(async |slot| discovery.locate_slot(slot as u16).await.is_err()).await;
+    sixty_wait(async |slot| discovery.locate_slot(slot as u16).await.is_err()).await;
 }
 
 #[tokio::test]

@@ -171,8 +171,8 @@ async fn the_documented_permissions_are_enough_and_no_more() {
     }
 }
 
-/// A third of all buckets are on this node. If each bucket waited alone, connecting would take two
-/// time limits each.
+/// A third of the 64 buckets are on this node. If each bucket waited alone, connecting would take
+/// two time limits each, 84 s in all.
 #[tokio::test]
 async fn a_node_that_hangs_does_not_block_the_others() {
     // A long timeout, so that the other nodes go on as before.
@@ -185,7 +185,7 @@ async fn a_node_that_hangs_does_not_block_the_others() {
     let store = connect(&url(&cluster, "timeout=2s")).await;
     let took = began.elapsed();
     assert!(took > Duration::from_secs(2), "the node did not hang: {took:?}");
-    assert!(took < Duration::from_secs(20), "{took:?}");
+    assert!(took < Duration::from_secs(60), "{took:?}");
     granted(&*store, &request("a", LEASE)).await;
 }
 

@@ -155,6 +155,14 @@ async fn a_semaphore_has_as_many_holders_as_permits(setting: Setting) {
     let name = setting.name("pool");
     let (inside, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let clients = join_all((0..5).map(|_| setting.client())).await;
+    let pool = |client: &LockClient| setting.semaphore(client, &name, PERMITS as u32);
+    let held = join_all(clients[..PERMITS].iter().map(|client| pool(client).acquire())).await;
+    let held: Vec<_> = held.into_iter().map(|permit| permit.expect("a free permit")).collect();
+    let more = pool(&clients[PERMITS]).try_acquire().await.unwrap().guard();
+    assert!(more.is_none(), "all {PERMITS} permits are in use, and one more was granted: {more:?}");
+    for permit in held {
+        permit.release().await.unwrap();
+    }
     join_all(clients.iter().map(|client| {
         let (name, inside, most, setting) = (&name, &inside, &most, &setting);
         async move {

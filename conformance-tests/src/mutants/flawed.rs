@@ -29,6 +29,8 @@ pub(super) struct Flawed {
     flaw: Option<Flaw>,
     /// Owners that were granted something.
     served: Mutex<HashSet<OwnerId>>,
+    /// Names with an entry at the front of the queue that is dead, and that nobody passes.
+    blocked: Arc<Mutex<HashSet<LockName>>>,
     /// Signals each release.
     wake_all: watch::Sender<()>,
     /// Ends with the runtime of the first attempt.
@@ -37,8 +39,9 @@ pub(super) struct Flawed {
 
 impl Flawed {
     pub(super) fn new(sound: Arc<dyn Backend>, flaw: Option<Flaw>) -> Self {
-        let (served, wake_all, task) = (Mutex::default(), watch::Sender::new(()), OnceLock::new());
-        Self { sound, flaw, served, wake_all, task }
+        let (served, blocked) = (Mutex::default(), Arc::default());
+        let (wake_all, task) = (watch::Sender::new(()), OnceLock::new());
+        Self { sound, flaw, served, blocked, wake_all, task }
     }
 
     fn has(&self, flaw: Flaw) -> bool {
@@ -81,7 +84,7 @@ impl Flawed {
     }
 
     /// The grant as the client gets it.
-    async fn answered(&self, request: &Request, mut grant: Grant) -> Grant {
+    fn answered(&self, request: &Request, mut grant: Grant) -> Grant {
         grant.name = request.name.clone();
         grant.lease = request.lease;
         match self.flaw {
@@ -90,10 +93,7 @@ impl Flawed {
                 grant.token = FencingToken::new(1).unwrap();
             }
             Some(Flaw::TokensStandStill) => grant.token = FencingToken::new(1).unwrap(),
-            Some(Flaw::CountsFromTheReply) => {
-                tokio::time::sleep(Duration::from_millis(100)).await;
-                grant.from = SystemEnv.now();
-            }
+            Some(Flaw::CountsFromTheReply) => grant.from = SystemEnv.now(),
             _ => {}
         }
         grant
@@ -150,6 +150,10 @@ impl Backend for Flawed {
         }
         let attempt = self.sound.try_acquire(&self.sent_on(request)).await?;
         Ok(match attempt {
+            Attempt::Granted(grant) if self.blocked.lock().contains(&request.name) => {
+                self.sound.abandon(request).await?;
+                Attempt::Busy(Busy::new(None, grant.token, Duration::from_millis(10)))
+            }
             Attempt::Granted(grant) => {
                 if self.has(Flaw::RefusesItsOwner) && !self.is_first(request.owner) {
                     let retry_after = Duration::from_millis(10);
@@ -159,7 +163,7 @@ impl Backend for Flawed {
                     let shorter = ReleaseOptions::new().with_keep(request.lease);
                     self.sound.release(&grant, shorter).await?;
                 }
-                let mut grant = self.answered(request, grant).await;
+                let mut grant = self.answered(request, grant);
                 if self.has(Flaw::MintsAnewForARepeat) && !self.is_first(request.owner) {
                     grant.token = after(grant.token);
                 }
@@ -212,16 +216,12 @@ impl Backend for Flawed {
                 let wake_all = self.wake_all.subscribe();
                 Ok(Enqueued::Waiting(Box::new(WokenByAll { waiter, wake_all }), busy))
             }
-            Enqueued::Waiting(waiter, busy) if self.has(Flaw::KeepsDeadEntries) => {
-                let (store, request) = (Arc::clone(&self.sound), self.sent_on(request));
-                let leaves = true;
-                let undead = Undead { waiter: Some(waiter), store, request, leaves };
-                Ok(Enqueued::Waiting(Box::new(undead), busy))
-            }
-            Enqueued::Waiting(waiter, busy) if self.has(Flaw::WithdrawsNothing) => {
-                let (store, request) = (Arc::clone(&self.sound), self.sent_on(request));
-                let leaves = false;
-                let undead = Undead { waiter: Some(waiter), store, request, leaves };
+            Enqueued::Waiting(waiter, busy)
+                if self.has(Flaw::KeepsDeadEntries) || self.has(Flaw::WithdrawsNothing) =>
+            {
+                let (name, blocked) = (request.name.clone(), Arc::clone(&self.blocked));
+                let leaves = self.has(Flaw::KeepsDeadEntries);
+                let undead = Undead { waiter: Some(waiter), name, blocked, leaves };
                 Ok(Enqueued::Waiting(Box::new(undead), busy))
             }
             other => Ok(other),

@@ -1,9 +1,9 @@
 //! The waiters of flawed backends.
 
-use std::{future::pending, sync::Arc, time::Duration};
+use std::{collections::HashSet, future::pending, sync::Arc};
 
 use async_trait::async_trait;
-use lock_core::{Backend, Env as _, Error, Request, Signal, SystemEnv, Waiter};
+use lock_core::{Error, LockName, Mutex, Signal, Waiter};
 use tokio::sync::watch;
 
 /// A waiter that gets no signal.
@@ -42,12 +42,13 @@ impl Waiter for WokenByAll {
     }
 }
 
-/// A waiter whose heartbeat continues after its process has ended.
+/// A waiter whose queue entry stays alive after its process has ended, and blocks the queue.
 #[derive(Debug)]
 pub(super) struct Undead {
     pub(super) waiter: Option<Box<dyn Waiter>>,
-    pub(super) store: Arc<dyn Backend>,
-    pub(super) request: Request,
+    pub(super) name: LockName,
+    /// The names whose queues are blocked.
+    pub(super) blocked: Arc<Mutex<HashSet<LockName>>>,
     /// Whether its queue entry can be withdrawn.
     pub(super) leaves: bool,
 }
@@ -55,10 +56,9 @@ pub(super) struct Undead {
 #[async_trait]
 impl Waiter for Undead {
     async fn next(&mut self) -> Signal {
-        match &mut self.waiter {
-            Some(waiter) => waiter.next().await,
-            None => pending().await,
-        }
+        let Some(waiter) = &mut self.waiter else { pending().await };
+        let signal = waiter.next().await;
+        if self.blocked.lock().contains(&self.name) { pending().await } else { signal }
     }
 
     async fn leave(mut self: Box<Self>) -> Result<(), Error> {
@@ -71,16 +71,8 @@ impl Waiter for Undead {
 
 impl Drop for Undead {
     fn drop(&mut self) {
-        let Some(waiter) = self.waiter.take() else { return };
-        let (store, mut request) = (Arc::clone(&self.store), self.request.clone());
-        tokio::spawn(async move {
-            let _alive = waiter;
-            loop {
-                request.sent = SystemEnv.now();
-                // The answer does not matter.
-                let _ = store.try_acquire(&request).await;
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        });
+        if self.waiter.is_some() {
+            self.blocked.lock().insert(self.name.clone());
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! The cases: each shows what a guard is for.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use conformance_tests::{
     kit::Mode,
@@ -83,28 +83,26 @@ pub(super) async fn a_hash_that_ends(setup: &Shared) -> Verdict {
     wrong(left > 0, || format!("it ends in {left} ms"))
 }
 
-/// One hold right after the other, for longer than a run may last. If the machine pauses, the run
-/// starts again.
+/// The release after a run of grants begins a rest, in which nobody of leasehold gets the lock. The
+/// rest is short, so its begin is read from the server's notifications, and it is then prolonged.
 pub(super) async fn many_grants_in_a_row(setup: &Shared) -> Verdict {
+    const RUN: &str = "leasehold-foreign:redis-py:{0}:queue:a";
     let store = setup.of("redis-py").await;
-    let (mut row, mut last, asked) = (Instant::now(), Instant::now(), Instant::now());
-    while asked.elapsed() < 3 * LONG {
-        let grant = match store.try_acquire(&request("a", LONG)).await.map_err(words)? {
-            Attempt::Granted(grant) => grant,
-            Attempt::Busy(busy) if busy.holder.is_none() => return Ok(()),
-            other => return Err(format!("{other:?}")),
-        };
-        if last.elapsed() > Duration::from_millis(50) {
-            row = Instant::now();
-        }
-        if row.elapsed() > Duration::from_secs(3) {
-            return Err("the lock was never left to others".to_owned());
-        }
-        store.release(&grant, ReleaseOptions::default()).await.map_err(words)?;
-        last = Instant::now();
-        tokio::time::sleep(Duration::from_millis(5)).await;
+    let grant = granted(&*store, &request("a", LONG)).await?;
+    // As if the holder had come back again and again for an hour.
+    let since = SystemEnv.wall_micros() - 3_600_000_000;
+    setup.say(&["SET", RUN, &format!("1000 {since}"), "KEEPTTL"]).await;
+    setup.say(&["CONFIG", "SET", "notify-keyspace-events", "K$"]).await;
+    let mut written = setup.listen(&format!("__keyspace@0__:{RUN}")).await;
+    store.release(&grant, ReleaseOptions::default()).await.map_err(words)?;
+    setup.say(&["APPEND", RUN, "after the release"]).await;
+    let first = written.on_message().next().await.map(|it| it.get_payload::<String>().unwrap());
+    wrong(first.as_deref() == Some("set"), || format!("no rest begins: {first:?}"))?;
+    setup.say(&["SET", RUN, "rest", "PX", "20000"]).await;
+    match store.try_acquire(&request("a", LONG)).await.map_err(words)? {
+        Attempt::Busy(busy) if busy.holder.is_none() => Ok(()),
+        other => Err(format!("the lock is not left to others: {other:?}")),
     }
-    Err("the machine paused again and again".to_owned())
 }
 
 pub(super) async fn a_waiter_by_message(setup: &Shared) -> Verdict {

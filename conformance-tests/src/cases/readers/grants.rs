@@ -78,7 +78,9 @@ async fn a_group_lasts_as_long_as_its_longest_lease(setting: Setting) {
     let late = granted(&*backend, &setting.short_reader(&name)).await;
     let sent = SystemEnv.now();
     let answers = backend.renew(&[&short], sent).await;
-    assert!(matches!(answers[..], [Renewal::Renewed { .. }]), "{answers:?}");
+    // On a busy machine the short lease may be over.
+    let over = SystemEnv.now().since(short.from) >= short.lease;
+    assert!(over || matches!(answers[..], [Renewal::Renewed { .. }]), "{answers:?}");
     backend.release(&late, NOW).await.unwrap();
     let over = setting.lease() + setting.promised().expiry_slack + Duration::from_secs(1);
     // The slack may be longer than the long lease, which must not end before the check.
@@ -275,13 +277,16 @@ async fn abandoning_a_reader_leaves_the_others(setting: Setting) {
 async fn a_forced_release_is_learnt_by_every_reader(setting: Setting) {
     let (one, other) = (setting.client().await, setting.client().await);
     let name = setting.name("job");
-    let first = one.lock(&name).lease(setting.lease()).shared().acquire().await.unwrap();
-    let second = other.lock(&name).lease(setting.lease()).shared().acquire().await.unwrap();
+    // Longer than a busy machine may stand still: a renewal must report the loss, not the end of
+    // the lease.
+    let lease = (setting.lease() * 10).min(setting.long_lease());
+    let first = one.lock(&name).lease(lease).shared().acquire().await.unwrap();
+    let second = other.lock(&name).lease(lease).shared().acquire().await.unwrap();
     let forced = one.force_release(&name).await.unwrap();
     assert_eq!(forced, ReleaseOutcome::Released);
     let backend = setting.connect().await;
     granted(&*backend, &setting.request(&name)).await;
-    let limit = setting.patience();
+    let limit = setting.patience() + lease;
     for guard in [&first, &second] {
         let reason = tokio::time::timeout(limit, guard.lost()).await;
         let reason = reason.expect("the guard of each reader must report its loss");

@@ -1,12 +1,6 @@
 //! Readers and writers that wait for each other.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use lock_core::{Blocked, Env as _, OwnerId, SystemEnv};
@@ -14,7 +8,7 @@ use lock_core::{Blocked, Env as _, OwnerId, SystemEnv};
 use super::NOW;
 use crate::{
     cases::{cases, shared},
-    setting::{Setting, enqueued, eventually, granted, refused, served},
+    setting::{Setting, enqueued, granted, refused, served},
 };
 
 cases! {
@@ -121,40 +115,38 @@ async fn no_reader_passes_a_waiting_writer(setting: Setting) {
     assert!(reader.token > writer.token);
 }
 
+/// At any time a reader holds, and another one comes.
 async fn readers_in_a_loop_do_not_starve_a_writer(setting: Setting) {
-    const READERS: usize = 8;
+    // So many readers may pass a waiting writer.
+    const MOST: usize = 20;
     let name = setting.name("job");
-    let (done, over) = tokio::sync::watch::channel(false);
-    let turns = Arc::new(AtomicUsize::new(0));
-    let mut loops = Vec::new();
-    for at in 0..READERS {
-        let (client, name, over) = (setting.client().await, name.clone(), over.clone());
-        let turns = Arc::clone(&turns);
-        loops.push(tokio::spawn(async move {
-            while !*over.borrow() {
-                let guard = client.lock(&name).shared().acquire().await.unwrap();
-                turns.fetch_add(1, Ordering::Relaxed);
-                // These times are so long and so different that there is always a reader that
-                // holds.
-                tokio::time::sleep(Duration::from_millis(20 + 7 * at as u64)).await;
-                guard.release().await.unwrap();
+    let (writers, mut writing) = setting.observed_client().await;
+    let mut inside =
+        setting.client().await.lock(&name).shared().acquire().await.expect("a free lock");
+    for turn in 1..=5 {
+        let lock = writers.lock(&name).wait(setting.patience() + setting.long_lease());
+        let writer = tokio::spawn(lock.acquire());
+        writing.reach(turn).await;
+        let mut passed = 0;
+        let waiting = loop {
+            let (client, mut waits) = setting.observed_client().await;
+            let mut reader = Box::pin(client.lock(&name).shared().acquire());
+            tokio::select! {
+                guard = &mut reader => {
+                    let before = std::mem::replace(&mut inside, guard.expect("a reader's lock"));
+                    before.release().await.unwrap();
+                    passed += 1;
+                    assert!(passed < MOST, "{MOST} readers passed a waiting writer");
+                }
+                () = waits.reach(1) => break reader,
             }
-        }));
+        };
+        inside.release().await.unwrap();
+        let guard = writer.await.unwrap().expect("the writer is before the waiting reader");
+        guard.release().await.unwrap();
+        inside = waiting.await.expect("the reader is served after the writer");
     }
-    let writer = setting.client().await;
-    for _ in 0..5 {
-        let before = turns.load(Ordering::Relaxed);
-        eventually("readers come again", setting.patience(), || async {
-            (turns.load(Ordering::Relaxed) >= before + READERS).then_some(())
-        })
-        .await;
-        let guard = writer.lock(&name).wait(Duration::from_secs(40)).acquire().await;
-        guard.expect("readers in a loop must not starve the writer").release().await.unwrap();
-    }
-    done.send_replace(true);
-    for reader in loops {
-        reader.await.unwrap();
-    }
+    inside.release().await.unwrap();
 }
 
 async fn a_writer_that_gives_up_lets_the_readers_behind_it_in(setting: Setting) {

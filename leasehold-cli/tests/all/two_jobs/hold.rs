@@ -90,7 +90,7 @@ async fn the_store_is_cut_off_and_hold_is_asked_to_end() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stderr_is_full_and_the_store_is_cut_off() {
     let pair = Pair::new().await;
-    let hold = ["hold", "--lease", "500ms", "job"];
+    let hold = ["hold", "--lease", LEASE, "job"];
     let (mut first, _unread) = Running::start_unread(pair.by_proxy().args(hold));
     first.line();
     pair.cut_off().await;
