@@ -3,11 +3,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use conformance_tests::{
-    kit::Redis,
-    versions::{Versioned, refused, upgraded},
-};
 use lock_core::{Backend, Error};
+use servers::Redis;
+use verification::versions::{Versioned, refused, upgraded};
 
 use crate::support::{server, url};
 

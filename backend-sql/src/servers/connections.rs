@@ -220,8 +220,8 @@ impl<DB: Database> Drop for Lent<'_, DB> {
 #[cfg(test)]
 #[cfg(feature = "mysql")]
 mod tests {
-    use conformance_tests::kit::{Mariadb, MariadbOptions, Server as _};
     use futures_util::FutureExt as _;
+    use servers::{Mariadb, MariadbOptions, Server as _};
     use sqlx::{MySql, mysql::MySqlPoolOptions};
 
     use super::*;

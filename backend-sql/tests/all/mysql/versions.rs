@@ -4,12 +4,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use backend_sql::{Strategy, mysql::connect};
-use conformance_tests::{
-    kit::{Mariadb, Server as _},
-    versions::Versioned,
-};
 use lock_core::{Backend, Error, Init, LockClient};
+use servers::{Mariadb, Server as _};
 use sqlx::{AssertSqlSafe, Connection as _, MySqlConnection};
+use verification::versions::Versioned;
 
 use crate::support::mariadb::{LEASE, start, url};
 use crate::support::versions::refused_or_upgraded;

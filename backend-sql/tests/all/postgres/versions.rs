@@ -10,10 +10,11 @@ use backend_sql::{
     Strategy,
     postgres::{connect, schema},
 };
-use conformance_tests::{kit::Postgres, versions::Versioned};
 use lock_core::{Backend, Error, ErrorKind, Init, LockClient};
+use servers::Postgres;
 use sqlx::{Connection as _, PgConnection};
 use tokio::time::sleep;
+use verification::versions::Versioned;
 
 use crate::support::postgres::{SECOND, is_so, made, start, url};
 use crate::support::versions::refused_or_upgraded;

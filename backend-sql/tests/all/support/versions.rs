@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use backend_sql::Strategy;
-use conformance_tests::versions::{Versioned, refused, upgraded_from};
 use tokio::join;
+use verification::versions::{Versioned, refused, upgraded_from};
 
 use super::BOTH;
 
