@@ -9,11 +9,9 @@ use std::{
     time::Duration,
 };
 
-use conformance_tests::{
-    history::{ALL_RULES, Recorder, What, assert_clean},
-    kit::{Etcd, EtcdOptions, Mode, Proxy, Server as _},
-};
+use conformance_tests::history::{ALL_RULES, Recorder, What, assert_clean};
 use lock_core::{Env as _, LockClient, LockName, SystemEnv};
+use servers::{Etcd, EtcdOptions, Mode, Proxy, Server as _};
 
 const CLIENTS: u32 = 8;
 const NAMES: u64 = 2;

@@ -5,11 +5,9 @@ use std::{process::ExitCode, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use backend_etcd::etcd_client::{Client, ConnectOptions, Permission};
-use conformance_tests::{
-    Harness, SetUpError, Store,
-    kit::{Etcd, EtcdOptions},
-};
+use conformance_tests::{Harness, SetUpError, Store};
 use lock_core::{Backend, Error, Init};
+use servers::{Etcd, EtcdOptions};
 
 struct OnEtcd {
     name: &'static str,

@@ -7,11 +7,11 @@ mod permissions;
 use std::{process::ExitCode, sync::Arc};
 
 use async_trait::async_trait;
-use conformance_tests::{
-    Harness, SetUpError, Store,
-    kit::{Mariadb, MariadbOptions, Postgres, PostgresOptions, Redis, RedisOptions, Server as _},
-};
+use conformance_tests::{Harness, SetUpError, Store};
 use lock_core::{Backend, Error, Init};
+use servers::{
+    Mariadb, MariadbOptions, Postgres, PostgresOptions, Redis, RedisOptions, Server as _,
+};
 
 struct OnLayout {
     name: &'static str,

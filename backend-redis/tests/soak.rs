@@ -7,9 +7,9 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use conformance_tests::kit::{Clock, Redis, RedisOptions};
 use futures_util::{StreamExt as _, stream};
 use lock_core::LockClient;
+use servers::{Clock, Redis, RedisOptions};
 
 use self::support::{connect, server_with, url};
 

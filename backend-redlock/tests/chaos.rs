@@ -19,11 +19,11 @@ use std::{
     time::Duration,
 };
 
-use conformance_tests::{
-    history::{ALL_RULES, Acquisition, Event, History, Recorder, What, assert_clean, check},
-    kit::{Clock, Data, Mode, RedisOptions, Server as _},
+use conformance_tests::history::{
+    ALL_RULES, Acquisition, Event, History, Recorder, What, assert_clean, check,
 };
 use lock_core::{Env as _, FencingToken, Init, LockClient, LockName, SystemEnv};
+use servers::{Clock, Data, Mode, RedisOptions, Server as _};
 use tokio::task::JoinSet;
 
 use self::{

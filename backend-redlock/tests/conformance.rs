@@ -7,11 +7,9 @@ mod permissions;
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use conformance_tests::{
-    Harness, SetUpError, Store,
-    kit::{Redis, RedisOptions, Server as _},
-};
+use conformance_tests::{Harness, SetUpError, Store};
 use lock_core::{Backend, Error, Init};
+use servers::{Redis, RedisOptions, Server as _};
 
 struct OnNodes {
     name: &'static str,

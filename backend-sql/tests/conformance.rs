@@ -6,11 +6,9 @@ use std::{process::ExitCode, sync::Arc};
 
 use async_trait::async_trait;
 use backend_sql::{mysql, postgres, sqlite};
-use conformance_tests::{
-    Harness, SetUpError, Store,
-    kit::{Mariadb, MariadbOptions, Pgbouncer, Postgres, PostgresOptions, Server as _},
-};
+use conformance_tests::{Harness, SetUpError, Store};
 use lock_core::{Backend, Error, Init};
+use servers::{Mariadb, MariadbOptions, Pgbouncer, Postgres, PostgresOptions, Server as _};
 
 /// Cases that do not apply if waiters poll.
 const NO_PUSH: &[&str] = &["pushes"];

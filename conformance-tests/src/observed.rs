@@ -50,9 +50,10 @@ impl Waits {
 }
 
 /// Is called for each queue entry that the store has made.
-pub(crate) type OnEnqueue = Arc<dyn Fn(&Request) + Send + Sync>;
+pub type OnEnqueue = Arc<dyn Fn(&Request) + Send + Sync>;
 
-pub(crate) struct Observed {
+/// A backend that reports who waits.
+pub struct Observed {
     inner: Arc<dyn Backend>,
     begun: watch::Sender<u64>,
     left: watch::Sender<u64>,
@@ -79,8 +80,7 @@ impl Observed {
     }
 
     /// Wraps `inner`; calls `on_enqueue` for each queue entry.
-    #[cfg(feature = "servers")]
-    pub(crate) fn enqueues(inner: Arc<dyn Backend>, on_enqueue: OnEnqueue) -> Arc<dyn Backend> {
+    pub fn enqueues(inner: Arc<dyn Backend>, on_enqueue: OnEnqueue) -> Arc<dyn Backend> {
         let (begun, left) = (watch::Sender::new(0), watch::Sender::new(0));
         let attempts = Arc::default();
         Arc::new(Self { inner, begun, left, attempts, on_enqueue: Some(on_enqueue) })

@@ -78,7 +78,7 @@ pub fn main(harnesses: Vec<Arc<dyn Harness>>) -> ExitCode {
 }
 
 /// Prints `text`. It is no error if the reader has closed the pipe, as `head -1` does.
-pub(crate) fn print(text: &str) -> ExitCode {
+pub fn print(text: &str) -> ExitCode {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {

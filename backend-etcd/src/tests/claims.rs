@@ -2,8 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use conformance_tests::kit::Streams;
 use lock_core::{Backend as _, Env as _, FencingToken, SystemEnv};
+use servers::Streams;
 use tokio::time::timeout;
 
 use super::*;

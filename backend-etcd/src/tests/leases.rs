@@ -1,7 +1,7 @@
 //! How long a client may believe in a lease, and how a lease is kept alive.
 
-use conformance_tests::kit::{Mode, Proxy};
 use lock_core::{Env as _, SystemEnv};
+use servers::{Mode, Proxy};
 
 use super::*;
 /// Shorter than the time limit of a keepalive.

@@ -9,12 +9,12 @@ mod restores;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use conformance_tests::kit::{Etcd, EtcdOptions};
 use etcd_client::{Client, ConnectOptions};
 use lock_core::{
     Attempt, Backend as _, ConnectionSecurity, Enqueued, Env as _, FencingToken, Grant, LockName,
     OwnerId, OwnerLabel, ReleaseOptions, Request, SystemEnv, Waiter,
 };
+use servers::{Etcd, EtcdOptions};
 
 use crate::{
     keys::layout::KeyLayout,

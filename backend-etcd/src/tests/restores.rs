@@ -1,8 +1,8 @@
 //! Clusters that were restored, or may have been because a connection was begun.
 
-use conformance_tests::kit::{Mode, Proxy};
 use etcd_client::{Txn, TxnOp, TxnResponse};
 use lock_core::{Backend as _, Init};
+use servers::{Mode, Proxy};
 
 use super::*;
 use crate::{

@@ -2,8 +2,8 @@
 
 use std::{net::SocketAddr, path::Path};
 
-use conformance_tests::kit::{Certificates, ClientCertificates, Etcd, EtcdOptions, Mode, Proxy};
 use lock_core::{ErrorKind, LockClient};
+use servers::{Certificates, ClientCertificates, Etcd, EtcdOptions, Mode, Proxy};
 use tokio::{
     io::copy_bidirectional,
     net::{TcpListener, TcpStream},

@@ -6,12 +6,12 @@ use backend_etcd::{
     EtcdBuilder,
     etcd_client::{Client, ConnectOptions},
 };
-use conformance_tests::kit::{Etcd, EtcdOptions};
 use futures_util::future::join_all;
 use lock_core::{
     Backend, Credentials, Env as _, ErrorKind, LockClient, SystemEnv,
     test_util::{Answer, Vault},
 };
+use servers::{Etcd, EtcdOptions};
 
 use crate::support::{LEASE, WAIT, hands_over, held_and_waited_for, renewed, request, single};
 

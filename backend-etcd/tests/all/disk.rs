@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use conformance_tests::kit::{Etcd, EtcdOptions, Server as _, SlowFlush};
 use lock_core::{Env as _, ErrorKind, LockClient, SystemEnv};
+use servers::{Etcd, EtcdOptions, Server as _, SlowFlush};
 use tokio::task::JoinSet;
 
 use etcd_client::{AlarmAction, AlarmType, Client};

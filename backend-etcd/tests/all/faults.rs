@@ -1,6 +1,6 @@
 //! The network or etcd fails while a lock is held or waited for.
 
-use conformance_tests::kit::{Mode, Server as _};
+use servers::{Mode, Server as _};
 
 use crate::support::{
     WAIT, connect, entries, granted, hands_over, held_and_waited_for, proxied, request,

@@ -6,8 +6,8 @@ use backend_etcd::{
     Fence, FenceError, HeldKey,
     etcd_client::{Client, Txn, TxnOp},
 };
-use conformance_tests::kit::Etcd;
 use lock_core::{FencingToken, Guard, LockClient};
+use servers::Etcd;
 
 use crate::support::single;
 

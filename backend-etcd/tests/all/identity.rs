@@ -3,10 +3,10 @@
 use std::{net::SocketAddr, time::Duration};
 
 use backend_migration::{Migration, Phase};
-use conformance_tests::kit::{Etcd, EtcdOptions, Server as _};
 use futures_util::future::join_all;
 use lock_core::Init;
 use serde_json::Value;
+use servers::{Etcd, EtcdOptions, Server as _};
 
 use crate::support::{
     cluster::{Cluster, LONGEST, held_back, request},

@@ -3,9 +3,9 @@
 use std::{process::Stdio, time::Duration};
 
 use backend_etcd::{EntryKey, KeyLayout};
-use conformance_tests::kit::Etcd;
 use lock_core::{Backend, Grant, Mode, Request};
 use rustix::process::{Pid, Signal, kill_process};
+use servers::Etcd;
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader, Lines},
     process::{Child, ChildStdout, Command},

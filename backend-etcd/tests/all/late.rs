@@ -3,11 +3,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use conformance_tests::kit::{Etcd, Streams};
 use lock_core::{
     Backend, Enqueued, Env as _, ErrorKind, FencingToken, Grant, LockClient, ReleaseOptions,
     ReleaseOutcome, Renewal, Request, SystemEnv, Waiter,
 };
+use servers::{Etcd, Streams};
 use tokio::time::timeout;
 
 use crate::support::{

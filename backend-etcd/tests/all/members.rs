@@ -2,9 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use conformance_tests::kit::{Etcd, EtcdOptions, Server as _};
 use futures_util::future::{join_all, select_all, try_join_all};
 use lock_core::{Backend, Env as _, Guard, LockClient, LossReason, Promise, SystemEnv};
+use servers::{Etcd, EtcdOptions, Server as _};
 
 use crate::support::{
     LEASE, WAIT, connect_all, hands_over, held_and_waited_for, renewed, request_for,

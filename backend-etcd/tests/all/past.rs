@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use conformance_tests::kit::Etcd;
 use etcd_client::{Client, WatchOptions};
 use lock_core::LockClient;
+use servers::Etcd;
 use tokio::time::timeout;
 
 use crate::support::{WAIT, name, pair};

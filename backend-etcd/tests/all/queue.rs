@@ -2,9 +2,9 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use conformance_tests::kit::Etcd;
 use futures_util::future::join_all;
 use lock_core::{Attempt, Enqueued, Env as _, LockClient, Renewal, Signal, SystemEnv};
+use servers::Etcd;
 use tokio::{task::JoinSet, time::timeout};
 
 use crate::support::{

@@ -1,9 +1,9 @@
 //! Readers in etcd: what the suite does not test.
 
-use conformance_tests::kit::{Mode as Link, Proxy};
 use etcd_client::{Client, Compare, CompareOp, PutOptions, Txn, TxnOp};
 use futures_util::future::join_all;
 use lock_core::{Backend, Enqueued, Fence, Mode, Request};
+use servers::{Mode as Link, Proxy};
 
 use crate::support::{
     busy, connect, granted, name, proxied, release, request, request_for, single, waits,

@@ -1,7 +1,7 @@
 //! An enqueue without an answer, and its repeats.
 
-use conformance_tests::kit::Mode;
 use lock_core::{Enqueued, Init};
+use servers::Mode;
 
 use crate::support::{LEASE, busy, granted, proxied, request, request_for, waiting};
 

@@ -3,12 +3,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use conformance_tests::kit::{Server as _, Streams};
 use etcd_client::Client;
 use lock_core::{
     Attempt, Env as _, ErrorKind, FencingToken, Init, LockClient, Promise, QuarantineUse,
     ReleaseOptions, Renewal, SystemEnv,
 };
+use servers::{Server as _, Streams};
 
 use tokio::task::JoinSet;
 

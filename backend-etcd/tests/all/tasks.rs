@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use conformance_tests::kit::wait::until;
 use lock_core::LockClient;
+use servers::wait::until;
 
 use crate::support::{connect, queue_of, single};
 

@@ -5,8 +5,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use conformance_tests::kit::Member;
 use lock_core::{Backend, Env as _, FencingToken, Grant, Lock, LockClient, SystemEnv};
+use servers::Member;
 use tokio::time::timeout;
 
 use crate::support::{

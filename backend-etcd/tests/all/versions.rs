@@ -3,12 +3,10 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use conformance_tests::{
-    kit::Etcd,
-    versions::{Versioned, refused},
-};
 use etcd_client::{Client, Compare, CompareOp, Txn, TxnOp};
 use lock_core::{Attempt, Backend, Env as _, Error, Renewal, SystemEnv};
+use servers::Etcd;
+use verification::versions::{Versioned, refused};
 
 use crate::support::{name, request, single};
 

@@ -2,14 +2,12 @@
 
 use std::time::Duration;
 
-use conformance_tests::{
-    kit::{Redis, RedisCluster, RedisOptions, Server as _},
-    missing_guards::cases::{LONG, granted, request},
-};
 use lock_core::{
     Attempt, Enqueued, Env as _, ErrorKind, FencingToken, Init, LockClient, ReleaseOptions, Signal,
     SystemEnv,
 };
+use servers::{Redis, RedisCluster, RedisOptions, Server as _};
+use verification::missing_guards::cases::{LONG, granted, request};
 
 #[path = "../../../backend-redis/tests/all/support/permissions.rs"]
 pub(crate) mod permissions;

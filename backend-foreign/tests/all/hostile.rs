@@ -1,12 +1,10 @@
 //! Another role may create functions, operators and tables in a schema of the search path. None of
 //! its code may run with the rights of a leasehold client.
 
-use conformance_tests::{
-    kit::{Hostile, Postgres, PostgresOptions, Server as _},
-    missing_guards::cases::{LONG, granted, request},
-};
 use lock_core::{Env as _, Error, ErrorKind, Init, Renewal, SystemEnv};
+use servers::{Hostile, Postgres, PostgresOptions, Server as _};
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
+use verification::missing_guards::cases::{LONG, granted, request};
 
 use crate::operations;
 

@@ -4,8 +4,8 @@
 use std::{sync::Arc, time::Duration};
 
 use backend_migration::{Direction, Fleet, Migration, Phase, Step};
-use conformance_tests::kit::{Redis, RedisOptions, Server as _};
 use lock_core::{Backend, ErrorKind, Init, LockClient, TryAcquire};
+use servers::{Redis, RedisOptions, Server as _};
 
 const EPOCH: &str = "leasehold-foreign:redis-py:{0}:epoch";
 

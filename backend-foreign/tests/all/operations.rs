@@ -1,9 +1,9 @@
 //! Every operation of a store once.
 
-use conformance_tests::missing_guards::cases::{LONG, granted, not_granted, request};
 use lock_core::{
     Backend, Env as _, FencingToken, ReleaseOptions, ReleaseOutcome, Renewal, SystemEnv,
 };
+use verification::missing_guards::cases::{LONG, granted, not_granted, request};
 
 /// For a store after `init`. `job` must be free, and it is free again in the end.
 pub(crate) async fn use_each(store: &dyn Backend) {

@@ -8,8 +8,8 @@ use std::{
     time::Duration,
 };
 
-use conformance_tests::kit::{Redis, RedisOptions, Server as _};
 use lock_core::{Init, LockClient};
+use servers::{Redis, RedisOptions, Server as _};
 
 /// Leasehold clients hand the lock to each other without a pause, and the foreign client polls
 /// every 100 ms.

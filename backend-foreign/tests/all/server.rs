@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use conformance_tests::kit::{
+use servers::{
     Mariadb, MariadbOptions, Postgres, PostgresOptions, Redis, RedisOptions, Server as _,
 };
 

@@ -3,15 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use backend_migration::{Direction, Fleet, Migration, Phase, Step};
-use conformance_tests::{
-    kit::{Mariadb, MariadbOptions},
-    missing_guards::cases::{LONG, granted, name, not_granted, request},
-};
 use lock_core::{
     Backend, ConnectionSecurity, ErrorKind, Init, Mode, Promise, QuarantineUse, ReleaseOptions,
     ReleaseOutcome,
 };
+use servers::{Mariadb, MariadbOptions};
 use sqlx::Connection as _;
+use verification::missing_guards::cases::{LONG, granted, name, not_granted, request};
 
 use crate::{
     operations,

@@ -137,9 +137,9 @@ mod tests {
         time::Duration,
     };
 
-    use conformance_tests::kit::{ClientCertificates, Redis, RedisOptions, Server as _};
     use futures_util::poll;
     use redis::{ProtocolVersion, PushKind};
+    use servers::{ClientCertificates, Redis, RedisOptions, Server as _};
     use tokio::sync::mpsc;
 
     use super::*;

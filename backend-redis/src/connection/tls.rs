@@ -48,8 +48,8 @@ fn of_the_system() -> io::Result<RootCertStore> {
 mod tests {
     use std::error::Error as _;
 
-    use conformance_tests::kit::{ClientCertificates, Redis, RedisOptions};
     use lock_core::ErrorKind;
+    use servers::{ClientCertificates, Redis, RedisOptions};
 
     use crate::builder::RedisBuilder;
 

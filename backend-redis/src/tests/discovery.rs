@@ -8,10 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use conformance_tests::kit::{Redis, RedisOptions, Server as _};
 use futures_util::future::join_all;
 use lock_core::ErrorKind;
 use redis::RedisError;
+use servers::{Redis, RedisOptions, Server as _};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
     net::{TcpListener, TcpStream},

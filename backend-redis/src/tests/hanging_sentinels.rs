@@ -8,8 +8,8 @@ use std::{
     time::Duration,
 };
 
-use conformance_tests::kit::{Proxy, Redis, RedisOptions, Server as _, wait::until};
 use lock_core::Backend as _;
+use servers::{Proxy, Redis, RedisOptions, Server as _, wait::until};
 
 use crate::{
     RedisBuilder,

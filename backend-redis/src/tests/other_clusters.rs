@@ -5,8 +5,8 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use conformance_tests::kit::{RedisCluster, RedisOptions, Server as _};
 use lock_core::ErrorKind;
+use servers::{RedisCluster, RedisOptions, Server as _};
 
 use crate::{
     RedisBuilder,

@@ -10,8 +10,8 @@ use std::{
     time::Duration,
 };
 
-use conformance_tests::kit::{Counters, Mode, Proxy, Redis, RedisOptions, Server as _};
 use lock_core::{Backend, Init, LockClient, LockName};
+use servers::{Counters, Mode, Proxy, Redis, RedisOptions, Server as _};
 
 use crate::{
     RedisBuilder,

@@ -4,11 +4,11 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use conformance_tests::kit::{Redis, RedisOptions, Server as _};
 use lock_core::{
     Attempt, Backend, Enqueued, Env as _, ErrorKind, Grant, Mode, ReleaseOptions, Renewal, Request,
     SystemEnv,
 };
+use servers::{Redis, RedisOptions, Server as _};
 
 use crate::{
     support::{connect, enqueued, granted, renewed, request, url},

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use conformance_tests::kit::Server as _;
+use servers::Server as _;
 
 use crate::support::{
     attempts, calls, connect, grants, many_requests, releases, request, server, shared_cases, url,

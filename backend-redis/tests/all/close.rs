@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use conformance_tests::kit::{Redis, RedisOptions, wait::until};
+use servers::{Redis, RedisOptions, wait::until};
 
 use crate::support::{
     clusters, connect,

@@ -2,11 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use conformance_tests::{
-    history::{ALL_RULES, Recorder, assert_clean},
-    kit::{RedisCluster, RedisOptions, Server as _, wait::until},
-};
+use conformance_tests::history::{ALL_RULES, Recorder, assert_clean};
 use lock_core::{Env as _, ErrorKind, LockClient, Renewal, SystemEnv};
+use servers::{RedisCluster, RedisOptions, Server as _, wait::until};
 
 use crate::support::{
     calls,

@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use conformance_tests::{
-    history::{ALL_RULES, Recorder, assert_clean},
-    kit::{Redis, RedisCluster, Server as _, wait::until},
-};
+use conformance_tests::history::{ALL_RULES, Recorder, assert_clean};
 use lock_core::{
     Attempt, Env as _, LockClient, OwnerId, ReleaseOptions, ReleaseOutcome, Renewal, SystemEnv,
 };
+use servers::{Redis, RedisCluster, Server as _, wait::until};
 
 use crate::support::{
     calls,

@@ -3,12 +3,10 @@
 
 use std::time::{Duration, Instant};
 
-use conformance_tests::{
-    history::{ALL_RULES, Recorder, Rule, assert_clean, check},
-    kit::{RedisCluster, RedisOptions, Server as _, wait::until},
-};
+use conformance_tests::history::{ALL_RULES, Recorder, Rule, assert_clean, check};
 use lock_core::{Attempt, LockClient, LossReason};
 use redis::aio::MultiplexedConnection;
+use servers::{RedisCluster, RedisOptions, Server as _, wait::until};
 
 use crate::support::{
     clusters::{owner, taken_over},

@@ -3,10 +3,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use conformance_tests::kit::{
-    ClientCertificates, Counters, Mode, Proxy, Redis, RedisOptions, Server as _,
-};
 use lock_core::{Backend, Guard, LockClient, ReleaseOptions};
+use servers::{ClientCertificates, Counters, Mode, Proxy, Redis, RedisOptions, Server as _};
 
 use crate::support::{connect, free, granted, name, queued, request, server_with, url};
 

@@ -3,11 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use backend_redis::RedisBuilder;
-use conformance_tests::kit::{Redis, RedisOptions, Sentinels, Server as _};
 use lock_core::{
     Backend, Error, ErrorKind, LockClient, ReleaseOutcome,
     test_util::{Answer, Vault},
 };
+use servers::{Redis, RedisOptions, Sentinels, Server as _};
 
 use crate::support::{direct, first_use, granted, request, server};
 

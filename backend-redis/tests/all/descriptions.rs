@@ -1,7 +1,7 @@
 //! What a server, or a proxy before it, says of itself. What it leaves out never counts as safe.
 
-use conformance_tests::kit::{Proxy, Redis, Server as _};
 use lock_core::{ErrorKind, Promise};
+use servers::{Proxy, Redis, Server as _};
 
 use crate::support::{connect, server, url};
 

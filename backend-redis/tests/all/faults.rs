@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use backend_redis::{Fence, FenceError};
-use conformance_tests::kit::{Data, Mode, Proxy, RedisOptions, Server as _};
 use lock_core::{
     Env as _, FencingToken, LockClient, LossReason, ReleaseOptions, ReleaseOutcome, Renewal,
     SystemEnv,
 };
+use servers::{Data, Mode, Proxy, RedisOptions, Server as _};
 
 use crate::support::{
     calls, connect, enqueued, first_use, granted, name, quarantined, queued, request, server,
@@ -43,7 +43,7 @@ async fn an_empty_restart_while_held_admits_no_second_holder() {
 
 #[tokio::test]
 async fn with_the_quarantine_off_there_is_a_second_holder_and_its_token_is_larger() {
-    let mut server = conformance_tests::kit::Redis::start(RedisOptions::new()).await.unwrap();
+    let mut server = servers::Redis::start(RedisOptions::new()).await.unwrap();
     let url = format!("{}?quarantine=off", url(&server));
     let first = connect(&url).await;
     assert!(!first.guarantees().exclusion.holds(), "a promise that cannot be kept");

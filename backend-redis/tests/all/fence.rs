@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use backend_redis::{Fence, FenceError};
-use conformance_tests::kit::{Redis, RedisOptions, Server as _, wait::until};
 use lock_core::{ErrorKind, FencingToken};
+use servers::{Redis, RedisOptions, Server as _, wait::until};
 
 use crate::support::{
     clusters::{self, cluster},

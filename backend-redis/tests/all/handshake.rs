@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use conformance_tests::kit::{Proxy, Server as _};
 use lock_core::{Attempt, ErrorKind};
+use servers::{Proxy, Server as _};
 
 use crate::support::{connect, granted, request, server, url};
 

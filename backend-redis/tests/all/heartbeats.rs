@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use conformance_tests::kit::{Clock, Data, Redis, RedisOptions, Server as _};
 use futures_util::future::join_all;
 use lock_core::{Attempt, Backend, Busy, Grant, ReleaseOptions, Request, Waiter};
+use servers::{Clock, Data, Redis, RedisOptions, Server as _};
 
 use crate::support::{calls, connect, enqueued, granted, name, request, server, server_with, url};
 

@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use conformance_tests::kit::Redis;
 use futures_util::future::{join, join_all};
 use lock_core::{
     Attempt, Backend, Enqueued, Env as _, Error, ErrorKind, FencingToken, Grant, ReleaseOptions,
     ReleaseOutcome, Renewal, Request, Signal, SystemEnv, Waiter,
 };
+use servers::Redis;
 
 use crate::support::{busy, connect, enqueued, granted, name, renewed, request, server, url};
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use conformance_tests::kit::{Redis, RedisOptions, Server as _};
+use servers::{Redis, RedisOptions, Server as _};
 
 use crate::support::{
     connect,

@@ -2,15 +2,13 @@
 
 use std::time::Duration;
 
-use conformance_tests::{
-    kit::{Clock, RedisOptions},
-    missing_guards::{
-        Setup as _,
-        redis::{owner, text},
-    },
-};
 use futures_util::future::join_all;
 use lock_core::{Backend, Grant, Mode, ReleaseOptions, Request, Signal};
+use servers::{Clock, RedisOptions};
+use verification::missing_guards::{
+    Setup as _,
+    redis::{owner, text},
+};
 
 use crate::{
     missing_guards::server::{RELEASE, Server},

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use backend_redis::RedisBuilder;
-use conformance_tests::kit::{ClientCertificates, Redis, RedisOptions, Server as _};
 use lock_core::{Enqueued, ErrorKind, Init, ReleaseOptions, Signal};
+use servers::{ClientCertificates, Redis, RedisOptions, Server as _};
 
 use crate::support::{connect, enqueued, first_use, granted, request, server, server_with, url};
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use conformance_tests::kit::{Proxy, Redis, RedisOptions, Server as _, wait};
 use lock_core::{ErrorKind, LockClient};
 use redis::aio::MultiplexedConnection;
+use servers::{Proxy, Redis, RedisOptions, Server as _, wait};
 
 use crate::support::{
     connect,

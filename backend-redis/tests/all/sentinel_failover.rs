@@ -2,11 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use conformance_tests::{
-    history::{ALL_RULES, Recorder, Rule, assert_clean, check},
-    kit::{Redis, RedisOptions, Server as _},
-};
+use conformance_tests::history::{ALL_RULES, Recorder, Rule, assert_clean, check};
 use lock_core::{Attempt, Grant, LockClient, ReleaseOptions, ReleaseOutcome};
+use servers::{Redis, RedisOptions, Server as _};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::support::{
@@ -34,7 +32,7 @@ async fn after_a_failover_that_lost_a_held_lock_there_is_no_second_holder() {
         let (recorder, client) = (recorder.clone(), connect(&url(&group, options)).await);
         tokio::spawn(async move { hold(&recorder, &LockClient::new(client), lease).await })
     };
-    conformance_tests::kit::wait::until("somebody to wait", SOON, || async {
+    servers::wait::until("somebody to wait", SOON, || async {
         let length = group.servers()[old].cli(&["LLEN", "leasehold:{0}:queue:a"]).await?;
         Ok((length == "1").then_some(()))
     })

@@ -2,12 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use conformance_tests::{
-    history::{ALL_RULES, Recorder, Rule, assert_clean, check},
-    kit::{Mode, Proxy, RedisOptions, Sentinels, Server as _},
-};
+use conformance_tests::history::{ALL_RULES, Recorder, Rule, assert_clean, check};
 use lock_core::{Attempt, ErrorKind, LockClient, LossReason};
 use redis::aio::MultiplexedConnection;
+use servers::{Mode, Proxy, RedisOptions, Sentinels, Server as _};
 
 use crate::support::{
     connect,
@@ -119,7 +117,7 @@ async fn a_client_leaves_an_old_master_that_still_answers() {
     granted(&*store, &request("first", Duration::from_secs(1))).await;
     let mut inside = cut_off(&group, old).await;
     group.failed_over(old).await.unwrap();
-    conformance_tests::kit::wait::until("the client to leave the old master", SOON, || async {
+    servers::wait::until("the client to leave the old master", SOON, || async {
         let answer = store.try_acquire(&request("a", Duration::from_millis(100))).await;
         Ok(matches!(answer, Ok(Attempt::Quarantined(_))).then_some(()))
     })

@@ -3,11 +3,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use conformance_tests::kit::{Redis, RedisOptions, wait::until};
 use lock_core::{
     Backend, Env as _, ErrorKind, Init, LockClient, Promise, ReleaseOptions, ReleaseOutcome,
     Renewal, SystemEnv,
 };
+use servers::{Redis, RedisOptions, wait::until};
 
 use crate::support::{changes, clusters, connect, granted, replica_of, request, server, url};
 

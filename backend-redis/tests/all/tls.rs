@@ -2,11 +2,11 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use conformance_tests::kit::{
+use lock_core::{ErrorKind, LockClient};
+use servers::{
     Certificates, ClientCertificates, Proxy, Redis, RedisCluster, RedisOptions, Sentinels,
     Server as _, wait::until,
 };
-use lock_core::{ErrorKind, LockClient};
 
 use crate::support::{connect, direct, first_use, name, quarantined, request};
 

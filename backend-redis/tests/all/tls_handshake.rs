@@ -8,9 +8,9 @@ use std::{
 };
 
 use backend_redis::RedisBuilder;
-use conformance_tests::kit::{ClientCertificates, Redis, RedisCluster, RedisOptions, Sentinels};
 use lock_core::{Error, ErrorKind};
 use rustls::crypto::{CryptoProvider, ring};
+use servers::{ClientCertificates, Redis, RedisCluster, RedisOptions, Sentinels};
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _},
     net::TcpListener,

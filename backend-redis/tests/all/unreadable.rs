@@ -3,11 +3,11 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use backend_redis::{Fence, FenceError};
-use conformance_tests::kit::{Redis, RedisOptions};
 use lock_core::{
     Attempt, Env as _, Error, ErrorKind, LossReason, ReleaseOptions, ReleaseOutcome, Renewal,
     SystemEnv,
 };
+use servers::{Redis, RedisOptions};
 
 use crate::support::{
     busy, connect, enqueued, first_use, granted, name, quarantined, request, server,

@@ -3,11 +3,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use conformance_tests::{
-    kit::Redis,
-    versions::{Versioned, refused},
-};
 use lock_core::{Backend, Error};
+use servers::Redis;
+use verification::versions::{Versioned, refused};
 
 use crate::support::{server, url};
 

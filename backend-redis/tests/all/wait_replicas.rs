@@ -5,11 +5,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use conformance_tests::kit::{Mode, Proxy, Redis, RedisOptions, Server as _, wait::until};
 use lock_core::{
     Attempt, Backend, Enqueued, Env as _, ErrorKind, LockClient, LossReason, ReleaseOptions,
     ReleaseOutcome, Renewal, SystemEnv,
 };
+use servers::{Mode, Proxy, Redis, RedisOptions, Server as _, wait::until};
 
 use crate::support::{
     calls,

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use backend_redis::Fence;
-use conformance_tests::kit::{Proxy, RedisOptions, Sentinels, Server as _};
 use lock_core::ErrorKind;
+use servers::{Proxy, RedisOptions, Sentinels, Server as _};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use conformance_tests::kit::{Counters, Mode};
 use futures_util::{future::join, poll};
 use lock_core::{
     Backend, Enqueued, Env as _, Error, Grant, ReleaseOptions, ReleaseOutcome, Request, Signal,
     SystemEnv,
 };
+use servers::{Counters, Mode};
 
 use crate::support::{
     LEASE, MANY, Nodes, PATIENT, SOON, attempts, busy, calls, enqueued, eventually, granted,

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use conformance_tests::kit::{Clock, Data, Mode, RedisOptions, Server as _};
 use lock_core::{
     Attempt, Backend, Env as _, ErrorKind, Init, LockClient, ReleaseOptions, ReleaseOutcome,
     Renewal, SystemEnv, drift_margin,
 };
+use servers::{Clock, Data, Mode, RedisOptions, Server as _};
 
 use crate::support::{
     LEASE, Nodes, PATIENT, SOON, busy, connect, eventually, first_use, granted, name, renewed,

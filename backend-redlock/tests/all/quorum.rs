@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use backend_redis::RedisBuilder;
 use backend_redlock::RedlockBuilder;
-use conformance_tests::kit::{ClientCertificates, Mode, Proxy, Redis, RedisOptions, Server as _};
 use lock_core::{Attempt, Env as _, ErrorKind, ReleaseOptions, ReleaseOutcome, Renewal, SystemEnv};
+use servers::{ClientCertificates, Mode, Proxy, Redis, RedisOptions, Server as _};
 
 use crate::support::{
     LEASE, Nodes, PATIENT, busy, connect, eventually, first_use, granted, name,

@@ -1,7 +1,7 @@
 //! Nodes that refuse requests: for a while, or because of a key that somebody else has changed.
 
-use conformance_tests::kit::{Server as _, wait};
 use lock_core::{ErrorKind, LockClient, Mode};
+use servers::{Server as _, wait};
 
 use crate::support::{
     LEASE, Nodes, PATIENT, SOON,

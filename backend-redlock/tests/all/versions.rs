@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use conformance_tests::versions::{Versioned, refused};
 use lock_core::{Backend, Error};
+use verification::versions::{Versioned, refused};
 
 use crate::support::{LEASE, Nodes, PATIENT, granted, request};
 

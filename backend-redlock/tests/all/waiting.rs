@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use conformance_tests::kit::{Data, Mode, Redis, Server as _};
 use futures_util::FutureExt as _;
 use lock_core::{Enqueued, Env as _, ReleaseOptions, Signal, SystemEnv};
+use servers::{Data, Mode, Redis, Server as _};
 
 use crate::support::{
     LEASE, Nodes, PATIENT, SOON, busy, connect, enqueued, eventually, granted, request,

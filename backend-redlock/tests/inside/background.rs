@@ -2,8 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use conformance_tests::kit::{Mode, Proxy, Server as _};
 use lock_core::{Backend as _, FencingToken, Grant, Request};
+use servers::{Mode, Proxy, Server as _};
 use tokio::sync::oneshot;
 
 use super::{

@@ -8,10 +8,10 @@ mod votes;
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use backend_redis::RedisBuilder;
-use conformance_tests::kit;
 use lock_core::{
     Backend as _, Env as _, Grant, LockName, Mode, OwnerId, ReleaseOptions, Request, SystemEnv,
 };
+use servers::Mode as Link;
 
 use self::support::{LEASE, Nodes, SOON, eventually, request};
 use crate::{RedlockBuilder, backend::Redlock, batch, protocol::held::Held, quorum::nodes::Quorum};
@@ -105,13 +105,13 @@ async fn forgotten(nodes: &Nodes, by: &[usize], name: &LockName) {
 }
 
 async fn late(nodes: &Nodes, at: usize) {
-    let mode = kit::Mode::Delay { to_server: LATE, to_client: Duration::ZERO };
+    let mode = Link::Delay { to_server: LATE, to_client: Duration::ZERO };
     nodes.proxies[at].set(mode).await.unwrap();
 }
 
 async fn cut(nodes: &Nodes, which: &[usize]) {
     for at in which {
-        nodes.proxies[*at].set(kit::Mode::Cut).await.unwrap();
+        nodes.proxies[*at].set(Link::Cut).await.unwrap();
     }
 }
 

@@ -1,8 +1,8 @@
 //! Whose vote counts.
 
 use backend_redis::node::{NodeSettings, Value};
-use conformance_tests::kit::{Clock, RedisOptions};
 use lock_core::{Backend as _, Env as _, ErrorKind, FencingToken, Renewal, SystemEnv};
+use servers::{Clock, RedisOptions};
 
 use super::{
     BOUND, LEASE, client, described, forgotten, gathered, granted_by_all, proxied,

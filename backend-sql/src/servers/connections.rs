@@ -275,8 +275,8 @@ impl<DB: Database> Drop for Lent<'_, DB> {
 mod tests {
     use std::time::Duration;
 
-    use conformance_tests::kit::{Mariadb, MariadbOptions, Mode, Proxy, Server as _, wait::until};
     use futures_util::FutureExt as _;
+    use servers::{Mariadb, MariadbOptions, Mode, Proxy, Server as _, wait::until};
     use sqlx::{MySql, mysql::MySqlPoolOptions};
     use tokio::runtime::Builder;
 

@@ -1,17 +1,12 @@
-//! Runs the suite on a store in memory, on a store in a directory, and on migrations between two
-//! stores.
+//! Runs the suite on a store in memory and on a store in a directory.
 #![allow(clippy::unwrap_used)]
 
 mod directory;
-mod migration;
 
 use std::{process::ExitCode, sync::Arc};
 
-use conformance_tests::{Harness, MemoryHarness};
+use conformance_tests::MemoryHarness;
 
 fn main() -> ExitCode {
-    let mut all: Vec<Arc<dyn Harness>> =
-        vec![Arc::new(MemoryHarness), Arc::new(directory::InAFolder)];
-    all.extend(migration::all());
-    conformance_tests::main(all)
+    conformance_tests::main(vec![Arc::new(MemoryHarness), Arc::new(directory::InAFolder)])
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use server_kit::{Redis, RedisOptions, Server as _};
+use servers::{Redis, RedisOptions, Server as _};
 
 use crate::support::locks::Store;
 use crate::support::{command, docs};

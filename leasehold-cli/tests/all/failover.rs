@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::support::Running;
 use rustix::process::Signal;
 use serde_json::Value;
-use server_kit::{Data, Redis, RedisCluster, RedisOptions, Sentinels, Server as _};
+use servers::{Data, Redis, RedisCluster, RedisOptions, Sentinels, Server as _};
 
 /// The output of a command that has to succeed.
 fn told(url: &str, args: &[&str]) -> String {

@@ -16,7 +16,7 @@ const LIMIT: u64 = (1 << 53) - 1;
     feature = "redlock"
 ))]
 async fn check_advises_what_to_do_if_tokens_are_used_up() {
-    use server_kit::{
+    use servers::{
         Etcd, EtcdOptions, Mariadb, MariadbOptions, Postgres, PostgresOptions, Redis, RedisOptions,
         Server as _,
     };
@@ -91,7 +91,7 @@ async fn check_advises_what_to_do_if_tokens_are_used_up() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[cfg(feature = "postgres")]
 async fn a_release_by_force_needs_no_look() {
-    use server_kit::{Postgres, PostgresOptions, Server as _};
+    use servers::{Postgres, PostgresOptions, Server as _};
 
     let (store, server) = (Store::new(), Postgres::start(PostgresOptions::new()).await.unwrap());
     let url = |role: &str| format!("postgres://{role}@{}/postgres", server.address());
@@ -111,7 +111,7 @@ async fn a_release_by_force_needs_no_look() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[cfg(feature = "redis")]
 async fn an_answer_of_a_server_cannot_fake_a_line() {
-    use server_kit::{Proxy, Redis, RedisOptions, Server as _};
+    use servers::{Proxy, Redis, RedisOptions, Server as _};
 
     let (store, server) = (Store::new(), Redis::start(RedisOptions::new()).await.unwrap());
     let proxy = Proxy::start(server.address()).await.unwrap();

@@ -178,7 +178,7 @@ fn no_password_of_either_store_is_shown() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[cfg(all(feature = "foreign", feature = "redis"))]
 async fn a_client_of_another_library_is_in_the_way_of_the_last_phase() {
-    use server_kit::{Redis, RedisOptions, Server as _};
+    use servers::{Redis, RedisOptions, Server as _};
     let store = Store::new();
     let server = Redis::start(RedisOptions::new()).await.unwrap();
     let (from, to) = (format!("redis://{}?layout=redis-py", server.address()), store.url());

@@ -150,7 +150,7 @@ fn check_warns_of_a_file_in_a_folder_that_others_empty() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[cfg(feature = "redis")]
 async fn check_fails_where_exclusion_is_not_promised_and_measures_a_slow_store() {
-    use server_kit::{Mode, Proxy, Redis, RedisOptions, Server as _};
+    use servers::{Mode, Proxy, Redis, RedisOptions, Server as _};
     let (store, server) = (Store::new(), Redis::start(RedisOptions::new()).await.unwrap());
     let proxy = Proxy::start(server.address()).await.unwrap();
     let url = format!("redis://{}", proxy.address());
@@ -180,7 +180,7 @@ async fn check_fails_where_exclusion_is_not_promised_and_measures_a_slow_store()
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[cfg(feature = "postgres")]
 async fn a_database_without_the_tables_does_not_pass_the_check() {
-    use server_kit::{Postgres, PostgresOptions, Server as _};
+    use servers::{Postgres, PostgresOptions, Server as _};
     let (store, server) = (Store::new(), Postgres::start(PostgresOptions::new()).await.unwrap());
     let url = format!("postgres://postgres@{}/postgres", server.address());
     for args in [&["check"][..], &["run", "job", "--", "echo", "ran"]] {
@@ -204,7 +204,7 @@ async fn a_database_without_the_tables_does_not_pass_the_check() {
     feature = "redlock"
 ))]
 async fn each_store_waits_as_the_readme_says() {
-    use server_kit::{
+    use servers::{
         Etcd, EtcdOptions, Mariadb, MariadbOptions, Postgres, PostgresOptions, Redis, RedisOptions,
         Server as _,
     };

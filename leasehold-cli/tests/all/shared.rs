@@ -1,6 +1,6 @@
 //! Readers under one COMMAND each, and a writer beside them.
 
-use server_kit::{Redis, RedisOptions, Server as _};
+use servers::{Redis, RedisOptions, Server as _};
 
 use crate::support::locks::{Store, failure};
 use crate::support::{Running, until};

@@ -3,10 +3,10 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use conformance_tests::kit::{Etcd, EtcdOptions};
 use etcd_client::{Client, Compare, CompareOp, Txn, TxnOp};
 use futures_util::future::try_join_all;
 use lock_core::{Attempt, Backend, Init, Quarantined, Request};
+use servers::{Etcd, EtcdOptions};
 
 use super::{busy, granted, release, request_for};
 

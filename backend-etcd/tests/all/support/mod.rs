@@ -4,11 +4,11 @@ pub(crate) mod cluster;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use conformance_tests::kit::{Etcd, EtcdOptions, Proxy, Streams};
 use lock_core::{
     Attempt, Backend, Busy, Enqueued, Env as _, FencingToken, Grant, Guard, Instant, LockClient,
     LockName, OwnerId, OwnerLabel, ReleaseOptions, Request, SystemEnv, Waiter,
 };
+use servers::{Etcd, EtcdOptions, Proxy, Streams};
 use tokio::{
     task::JoinHandle,
     time::{sleep, timeout},

@@ -6,13 +6,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use conformance_tests::missing_guards::cases::request;
 use lock_core::{Enqueued, FencingToken, Holder, Init, LockClient, Signal, TryAcquire};
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
     process::Command,
     time::timeout,
 };
+use verification::missing_guards::cases::request;
 
 use super::{Library, program::Program};
 use crate::server::Server;

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use conformance_tests::missing_guards::{
-    Clients, Verdict,
-    cases::{LONG, first_use, granted, name, not_granted, request, words},
-};
 use lock_core::{
     Backend, Env as _, Error, ErrorKind, FencingToken, Grant, ReleaseOptions, Renewal, SystemEnv,
+};
+use verification::missing_guards::{
+    Clients, Verdict,
+    cases::{LONG, first_use, granted, name, not_granted, request, words},
 };
 
 pub(super) fn wrong<T>(holds: bool, what: impl FnOnce() -> T) -> Result<(), T> {

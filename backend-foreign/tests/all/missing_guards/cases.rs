@@ -2,17 +2,15 @@
 
 use std::time::Duration;
 
-use conformance_tests::{
-    kit::Mode,
-    missing_guards::{
-        Clients as _, Verdict,
-        cases::{LONG, above, first_use, granted, name, not_granted, request, words},
-    },
-};
 use futures_util::StreamExt as _;
 use lock_core::{
     Attempt, Enqueued, Env as _, ErrorKind, FencingToken, Init, LossReason, ReleaseOptions,
     ReleaseOutcome, Renewal, Signal, SystemEnv,
+};
+use servers::Mode;
+use verification::missing_guards::{
+    Clients as _, Verdict,
+    cases::{LONG, above, first_use, granted, name, not_granted, request, words},
 };
 
 use super::{

@@ -7,18 +7,16 @@ mod cases;
 mod server;
 mod tables;
 
-use conformance_tests::{
-    kit::Change::{LeaveOut, Replace},
-    missing_guards::{
-        MissingGuard,
-        cases::{
-            a_held_name, a_late_renewal, a_release_by_another, a_renewal_above_the_longest_lease,
-            an_abandoned_owner, kept_of_an_abandoned,
-        },
-        every_marker_is_tried, try_all,
+use servers::Change::{LeaveOut, Replace};
+use verification::missing_guards::{
+    MissingGuard,
+    cases::{
+        a_held_name, a_late_renewal, a_release_by_another, a_renewal_above_the_longest_lease,
+        an_abandoned_owner, kept_of_an_abandoned,
     },
-    variants,
+    every_marker_is_tried, try_all,
 };
+use verification::variants;
 
 use self::{any::*, cases::*, server::Shared};
 

@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use conformance_tests::{
-    kit::{Change, Proxy, Redis, RedisOptions, Server as _},
-    missing_guards::{Clients, Setup},
-};
 use lock_core::{Backend, Init};
+use servers::{Change, Proxy, Redis, RedisOptions, Server as _};
+use verification::missing_guards::{Clients, Setup};
 
 pub(super) struct Shared {
     server: Redis,

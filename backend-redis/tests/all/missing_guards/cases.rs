@@ -1,6 +1,6 @@
 //! What the scripts refuse, and which tokens they give.
 
-use conformance_tests::missing_guards::{
+use verification::missing_guards::{
     Verdict,
     redis::{LONGEST, SECOND, owner, text},
 };

@@ -2,15 +2,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use conformance_tests::{
-    kit::Change::{LeaveOut, Replace},
-    missing_guards::{
-        Verdict,
-        cases::{LONG, first_use, granted, name, request, words},
-    },
-    variants,
-};
 use lock_core::{Attempt, Backend, Enqueued, ErrorKind, Grant, ReleaseOptions, Request, Waiter};
+use servers::Change::{LeaveOut, Replace};
+use verification::missing_guards::{
+    Verdict,
+    cases::{LONG, first_use, granted, name, request, words},
+};
+use verification::variants;
 
 use super::store::OneRedis;
 

@@ -2,18 +2,16 @@
 
 use std::{sync::Arc, time::Duration};
 
-use conformance_tests::{
-    kit::Change::{LeaveOut, Replace},
-    missing_guards::{
-        Clients as _, Verdict,
-        cases::{LONG, first_use, granted, name, not_granted, request, words},
-    },
-    variants,
-};
 use lock_core::{
     Backend, Enqueued, Env as _, FencingToken, Grant, Mode, OwnerId, ReleaseOptions, Renewal,
     Request, SystemEnv,
 };
+use servers::Change::{LeaveOut, Replace};
+use verification::missing_guards::{
+    Clients as _, Verdict,
+    cases::{LONG, first_use, granted, name, not_granted, request, words},
+};
+use verification::variants;
 
 use super::store::OneRedis;
 

@@ -1,10 +1,8 @@
 //! Guards that are best tested on the scripts themselves, since the client or another way mostly
 //! makes up for them. Guards of the short ways and of batches are in `short_ways`.
 
-use conformance_tests::{
-    kit::Change::{LeaveOut, Replace},
-    variants,
-};
+use servers::Change::{LeaveOut, Replace};
+use verification::variants;
 
 use super::{
     cases::*,

@@ -5,14 +5,12 @@ use std::{
     sync::LazyLock,
 };
 
-use conformance_tests::{
-    kit::Change,
-    missing_guards::{
-        Setup, Verdict,
-        redis::{LONGEST, Raw, SECOND, evaluating, owner, parts, text},
-    },
-};
 use redis::Value;
+use servers::Change;
+use verification::missing_guards::{
+    Setup, Verdict,
+    redis::{LONGEST, Raw, SECOND, evaluating, owner, parts, text},
+};
 
 use super::text::whole;
 

@@ -3,21 +3,19 @@
 use std::{sync::Arc, time::Duration};
 
 use backend_redis::{Fence, FenceError};
-use conformance_tests::{
-    kit::{
-        Change::{self, LeaveOut, Replace},
-        Clock, Data, Proxy, Redis, RedisOptions, Server as _,
-    },
-    missing_guards::{
-        Clients, Setup, Verdict,
-        cases::{LONG, a_renewal_by_another, first_use, granted, name, request},
-    },
-    variants,
-};
 use lock_core::{
     Attempt, Backend, Enqueued, Env as _, Error, FencingToken, Grant, ReleaseOptions, Request,
     SystemEnv, Waiter,
 };
+use servers::{
+    Change::{self, LeaveOut, Replace},
+    Clock, Data, Proxy, Redis, RedisOptions, Server as _,
+};
+use verification::missing_guards::{
+    Clients, Setup, Verdict,
+    cases::{LONG, a_renewal_by_another, first_use, granted, name, request},
+};
+use verification::variants;
 
 pub(super) struct OneRedis {
     server: Redis,

@@ -4,12 +4,12 @@
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
-use conformance_tests::kit::{Data, Redis, RedisOptions, Server as _};
 use futures_util::future::join_all;
 use lock_core::{
     Attempt, Backend, Env as _, ErrorKind, FencingToken, Grant, Init, Instant, LockName, OwnerId,
     OwnerLabel, Renewal, Request, SystemEnv, drift_margin,
 };
+use servers::{Data, Redis, RedisOptions, Server as _};
 
 /// The stores' longest lease at the start, and the lease of the holder.
 const LONG: Duration = Duration::from_secs(3);

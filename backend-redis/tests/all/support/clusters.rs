@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use conformance_tests::kit::{Redis, RedisCluster, RedisOptions, Server as _, wait::until};
+use servers::{Redis, RedisCluster, RedisOptions, Server as _, wait::until};
 
 use super::{connect, first_use};
 

@@ -12,8 +12,8 @@ pub(crate) mod shared_cases;
 
 use std::{sync::Arc, time::Duration};
 
-use conformance_tests::kit::{Redis, RedisOptions, Server as _, wait};
 use lock_core::{Attempt, Backend, Quarantined};
+use servers::{Redis, RedisOptions, Server as _, wait};
 
 pub(crate) use self::requests::*;
 

@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use conformance_tests::kit::Redis;
 use futures_util::future::join_all;
 use lock_core::{
     Attempt, Backend, Busy, Enqueued, Env as _, Error, Grant, Init, LockName, OwnerId, OwnerLabel,
     ReleaseOptions, ReleaseOutcome, Renewal, Request, SystemEnv, Waiter,
 };
+use servers::Redis;
 
 pub(crate) async fn first_use(store: &dyn Backend) {
     store.init(&Init::new().with_first_use(true)).await.unwrap();

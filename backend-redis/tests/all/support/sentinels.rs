@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use conformance_tests::kit::{RedisOptions, Sentinels, Server as _};
+use servers::{RedisOptions, Sentinels, Server as _};
 
 use super::{connect, first_use};
 

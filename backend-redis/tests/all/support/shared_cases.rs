@@ -2,12 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use conformance_tests::kit::Redis;
 use futures_util::future::join_all;
 use lock_core::{
     Attempt, Backend, ClientOptions, FencingToken, Holder, LockClient, Mode, OwnerLabel,
     ReleaseOptions, ReleaseOutcome, Signal,
 };
+use servers::Redis;
 
 use super::requests::*;
 

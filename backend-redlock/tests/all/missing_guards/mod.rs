@@ -10,10 +10,8 @@ mod short_ways;
 mod votes;
 mod waiting_readers;
 
-use conformance_tests::{
-    kit::Change::{LeaveOut, Replace},
-    missing_guards::{MissingGuard, every_marker_is_tried, try_all},
-};
+use servers::Change::{LeaveOut, Replace};
+use verification::missing_guards::{MissingGuard, every_marker_is_tried, try_all};
 
 const FOLDERS: &[&str] = &[concat!(env!("CARGO_MANIFEST_DIR"), "/src/scripts")];
 

@@ -7,15 +7,13 @@ use std::{
 };
 
 use backend_redis::node::Script;
-pub(super) use conformance_tests::missing_guards::redis::{LONGEST, SECOND, owner, text};
-use conformance_tests::{
-    kit::Change,
-    missing_guards::{
-        Setup,
-        redis::{Raw, evaluating, parts},
-    },
-};
 use redis::Value;
+use servers::Change;
+pub(super) use verification::missing_guards::redis::{LONGEST, SECOND, owner, text};
+use verification::missing_guards::{
+    Setup,
+    redis::{Raw, evaluating, parts},
+};
 
 macro_rules! file {
     ($name:literal) => {

@@ -1,11 +1,9 @@
 //! Guards of locks that readers share, on one node: who holds the lock.
 
-use conformance_tests::{
-    kit::Change::{LeaveOut, Replace},
-    missing_guards::Verdict,
-    variants,
-};
 use lock_core::Mode;
+use servers::Change::{LeaveOut, Replace};
+use verification::missing_guards::Verdict;
+use verification::variants;
 
 use super::node::{Attempt, Node, SECOND, Way, owner};
 

@@ -1,6 +1,6 @@
 //! Releases, renewals and raises.
 
-use conformance_tests::missing_guards::Verdict;
+use verification::missing_guards::Verdict;
 
 use super::node::{LONGEST, Node, SECOND, owner};
 

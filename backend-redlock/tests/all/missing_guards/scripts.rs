@@ -1,10 +1,8 @@
 //! The guards of each script, on one node. Guards of the short ways and of batches are tried in
 //! `short_ways.rs`, which compares those with the long ways that are tried here.
 
-use conformance_tests::{
-    kit::Change::{LeaveOut, Replace},
-    variants,
-};
+use servers::Change::{LeaveOut, Replace};
+use verification::variants;
 
 use super::{
     node::{Node, Way},

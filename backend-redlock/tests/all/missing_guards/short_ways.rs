@@ -1,10 +1,8 @@
 //! The short ways of acquire_fast.lua and free.lua, and batch.lua, do the same as the long ways.
 //! Each short way is broken once, and the comparison must find it.
 
-use conformance_tests::{
-    kit::Change::{self, LeaveOut, Replace},
-    missing_guards::Worlds,
-};
+use servers::Change::{self, LeaveOut, Replace};
+use verification::missing_guards::Worlds;
 
 use super::node::{ACQUIRE, ACQUIRE_FAST, BATCH, FREE};
 

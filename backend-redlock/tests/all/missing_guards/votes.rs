@@ -1,6 +1,6 @@
 //! What a node refuses, and which numbers it gives.
 
-use conformance_tests::missing_guards::Verdict;
+use verification::missing_guards::Verdict;
 
 use super::node::{Attempt, BOUND, LONGEST, Node, SECOND, Way, owner, text};
 

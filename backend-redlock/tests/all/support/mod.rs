@@ -3,8 +3,8 @@
 
 use std::{future::Future, sync::Arc, time::Duration};
 
-use conformance_tests::kit::{Proxy, Redis, RedisOptions, Server as _};
 use lock_core::{Backend, LockName};
+use servers::{Proxy, Redis, RedisOptions, Server as _};
 
 #[path = "../../../../backend-redis/tests/all/support/direct.rs"]
 pub(crate) mod direct;

@@ -271,8 +271,8 @@ where
 
 #[cfg(test)]
 mod tests {
-    use conformance_tests::kit::{Postgres, PostgresOptions, Server as _};
     use futures_util::FutureExt as _;
+    use servers::{Postgres, PostgresOptions, Server as _};
     use sqlx::{SqlSafeStr as _, postgres::PgPoolOptions};
 
     use super::*;

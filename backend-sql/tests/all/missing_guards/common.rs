@@ -1,14 +1,12 @@
 //! The guards that the statements of every database have. The cases are the same; only the changed
 //! text differs.
 
-use conformance_tests::{
-    kit::{Change, KitError},
-    missing_guards::{
-        Clients, MissingGuard, Verdict,
-        cases::{
-            LONG, a_held_name, a_late_renewal, a_release_by_another, an_abandoned_owner, first_use,
-            granted, kept_of_an_abandoned, request, words,
-        },
+use servers::{Change, KitError};
+use verification::missing_guards::{
+    Clients, MissingGuard, Verdict,
+    cases::{
+        LONG, a_held_name, a_late_renewal, a_release_by_another, an_abandoned_owner, first_use,
+        granted, kept_of_an_abandoned, request, words,
     },
 };
 

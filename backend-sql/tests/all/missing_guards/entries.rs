@@ -2,11 +2,11 @@
 
 use std::fmt::Display;
 
-use conformance_tests::missing_guards::{
+use lock_core::{Backend, Enqueued, Grant, OwnerId, ReleaseOptions, Request, Waiter};
+use verification::missing_guards::{
     Clients, Verdict,
     cases::{LONG, above, first_use, granted, name, not_granted, request, words},
 };
-use lock_core::{Backend, Enqueued, Grant, OwnerId, ReleaseOptions, Request, Waiter};
 
 pub(super) async fn enqueue(
     store: &dyn Backend,

@@ -16,9 +16,9 @@ mod sqlite;
 
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
 use {
-    conformance_tests::missing_guards::cases::{LONG, request, words},
     lock_core::{Backend, Env as _, FencingToken, Grant, Init, SystemEnv},
     std::time::Duration,
+    verification::missing_guards::cases::{LONG, request, words},
 };
 
 /// A released grant whose token leads the clock, as if the store's clock had been ahead. It leads

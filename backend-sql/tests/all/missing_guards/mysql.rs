@@ -3,23 +3,21 @@
 use std::{sync::Arc, time::Duration};
 
 use backend_sql::mysql::{MysqlFence, connect};
-use conformance_tests::{
-    kit::{
-        Change::{self, LeaveOut, Replace},
-        Mariadb, MariadbOptions, Proxy, Server as _,
-    },
-    missing_guards::{
-        Clients, MissingGuard, Setup, Verdict,
-        cases::{
-            LONG, a_batch_with_a_locked_row, above, first_use, granted, not_granted, request, words,
-        },
-        every_marker_is_tried, try_all,
-    },
-    variants,
-};
 use futures_util::future::try_join_all;
 use lock_core::{Backend, Enqueued, Env as _, Grant, ReleaseOptions, Renewal, SystemEnv};
+use servers::{
+    Change::{self, LeaveOut, Replace},
+    Mariadb, MariadbOptions, Proxy, Server as _,
+};
 use sqlx::{Connection as _, MySqlConnection};
+use verification::missing_guards::{
+    Clients, MissingGuard, Setup, Verdict,
+    cases::{
+        LONG, a_batch_with_a_locked_row, above, first_use, granted, not_granted, request, words,
+    },
+    every_marker_is_tried, try_all,
+};
+use verification::variants;
 
 use super::{
     ahead,

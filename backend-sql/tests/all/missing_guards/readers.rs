@@ -3,11 +3,11 @@
 use std::{fmt::Display, sync::Arc, time::Duration};
 
 use super::entries::used_once;
-use conformance_tests::missing_guards::{
+use lock_core::{Backend, Env as _, FencingToken, Grant, Mode, Renewal, Request, SystemEnv};
+use verification::missing_guards::{
     Clients, Verdict,
     cases::{LONG, above, first_use, granted, not_granted, request, words},
 };
-use lock_core::{Backend, Env as _, FencingToken, Grant, Mode, Renewal, Request, SystemEnv};
 
 pub(super) const SHORT: Duration = Duration::from_millis(300);
 

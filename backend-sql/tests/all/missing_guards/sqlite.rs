@@ -3,20 +3,18 @@
 use std::{sync::Arc, time::Duration};
 
 use backend_sql::sqlite::{SqliteFence, connect};
-use conformance_tests::{
-    kit::Change::{self, LeaveOut, Replace},
-    missing_guards::{
-        Clients, MissingGuard, Setup, Verdict,
-        cases::{
-            LONG, a_renewal_above_the_longest_lease, above, first_use, granted, not_granted,
-            request, words,
-        },
-        every_marker_is_tried, try_all_in_copies,
-    },
-    variants,
-};
 use lock_core::Backend;
+use servers::Change::{self, LeaveOut, Replace};
 use sqlx::{Connection as _, SqliteConnection};
+use verification::missing_guards::{
+    Clients, MissingGuard, Setup, Verdict,
+    cases::{
+        LONG, a_renewal_above_the_longest_lease, above, first_use, granted, not_granted, request,
+        words,
+    },
+    every_marker_is_tried, try_all_in_copies,
+};
+use verification::variants;
 
 use super::{
     ahead,

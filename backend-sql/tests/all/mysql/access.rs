@@ -7,8 +7,8 @@ use backend_sql::{
     Strategy,
     mysql::{MysqlFence, connect},
 };
-use conformance_tests::kit::Server as _;
 use lock_core::{Error, ErrorKind, FencingToken, Init, ReleaseOptions, ReleaseOutcome};
+use servers::Server as _;
 use sqlx::{Connection as _, MySqlConnection};
 
 /// What no waiting mends is not said to be retryable.

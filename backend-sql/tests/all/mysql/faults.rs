@@ -12,11 +12,9 @@ use backend_sql::{
     Strategy,
     mysql::{MysqlBuilder, connect},
 };
-use conformance_tests::kit::{
-    Data, Mariadb, MariadbOptions, Mode, Proxy, Server as _, wait::until,
-};
 use futures_util::future::join_all;
 use lock_core::{Attempt, Env as _, Init, LockClient, ReleaseOptions, Renewal, SystemEnv};
+use servers::{Data, Mariadb, MariadbOptions, Mode, Proxy, Server as _, wait::until};
 use sqlx::mysql::MySqlPoolOptions;
 use tokio::time::timeout;
 

@@ -1,9 +1,9 @@
 //! The fence on a real MariaDB server.
 
 use backend_sql::mysql::MysqlFence;
-use conformance_tests::kit::{Mariadb, MariadbOptions, Server as _};
 use futures_util::future::join_all;
 use lock_core::{ErrorKind, FencingToken};
+use servers::{Mariadb, MariadbOptions, Server as _};
 use sqlx::{Connection as _, MySqlConnection};
 
 fn token(number: u64) -> FencingToken {

@@ -7,7 +7,7 @@ use crate::support::mariadb::{
     BOTH, WAIT, made, no_transaction_is_open, prefix, session, start, waiting_for_rows,
 };
 use backend_sql::Strategy;
-use conformance_tests::kit::{Mariadb, wait::until};
+use servers::{Mariadb, wait::until};
 use sqlx::{AssertSqlSafe, Executor as _, MySqlConnection};
 
 async fn lock(server: &Mariadb, strategy: Strategy) -> MySqlConnection {

@@ -1,8 +1,8 @@
 //! Somebody else has locked a row of ours in MySQL. Only who needs that row waits.
 
 use backend_sql::{Strategy, mysql::connect};
-use conformance_tests::kit::Server as _;
 use lock_core::ErrorKind;
+use servers::Server as _;
 use sqlx::Connection as _;
 
 use crate::support::mariadb::{

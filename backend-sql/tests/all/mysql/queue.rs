@@ -14,8 +14,8 @@ use crate::support::{
     request_for,
     turns::nobody_is_served_twice_before_another,
 };
-use conformance_tests::kit::{Clock, Mariadb, MariadbOptions, Server as _, SlowFlush, wait::until};
 use lock_core::{Attempt, ReleaseOptions};
+use servers::{Clock, Mariadb, MariadbOptions, Server as _, SlowFlush, wait::until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_in_a_loop_are_served_in_turn() {

@@ -7,9 +7,9 @@ use crate::support::mariadb::{
     prefix, request, session, single, start, used_once, waiting_for_rows,
 };
 use backend_sql::Strategy;
-use conformance_tests::kit::{Clock, Mariadb, MariadbOptions, Server as _, wait::until};
 use futures_util::poll;
 use lock_core::{Attempt, Backend, Env as _, ErrorKind, Init, Renewal, Request, SystemEnv};
+use servers::{Clock, Mariadb, MariadbOptions, Server as _, wait::until};
 use sqlx::{AssertSqlSafe, Executor as _, MySqlConnection};
 use tokio::task::JoinHandle;
 

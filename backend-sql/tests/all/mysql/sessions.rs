@@ -10,12 +10,12 @@ use crate::support::{
     },
 };
 use backend_sql::{Strategy, mysql::MysqlBuilder};
-use conformance_tests::kit::{Mariadb, Server as _, wait::until};
 use futures_util::future::join_all;
 use lock_core::{
     Attempt, Backend, Env as _, FencingToken, Grant, LockClient, LossReason, OwnerLabel,
     ReleaseOptions, ReleaseOutcome, Renewal, SystemEnv,
 };
+use servers::{Mariadb, Server as _, wait::until};
 use sqlx::{
     AssertSqlSafe, Connection as _, Executor as _,
     mysql::{MySqlConnectOptions, MySqlPoolOptions},

@@ -5,9 +5,9 @@ use crate::support::{
     settings::{change_settings, init_makes_missing_tables},
 };
 use backend_sql::mysql::{connect, schema};
-use conformance_tests::kit::Server as _;
 use futures_util::future::join_all;
 use lock_core::Init;
+use servers::Server as _;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_longest_lease_changes_while_locks_are_held_and_waited_for() {

@@ -10,12 +10,12 @@ use backend_sql::{
     Strategy,
     mysql::{MysqlBuilder, connect, schema},
 };
-use conformance_tests::kit::{Clock, Data, Mariadb, MariadbOptions, Server as _};
 use futures_util::future::join_all;
 use lock_core::{
     Attempt, Enqueued, Env as _, ErrorKind, FencingToken, Init, LockClient, LossReason,
     QuarantineUse, ReleaseOptions, ReleaseOutcome, Renewal, SystemEnv,
 };
+use servers::{Clock, Data, Mariadb, MariadbOptions, Server as _};
 use sqlx::mysql::MySqlPoolOptions;
 
 #[tokio::test]

@@ -7,8 +7,8 @@ use crate::support::mariadb::{
     start, used_once,
 };
 use backend_sql::Strategy;
-use conformance_tests::kit::{Clock, Mariadb, MariadbOptions, wait::until};
 use lock_core::{Init, Mode};
+use servers::{Clock, Mariadb, MariadbOptions, wait::until};
 use sqlx::{AssertSqlSafe, Executor as _};
 
 /// A swept name's token is remembered by the watermark, also where the clock does not help. A row

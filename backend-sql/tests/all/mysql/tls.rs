@@ -7,8 +7,8 @@ use crate::support::{
     tls::{Words, installed, words_are_used_or_refused},
 };
 use backend_sql::mysql::{connect, schema};
-use conformance_tests::kit::{ClientCertificates, Mariadb, MariadbOptions, Server as _};
 use lock_core::{ErrorKind, Init};
+use servers::{ClientCertificates, Mariadb, MariadbOptions, Server as _};
 
 /// TLS as the URL asks for it: the server has to show a certificate of this authority, and we show
 /// ours.

@@ -4,11 +4,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use backend_sql::{Strategy, mysql::connect};
-use conformance_tests::{
-    kit::{Mariadb, Server as _},
-    versions::Versioned,
-};
 use lock_core::{Backend, Error, Init};
+use servers::{Mariadb, Server as _};
+use verification::versions::Versioned;
 
 use crate::support::{
     mariadb::{start, url},

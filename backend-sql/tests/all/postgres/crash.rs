@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use backend_sql::Strategy;
-use conformance_tests::kit::{Clock, Data, Postgres, PostgresOptions, Server as _};
 use lock_core::{Attempt, Blocked, Env as _, Init, LockClient, Request, SystemEnv};
+use servers::{Clock, Data, Postgres, PostgresOptions, Server as _};
 
 use crate::support::postgres::{
     BOTH, SECOND, granted, made_apart as made, open_apart as open, start, used_once,

@@ -6,8 +6,8 @@ use backend_sql::{
     Strategy,
     postgres::{PostgresBuilder, PostgresFence, connect},
 };
-use conformance_tests::kit::{Postgres, Proxy, Server as _, wait::until};
 use lock_core::{Backend, Env as _, ErrorKind, FencingToken, Init, ReleaseOptions, SystemEnv};
+use servers::{Postgres, Proxy, Server as _, wait::until};
 use sqlx::{Connection as _, Executor as _, PgPool, postgres::PgPoolOptions};
 
 use crate::support::{

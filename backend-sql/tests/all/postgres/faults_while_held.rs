@@ -3,10 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use backend_sql::Strategy;
-use conformance_tests::kit::{Clock, Postgres, PostgresOptions, Server as _};
 use lock_core::{
     Attempt, Env as _, Guard, Instant, LockClient, LossReason, ReleaseOptions, Renewal, SystemEnv,
 };
+use servers::{Clock, Postgres, PostgresOptions, Server as _};
 use tokio::{task::JoinHandle, time::timeout};
 
 use crate::support::postgres::{

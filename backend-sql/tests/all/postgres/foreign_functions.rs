@@ -2,11 +2,11 @@
 //! 15 every role could do so in `public`. None of them runs as our role.
 
 use backend_sql::postgres::{PostgresFence, connect, schema};
-use conformance_tests::kit::{Hostile, Postgres, PostgresOptions, Proxy, Server as _};
 use lock_core::{
     Attempt, Enqueued, Env as _, ErrorKind, FencingToken, Init, ReleaseOptions, ReleaseOutcome,
     Renewal, Signal, SystemEnv,
 };
+use servers::{Hostile, Postgres, PostgresOptions, Proxy, Server as _};
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
 use tokio::time::timeout;
 

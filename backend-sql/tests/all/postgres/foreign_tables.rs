@@ -2,8 +2,8 @@
 //! a client refuses tables of another role in its own schema.
 
 use backend_sql::postgres::{PostgresFence, connect, schema};
-use conformance_tests::kit::{Postgres, Server as _};
 use lock_core::{Error, ErrorKind, FencingToken, Init, LockClient, ReleaseOptions};
+use servers::{Postgres, Server as _};
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 
 use crate::support::postgres::{LEASE, enqueue, granted, request, start, url};

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use backend_sql::{Strategy, postgres::PostgresBuilder};
-use conformance_tests::kit::{Postgres, PostgresOptions};
 use futures_util::future::join_all;
 use lock_core::{LockClient, ReleaseOptions};
+use servers::{Postgres, PostgresOptions};
 use sqlx::postgres::PgPoolOptions;
 use tokio::time::timeout;
 

@@ -1,8 +1,8 @@
 //! A foreign transaction has locked a row of ours, on PostgreSQL.
 
 use backend_sql::{Strategy, postgres::connect};
-use conformance_tests::kit::{Mode, Postgres, Proxy, Server as _};
 use lock_core::{Attempt, Env as _, Grant, LossReason, Renewal, SystemEnv};
+use servers::{Mode, Postgres, Proxy, Server as _};
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
 use tokio::time::timeout;
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use backend_sql::{Strategy, postgres::PostgresBuilder};
-use conformance_tests::kit::{Mode, Proxy, Server as _};
 use lock_core::{FencingToken, LockClient, ReleaseOptions, Signal};
+use servers::{Mode, Proxy, Server as _};
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use tokio::time::timeout;
 

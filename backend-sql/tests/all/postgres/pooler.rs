@@ -5,8 +5,8 @@ use backend_sql::{
     Strategy,
     postgres::{PostgresBuilder, connect},
 };
-use conformance_tests::kit::{Pgbouncer, Server as _};
 use lock_core::{LockClient, ReleaseOptions};
+use servers::{Pgbouncer, Server as _};
 use sqlx::{Executor as _, Row as _, postgres::PgPoolOptions};
 
 use crate::support::postgres::{

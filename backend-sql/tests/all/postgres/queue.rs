@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use backend_sql::Strategy;
-use conformance_tests::kit::{Postgres, PostgresOptions};
 use lock_core::{Enqueued, FencingToken, LockClient, ReleaseOptions, ReleaseOutcome, Signal};
+use servers::{Postgres, PostgresOptions};
 use sqlx::{Connection as _, Executor as _, PgConnection, postgres::PgListener};
 use tokio::time::timeout;
 

@@ -4,9 +4,9 @@ use backend_sql::{
     Strategy,
     postgres::{connect, schema},
 };
-use conformance_tests::kit::{Clock, Postgres, PostgresOptions};
 use futures_util::future::join_all;
 use lock_core::{Attempt, FencingToken, Grant, Init, ReleaseOptions};
+use servers::{Clock, Postgres, PostgresOptions};
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
 
 use crate::support::postgres::{

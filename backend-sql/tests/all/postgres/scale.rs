@@ -6,12 +6,12 @@ use backend_sql::{
     Strategy,
     postgres::{PostgresBuilder, connect},
 };
-use conformance_tests::kit::{Postgres, PostgresOptions};
 use futures_util::future::join_all;
 use lock_core::{
     Backend, ClientOptions, Env as _, Grant, LockClient, OwnerLabel, ReleaseOptions, Renewal,
     SystemEnv,
 };
+use servers::{Postgres, PostgresOptions};
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection, postgres::PgPoolOptions};
 use tokio::time::{Instant, sleep, timeout};
 

@@ -6,8 +6,8 @@ use backend_sql::{
     Strategy,
     postgres::{connect, schema},
 };
-use conformance_tests::kit::{Data, Server as _};
 use lock_core::{Attempt, Enqueued, ErrorKind, Init, QuarantineUse, ReleaseOptions};
+use servers::{Data, Server as _};
 use sqlx::{Connection as _, PgConnection};
 
 use crate::support::{

@@ -7,10 +7,10 @@ use backend_sql::{
     Strategy,
     postgres::{PostgresFence, connect},
 };
-use conformance_tests::kit::{Data, Postgres, Server as _};
 use lock_core::{
     Attempt, Backend, Enqueued, Error, ErrorKind, FencingToken, Init, ReleaseOptions, Request,
 };
+use servers::{Data, Postgres, Server as _};
 use sqlx::{Connection as _, PgConnection};
 
 use crate::support::postgres::{

@@ -4,8 +4,8 @@ use backend_sql::{
     Strategy,
     postgres::{connect, schema},
 };
-use conformance_tests::kit::{Postgres, PostgresOptions};
 use lock_core::{Env as _, ErrorKind, LockClient, Renewal, SystemEnv};
+use servers::{Postgres, PostgresOptions};
 use sqlx::{Connection as _, Executor as _};
 
 use crate::support::postgres::{

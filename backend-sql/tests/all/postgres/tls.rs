@@ -3,8 +3,8 @@
 use std::{env, process::Command};
 
 use backend_sql::postgres::{connect, schema};
-use conformance_tests::kit::{ClientCertificates, Postgres, PostgresOptions, Server as _};
 use lock_core::{ErrorKind, Init};
+use servers::{ClientCertificates, Postgres, PostgresOptions, Server as _};
 
 use crate::support::request;
 use crate::support::{

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use backend_sql::{Strategy, postgres::connect};
-use conformance_tests::{kit::Postgres, versions::Versioned};
 use lock_core::{Backend, Error};
+use servers::Postgres;
+use verification::versions::Versioned;
 
 use crate::support::{
     postgres::{SECOND, made, start, url},

@@ -4,10 +4,10 @@ use std::{path::PathBuf, sync::Arc};
 
 use async_trait::async_trait;
 use backend_sql::{Strategy, sqlite::SqliteBuilder};
-use conformance_tests::versions::Versioned;
 use lock_core::{Backend, Error, Init};
 use sqlx::{AssertSqlSafe, Row as _, sqlite::SqliteRow};
 use tempfile::TempDir;
+use verification::versions::Versioned;
 
 use crate::support::{sqlite::raw, versions::refused};
 

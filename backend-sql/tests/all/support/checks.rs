@@ -2,8 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use conformance_tests::kit::wait::until;
 use lock_core::{Backend, Enqueued, ReleaseOptions, Request, Signal};
+use servers::wait::until;
 use tokio::{task::JoinSet, time::timeout};
 
 use super::{LEASE, WAIT, enqueue, granted, request_for};

@@ -3,9 +3,9 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
-use conformance_tests::kit::{Counters, KitError, Mode, Proxy, wait::until};
 use futures_util::future::{join, join_all};
 use lock_core::{Backend, ErrorKind, LockClient, LockName, ReleaseOptions, TryAcquire};
+use servers::{Counters, KitError, Mode, Proxy, wait::until};
 use sqlx::{Database, Pool};
 use tokio::{runtime::Builder, time::timeout};
 

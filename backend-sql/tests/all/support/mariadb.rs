@@ -6,8 +6,8 @@ use backend_sql::{
     Strategy,
     mysql::{MysqlBuilder, connect},
 };
-use conformance_tests::kit::{Mariadb, MariadbOptions, Server as _, wait::until};
 use lock_core::{Backend, Init};
+use servers::{Mariadb, MariadbOptions, Server as _, wait::until};
 use sqlx::{Connection as _, MySqlConnection, MySqlPool, mysql::MySqlPoolOptions};
 
 pub(crate) use super::{

@@ -3,8 +3,8 @@
 use std::{future::Future, sync::Arc, time::Duration};
 
 use backend_sql::{Strategy, postgres::connect};
-use conformance_tests::kit::{Postgres, PostgresOptions, Server as _, wait::until};
 use lock_core::{Backend, Grant, Init, Request, Signal, Waiter};
+use servers::{Postgres, PostgresOptions, Server as _, wait::until};
 use tokio::time::timeout;
 
 pub(crate) use super::{

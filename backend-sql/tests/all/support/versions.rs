@@ -1,7 +1,7 @@
 //! A store whose records have another version. The case is the same for every database.
 
 use backend_sql::Strategy;
-use conformance_tests::versions::{self, Versioned};
+use verification::versions::{self, Versioned};
 
 use super::BOTH;
 

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fs;
 
 use rustix::process::{Signal, kill_process};
-use server_kit::{Data, RedisOptions, Server as _};
+use servers::{Data, RedisOptions, Server as _};
 
 use super::{Pair, STUBBORN, family, job_reaper};
 use crate::support::terminal::Session;

@@ -3,7 +3,7 @@
 use std::fs;
 
 use rustix::process::Signal;
-use server_kit::Mode;
+use servers::Mode;
 
 use super::{Pair, STUBBORN, family};
 use crate::support::{Running, new_session};

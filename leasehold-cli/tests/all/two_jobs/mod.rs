@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use rustix::process::{Pid, Signal, kill_process};
-use server_kit::{Mode, Proxy, Redis, RedisOptions, Server as _};
+use servers::{Mode, Proxy, Redis, RedisOptions, Server as _};
 
 use crate::support::{Running, new_session, only_child, until, until_stopped};
 

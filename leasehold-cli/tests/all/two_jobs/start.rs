@@ -1,6 +1,6 @@
 //! The second job begins only with a lock that it certainly has.
 
-use server_kit::Mode;
+use servers::Mode;
 
 use super::Pair;
 use crate::support::{Running, until};

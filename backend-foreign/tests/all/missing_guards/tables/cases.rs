@@ -2,18 +2,16 @@
 
 use std::{sync::Arc, time::Duration};
 
-use conformance_tests::{
-    kit::Postgres,
-    missing_guards::{
-        Clients as _, Verdict,
-        cases::{LONG, above, first_use, granted, name, not_granted, request, words},
-    },
-};
 use lock_core::{
     Attempt, Backend, Env as _, ErrorKind, FencingToken, Grant, OwnerId, ReleaseOptions,
     ReleaseOutcome, Renewal, SystemEnv,
 };
+use servers::Postgres;
 use sqlx::AssertSqlSafe;
+use verification::missing_guards::{
+    Clients as _, Verdict,
+    cases::{LONG, above, first_use, granted, name, not_granted, request, words},
+};
 
 use super::{
     super::any::{left, refused, renewed, wrong},

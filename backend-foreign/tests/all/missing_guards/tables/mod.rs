@@ -3,18 +3,16 @@
 mod cases;
 mod stage;
 
-use conformance_tests::{
-    kit::Change::{LeaveOut, Replace},
-    missing_guards::{
-        MissingGuard,
-        cases::{
-            a_batch_with_a_locked_row, a_held_name, a_late_renewal, a_release_by_another,
-            an_abandoned_owner, kept_of_an_abandoned,
-        },
-        every_marker_is_tried, try_all,
+use servers::Change::{LeaveOut, Replace};
+use verification::missing_guards::{
+    MissingGuard,
+    cases::{
+        a_batch_with_a_locked_row, a_held_name, a_late_renewal, a_release_by_another,
+        an_abandoned_owner, kept_of_an_abandoned,
     },
-    variants,
+    every_marker_is_tried, try_all,
 };
+use verification::variants;
 
 use self::{
     cases::*,

@@ -8,13 +8,13 @@ use std::{
     },
 };
 
-use conformance_tests::{
-    kit::{Change, Clock, Mariadb, MariadbOptions, Postgres, PostgresOptions, Proxy, Server as _},
-    missing_guards::{Clients, Setup},
-};
 use lock_core::{Backend, OwnerId};
+use servers::{
+    Change, Clock, Mariadb, MariadbOptions, Postgres, PostgresOptions, Proxy, Server as _,
+};
 use sqlx::{AssertSqlSafe, Connection as _, MySqlConnection, PgConnection};
 use tokio::sync::Mutex;
+use verification::missing_guards::{Clients, Setup};
 
 use crate::server::Server;
 

@@ -1,15 +1,13 @@
 //! How a loss of data is noticed: by the marker, and by the store that each row names.
 
 use backend_sql::postgres::connect;
-use conformance_tests::{
-    kit::{Data, Server as _},
-    missing_guards::{
-        Clients as _, Verdict,
-        cases::{LONG, first_use, granted, not_granted, request, words},
-    },
-};
 use lock_core::{Attempt, Enqueued, Grant, ReleaseOptions};
+use servers::{Data, Server as _};
 use sqlx::{Connection as _, PgConnection};
+use verification::missing_guards::{
+    Clients as _, Verdict,
+    cases::{LONG, first_use, granted, not_granted, request, words},
+};
 
 use super::OnePostgres;
 use crate::missing_guards::entries::{enqueue, used_once};

@@ -9,23 +9,21 @@ mod tail;
 use std::sync::Arc;
 
 use backend_sql::postgres::{PostgresFence, connect};
-use conformance_tests::{
-    kit::{
-        Change::{self, LeaveOut, Replace},
-        Clock, Postgres, PostgresOptions, Proxy, Server as _,
-    },
-    missing_guards::{
-        Clients, MissingGuard, Setup, Verdict,
-        cases::{
-            LONG, a_batch_with_a_locked_row, a_renewal_above_the_longest_lease, above, first_use,
-            granted, not_granted, request, words,
-        },
-        every_marker_is_tried, try_all,
-    },
-    variants,
-};
 use lock_core::Backend;
+use servers::{
+    Change::{self, LeaveOut, Replace},
+    Clock, Postgres, PostgresOptions, Proxy, Server as _,
+};
 use sqlx::{Connection as _, PgConnection};
+use verification::missing_guards::{
+    Clients, MissingGuard, Setup, Verdict,
+    cases::{
+        LONG, a_batch_with_a_locked_row, a_renewal_above_the_longest_lease, above, first_use,
+        granted, not_granted, request, words,
+    },
+    every_marker_is_tried, try_all,
+};
+use verification::variants;
 
 use self::marker::{
     a_raise_that_was_not_heard_of, a_release_to_an_entry_in_a_copied_database,

@@ -7,7 +7,7 @@ use super::{
     Clients as _, LONG, OnePostgres, Verdict, above, connect, first_use, granted, not_granted,
     request, words,
 };
-use conformance_tests::kit::Server as _;
+use servers::Server as _;
 
 use crate::missing_guards::entries::enqueue;
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use conformance_tests::kit::Server as _;
 use lock_core::{Env as _, Renewal, SystemEnv};
+use servers::Server as _;
 use sqlx::{Connection as _, PgConnection};
 
 use super::{Clients as _, LONG, OnePostgres, Verdict, first_use, granted, request, words};

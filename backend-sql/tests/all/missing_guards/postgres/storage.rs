@@ -2,8 +2,8 @@
 //! it; and a sweep beside a row that another transaction has locked.
 
 use backend_sql::postgres::PostgresFence;
-use conformance_tests::kit::wait::until;
 use lock_core::{Attempt, ErrorKind, FencingToken};
+use servers::wait::until;
 use sqlx::{Connection as _, PgConnection};
 
 use super::{LONG, OnePostgres, Verdict, first_use, request, rows::a_locked_row, words};

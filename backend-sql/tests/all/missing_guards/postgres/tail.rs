@@ -1,7 +1,7 @@
 //! The tail of the queue, and heartbeats.
 
-use conformance_tests::kit::{Server as _, wait::until};
 use lock_core::{Grant, ReleaseOptions, Signal};
+use servers::{Server as _, wait::until};
 use sqlx::{Connection as _, PgConnection};
 
 use super::{

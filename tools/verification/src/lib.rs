@@ -1,0 +1,21 @@
+//! How this project is verified beyond the suite that every backend runs.
+//!
+//! - [`sim`]: the real client in simulated time, over a network that loses, delays and repeats
+//!   messages;
+//! - [`missing_guards`]: a proxy leaves one guarded line of a script or statement out on its way to
+//!   a real server, and the backend's own case must fail;
+//! - [`versions`]: what must hold if a store has records of another version;
+//! - [`proof`]: client processes over a real store under one fault at a time, and a table of what
+//!   held; with the feature `proof`, [`stores`] has this project's stores for it.
+//!
+//! The tests of this crate run the simulation, the proof, rolling migrations between real stores,
+//! and the suite through migrations. `redlock-model` beside it searches Redlock's protocol.
+// A case fails by a panic.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+pub mod missing_guards;
+pub mod proof;
+pub mod sim;
+#[cfg(feature = "proof")]
+pub mod stores;
+pub mod versions;
