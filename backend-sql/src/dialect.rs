@@ -130,9 +130,9 @@ impl Row {
         }
     }
 
-    /// Notes how many bytes the column of readers has, if it has any.
-    pub(crate) fn set_readers(&mut self, bytes: Option<i64>) {
-        let readers = bytes.map(|bytes| bytes.unsigned_abs() / READER as u64);
+    /// Notes how many readers share the row, if it is shared.
+    pub(crate) fn set_readers(&mut self, readers: Option<i64>) {
+        let readers = readers.map(i64::unsigned_abs);
         self.readers = readers.filter(|_| self.label.is_some());
     }
 

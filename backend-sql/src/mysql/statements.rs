@@ -31,7 +31,7 @@ const HAS_READER: &str = include_str!("sql/has_reader.sql");
 const RENEWS: &str = include_str!("sql/renews.sql");
 
 /// What those who share the row take up in it.
-const READERS: &str = "IF(owner = {shared}, LENGTH(readers), NULL) AS readers";
+const READERS: &str = "IF(owner = {shared}, LENGTH(readers) DIV {reader}, NULL) AS readers";
 
 /// Whether the owner has no tombstone in the row.
 const NOT_ABANDONED: &str = include_str!("sql/not_abandoned.sql");

@@ -44,7 +44,7 @@ const PARTS: [(&str, &str); 25] = [
     (
         "{columns}",
         "name, owner, label, token, version, kept, \
-         CASE WHEN owner = {shared} THEN pg_catalog.length(readers)::bigint END AS readers, \
+         CASE WHEN owner = {shared} THEN pg_catalog.length(readers)::bigint / {reader} END AS readers, \
          {left of expires} AS remaining, {left of turn} AS turn, \
          pg_catalog.cardinality(waiters)::bigint + (far IS NOT NULL)::integer AS waiting, \
          coalesce(waiters[1], CASE WHEN waiters IS NOT NULL THEN '' END) AS first",

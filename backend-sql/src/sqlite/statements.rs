@@ -30,6 +30,7 @@ fn with_files<T>(tables: &Tables, read: impl FnOnce(&SqlFiles<'_>) -> T) -> T {
         ("life", ENTRY_LIFE.as_nanos().to_string()),
         ("claim_window", CLAIM_WINDOW.as_nanos().to_string()),
         ("far", FAR.to_string()),
+        ("reader", READER.to_string()),
         ("most", (Mode::MOST_READERS * READER).to_string()),
     ];
     let syntax = Syntax { quote: '"', argument: |at| format!("?{at}") };

@@ -197,7 +197,7 @@ DELETE FROM "leasehold_queue" WHERE name = ?1
     AND owner = ?2;
 
 -- list(after, now, epoch, wall, most)
-SELECT hex(l.name) AS position, l.name, l.owner, length(l.readers) AS readers, l.label, l.token, l.version,
+SELECT hex(l.name) AS position, l.name, l.owner, length(l.readers) / 33 AS readers, l.label, l.token, l.version,
     kept, lease, expires, l.epoch, until, 0 AS before,
     (SELECT count(*) FROM "leasehold_queue" AS q WHERE q.name = l.name AND CASE WHEN q.epoch = ?3 THEN
 q.heard > ?2 - 4000000000
@@ -238,7 +238,7 @@ WHERE name = ?1 AND (owner = ?2 OR instr(readers, ?2)) AND (epoch <> ?4 OR expir
 RETURNING version;
 
 -- read_row(name, owner, now, epoch, wall)
-SELECT l.name, CASE WHEN instr(l.readers, ?2) THEN ?2 ELSE l.owner END AS owner, length(l.readers) AS readers, l.label, l.token, l.version, kept, lease, expires, l.epoch, until,
+SELECT l.name, CASE WHEN instr(l.readers, ?2) THEN ?2 ELSE l.owner END AS owner, length(l.readers) / 33 AS readers, l.label, l.token, l.version, kept, lease, expires, l.epoch, until,
     CASE WHEN ?2 IS NULL THEN
         (SELECT count(*) FROM "leasehold_queue" AS q WHERE q.name = l.name AND CASE WHEN q.epoch = ?4 THEN
 q.heard > ?3 - 4000000000
