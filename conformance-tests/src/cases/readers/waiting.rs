@@ -27,7 +27,7 @@ cases! {
     "L3" a_writer_that_gives_up_lets_the_readers_behind_it_in shared;
 }
 
-async fn a_crashed_reader_delays_a_writer_by_its_lease(setting: Setting) {
+async fn a_crashed_reader_delays_a_writer_by_its_lease(setting: &Setting) {
     let (backend, client) = (setting.connect().await, setting.client().await);
     let name = setting.name("job");
     let inside = granted(&*backend, &setting.short_reader(&name)).await;
@@ -43,7 +43,7 @@ async fn a_crashed_reader_delays_a_writer_by_its_lease(setting: Setting) {
     writer.release().await.unwrap();
 }
 
-async fn a_writer_waits_for_the_last_reader(setting: Setting) {
+async fn a_writer_waits_for_the_last_reader(setting: &Setting) {
     let (one, (other, mut waits)) = (setting.client().await, setting.observed_client().await);
     let name = setting.name("job");
     let lease = setting.long_lease();
@@ -66,7 +66,7 @@ async fn a_writer_waits_for_the_last_reader(setting: Setting) {
     assert!(writer.token() > token);
 }
 
-async fn a_wait_that_is_over_names_the_readers(setting: Setting) {
+async fn a_wait_that_is_over_names_the_readers(setting: &Setting) {
     let (one, other) = (setting.client().await, setting.client().await);
     let name = setting.name("job");
     let reader = one.lock(&name).lease(setting.long_lease()).shared().acquire().await.unwrap();
@@ -79,7 +79,7 @@ async fn a_wait_that_is_over_names_the_readers(setting: Setting) {
     assert_eq!(busy.token, reader.token());
 }
 
-async fn a_release_serves_all_waiting_readers(setting: Setting) {
+async fn a_release_serves_all_waiting_readers(setting: &Setting) {
     let name = setting.name("job");
     let holder = setting.connect().await;
     let grant = granted(&*holder, &setting.request(&name)).await;
@@ -103,7 +103,7 @@ async fn a_release_serves_all_waiting_readers(setting: Setting) {
     refused(&*holder, &setting.request(&name)).await;
 }
 
-async fn no_reader_passes_a_waiting_writer(setting: Setting) {
+async fn no_reader_passes_a_waiting_writer(setting: &Setting) {
     let name = setting.name("job");
     let (holder, waiter, third) =
         (setting.connect().await, setting.connect().await, setting.connect().await);
@@ -121,7 +121,7 @@ async fn no_reader_passes_a_waiting_writer(setting: Setting) {
     assert!(reader.token > writer.token);
 }
 
-async fn readers_in_a_loop_do_not_starve_a_writer(setting: Setting) {
+async fn readers_in_a_loop_do_not_starve_a_writer(setting: &Setting) {
     const READERS: usize = 8;
     let name = setting.name("job");
     let (done, over) = tokio::sync::watch::channel(false);
@@ -157,7 +157,7 @@ async fn readers_in_a_loop_do_not_starve_a_writer(setting: Setting) {
     }
 }
 
-async fn a_writer_that_gives_up_lets_the_readers_behind_it_in(setting: Setting) {
+async fn a_writer_that_gives_up_lets_the_readers_behind_it_in(setting: &Setting) {
     let name = setting.name("job");
     let (holder, waiter, third) =
         (setting.connect().await, setting.connect().await, setting.connect().await);
