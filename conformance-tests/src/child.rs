@@ -2,7 +2,6 @@
 //! started again.
 
 use std::{
-    process::Stdio,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -10,12 +9,9 @@ use std::{
 use lock_core::{FencingToken, Guard, LockClient, LockName};
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
-use tokio::{
-    io::{AsyncBufReadExt as _, BufReader, Lines},
-    process::{ChildStdout, Command},
-};
 
 use crate::{
+    child_process::{ChildProcess, exit_with_parent},
     harness::Harness,
     history::{Acquisition, Recorder},
     setting::Setting,
@@ -179,11 +175,7 @@ fn number_in(file: &str) -> u64 {
 }
 
 /// A running child; killed when dropped.
-pub(crate) struct Child {
-    process: tokio::process::Child,
-    /// `None` after [`forward_lines`](Self::forward_lines).
-    lines: Option<Lines<BufReader<ChildStdout>>>,
-}
+pub(crate) struct Child(ChildProcess);
 
 impl Child {
     pub(crate) fn start(setting: &Setting, name: &LockName, lease: Duration, job: Job) -> Self {
@@ -191,33 +183,17 @@ impl Child {
         let (address, name) = (setting.address().to_owned(), name.clone());
         let spec = ChildSpec { harness, address, name, lease, job };
         let spec = serde_json::to_string(&spec).expect("plain data");
-        let mut process = Command::new(std::env::current_exe().expect("this program"))
-            .env(VARIABLE, spec)
-            // If the parent is gone, standard input is closed, and that ends the child: see
-            // `exit_with_parent`.
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .expect("a child process");
-        let stdout = process.stdout.take().expect("its output");
-        Self { process, lines: Some(BufReader::new(stdout).lines()) }
+        Self(ChildProcess::start(VARIABLE, &spec).expect("a child process"))
     }
 
     /// From now on passes each line that the child prints to `hear`.
     pub(crate) fn forward_lines(&mut self, hear: impl Fn(String) + Send + 'static) {
-        let mut lines = self.lines.take().expect("nobody else hears it");
-        tokio::spawn(async move {
-            while let Ok(Some(line)) = lines.next_line().await {
-                hear(line);
-            }
-        });
+        drop(self.0.forward_lines(hear));
     }
 
     /// The next line that the child prints.
     pub(crate) async fn next_line(&mut self) -> String {
-        let lines = self.lines.as_mut().expect("nobody else hears it");
-        let line = tokio::time::timeout(STEP, lines.next_line()).await;
+        let line = tokio::time::timeout(STEP, self.0.next_line()).await;
         let line = line.expect("a line in time").expect("output");
         line.expect("a line before the child's end")
     }
@@ -230,12 +206,11 @@ impl Child {
     }
 
     pub(crate) fn id(&self) -> u32 {
-        self.process.id().expect("a running child")
+        self.0.id().expect("a running child")
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
-        let pid = self.process.id().and_then(|id| rustix::process::Pid::from_raw(id as i32));
-        rustix::process::kill_process(pid.expect("a running child"), signal).expect("a signal");
+        self.0.signal(signal).expect("a signal to a running child");
     }
 
     /// Stops the child (SIGSTOP), but not in the middle of a request, where it could block a store
@@ -266,21 +241,13 @@ impl Child {
 
     /// Kills the child (SIGKILL), as a crash would, and waits for its end.
     pub(crate) async fn kill(mut self) -> Instant {
-        self.process.kill().await.expect("a kill");
+        self.0.kill().await.expect("a kill");
         Instant::now()
     }
 
     pub(crate) async fn ended(mut self) {
-        let status = tokio::time::timeout(STEP, self.process.wait()).await;
+        let status = tokio::time::timeout(STEP, self.0.ended()).await;
         let status = status.expect("an end in time").expect("a status");
         assert!(status.success(), "the child ended with {status}");
     }
-}
-
-/// Ends this process when its standard input closes, since then its parent is gone.
-fn exit_with_parent() {
-    std::thread::spawn(|| {
-        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
-        std::process::exit(0);
-    });
 }

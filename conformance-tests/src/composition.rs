@@ -2,7 +2,7 @@
 
 /// A sound composition, or a flaw.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Composition {
+pub enum Composition {
     /// As the core composes them.
     #[default]
     Sound,

@@ -17,27 +17,28 @@
 //! [`Harness::skips`] must list each case that does not apply. The run ends with a table of case ×
 //! harness.
 //!
-//! - [`cases`]: the list; [`history`]: what clients saw, and a checker for it;
-//! - [`mutants`] tests the *suite*: the backend in memory with one flaw, which the case for it must
-//!   catch.
+//! [`cases`] has the list, [`history`] what clients saw and a checker for it.
 // A case fails by a panic.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 pub mod cases;
 mod child;
+mod child_process;
 mod composed;
 mod composition;
 mod harness;
 pub mod history;
 mod memory;
-pub mod mutants;
-pub mod observed;
+mod observed;
 mod runner;
 mod setting;
 
 pub use self::{
+    child_process::{ChildProcess, exit_with_parent},
+    composition::Composition,
     harness::{Harness, Need, SetUpError, Store},
     memory::MemoryHarness,
-    runner::{main, print},
+    observed::{Observed, OnEnqueue},
+    runner::{Outcome, main, print, run_case},
     setting::Setting,
 };

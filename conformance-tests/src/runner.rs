@@ -31,11 +31,14 @@ const STARTED_AT_ONCE: usize = 2;
 
 /// The result of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub enum Outcome {
+    /// The store keeps the promise.
     Passed,
+    /// The message of the panic.
     Failed(String),
     /// The case did not end within the limit.
     Hung(Duration),
+    /// The case does not apply, for this reason.
     Skipped(&'static str),
 }
 
@@ -127,7 +130,7 @@ async fn run(harness: Arc<dyn Harness>, filter: &str, turns: &Semaphore) -> Ran 
                 Some(reason) => Outcome::Failed(format!(
                     "the case does not apply, since {reason}; if that is right, list the case in Harness::skips"
                 )),
-                None => match one(case, setting, limit).await {
+                None => match run_case(case, setting, limit).await {
                     Outcome::Failed(why) => {
                         let promise = cases::promise(case.requirement);
                         Outcome::Failed(format!("{why}\n    promised: {}, {promise}", case.requirement))
@@ -164,7 +167,7 @@ fn skip(case: &Case, promised: &Guarantees, harness: &dyn Harness) -> Option<&'s
 }
 
 /// Runs one case. A panic or a hang fails this case only.
-pub(crate) async fn one(case: &Case, setting: Setting, limit: Duration) -> Outcome {
+pub async fn run_case(case: &Case, setting: Setting, limit: Duration) -> Outcome {
     let task = tokio::spawn((case.run)(setting));
     let abort = task.abort_handle();
     match tokio::time::timeout(limit, task).await {

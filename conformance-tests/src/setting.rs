@@ -28,7 +28,8 @@ pub struct Setting {
 }
 
 impl Setting {
-    pub(crate) fn new(
+    /// What the case of this name is given.
+    pub fn new(
         harness: Arc<dyn Harness>,
         address: &str,
         case: &'static str,
@@ -36,6 +37,12 @@ impl Setting {
     ) -> Self {
         let composition = Composition::Sound;
         Self { harness, address: address.into(), case, promised, composition }
+    }
+
+    /// Composes several locks with a flaw, for tests of the suite.
+    #[must_use]
+    pub fn with_composition(self, composition: Composition) -> Self {
+        Self { composition, ..self }
     }
 
     /// The harness of the store.
@@ -54,9 +61,9 @@ impl Setting {
     }
 
     /// Starts a store that no other case uses. It runs as long as the second value lives.
-    pub(crate) async fn over_a_fresh_store(self) -> (Self, Option<Store>) {
+    pub(crate) async fn over_a_fresh_store(&self) -> (Self, Option<Store>) {
         let store = self.harness.start().await.expect("a second store");
-        (Self { address: store.address.as_str().into(), ..self }, Some(store))
+        (Self { address: store.address.as_str().into(), ..self.clone() }, Some(store))
     }
 
     /// A new connection.

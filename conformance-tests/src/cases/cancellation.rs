@@ -88,24 +88,24 @@ async fn at_every_poll<T: Send>(
     panic!("{what} did not end within {MOST} polls");
 }
 
-async fn an_acquire_dropped_at_any_poll_leaves_nothing(setting: Setting) {
+async fn an_acquire_dropped_at_any_poll_leaves_nothing(setting: &Setting) {
     let lease = setting.long_lease();
-    at_every_poll(&setting, "acquire", |client, name| {
+    at_every_poll(setting, "acquire", |client, name| {
         Box::pin(async move { client.lock(name).lease(lease).acquire().await.map(drop) })
     })
     .await;
 }
 
-async fn a_try_acquire_dropped_at_any_poll_leaves_nothing(setting: Setting) {
+async fn a_try_acquire_dropped_at_any_poll_leaves_nothing(setting: &Setting) {
     let lease = setting.long_lease();
-    at_every_poll(&setting, "try_acquire", |client, name| {
+    at_every_poll(setting, "try_acquire", |client, name| {
         Box::pin(async move { client.lock(name).lease(lease).try_acquire().await.map(drop) })
     })
     .await;
 }
 
-async fn a_with_dropped_at_any_poll_leaves_nothing(setting: Setting) {
-    at_every_poll(&setting, "with", |client, name| {
+async fn a_with_dropped_at_any_poll_leaves_nothing(setting: &Setting) {
+    at_every_poll(setting, "with", |client, name| {
         Box::pin(
             async move { client.lock(name).with(async |_| tokio::task::yield_now().await).await },
         )
@@ -113,7 +113,7 @@ async fn a_with_dropped_at_any_poll_leaves_nothing(setting: Setting) {
     .await;
 }
 
-async fn a_waiting_acquire_dropped_at_any_poll_leaves_nothing(setting: Setting) {
+async fn a_waiting_acquire_dropped_at_any_poll_leaves_nothing(setting: &Setting) {
     for polls in 0..MOST {
         let (holder, client) = (setting.client().await, setting.client().await);
         let name = setting.name(&format!("wait {polls}"));
@@ -122,7 +122,7 @@ async fn a_waiting_acquire_dropped_at_any_poll_leaves_nothing(setting: Setting) 
         let ended = poll_times(waiting, polls).await;
         assert!(!matches!(ended, Some(Ok(_))), "granted while another holds it");
         guard.release().await.unwrap();
-        is_free(&setting, &name).await;
+        is_free(setting, &name).await;
         if ended.is_some() {
             println!("    a wait that times out: dropped after 0 to {polls} polls");
             return;
@@ -133,7 +133,7 @@ async fn a_waiting_acquire_dropped_at_any_poll_leaves_nothing(setting: Setting) 
 
 /// The lock is handed over while the future is polled, so the drop may come while the grant is on
 /// its way.
-async fn a_served_acquire_dropped_at_any_poll_leaves_nothing(setting: Setting) {
+async fn a_served_acquire_dropped_at_any_poll_leaves_nothing(setting: &Setting) {
     for polls in 0..MOST {
         let (holder, (client, mut waits)) =
             (setting.client().await, setting.observed_client().await);
@@ -155,7 +155,7 @@ async fn a_served_acquire_dropped_at_any_poll_leaves_nothing(setting: Setting) {
         }
         drop(dropped);
         release.await.unwrap();
-        is_free(&setting, &name).await;
+        is_free(setting, &name).await;
         if done {
             println!("    a wait that is served: dropped after 0 to {polls} polls");
             return;
@@ -165,7 +165,7 @@ async fn a_served_acquire_dropped_at_any_poll_leaves_nothing(setting: Setting) {
 }
 
 /// A connect that is dropped neither blocks the store nor leaves anything in it.
-async fn a_connect_dropped_at_any_poll_changes_nothing(setting: Setting) {
+async fn a_connect_dropped_at_any_poll_changes_nothing(setting: &Setting) {
     let client = setting.client().await;
     let mut polls = 0;
     for _ in 0..MOST {
@@ -186,13 +186,13 @@ async fn a_connect_dropped_at_any_poll_changes_nothing(setting: Setting) {
     panic!("a connect did not end within {polls} polls");
 }
 
-async fn a_release_dropped_at_any_poll_still_releases(setting: Setting) {
+async fn a_release_dropped_at_any_poll_still_releases(setting: &Setting) {
     for polls in 0..MOST {
         let client = setting.client().await;
         let name = setting.name(&format!("release {polls}"));
         let guard = client.lock(&name).lease(setting.long_lease()).acquire().await.unwrap();
         let ended = poll_times(guard.release(), polls).await;
-        is_free(&setting, &name).await;
+        is_free(setting, &name).await;
         if ended.is_some() {
             println!("    release: dropped after 0 to {polls} polls");
             return;
@@ -201,7 +201,7 @@ async fn a_release_dropped_at_any_poll_still_releases(setting: Setting) {
     panic!("a release did not end within {MOST} polls");
 }
 
-async fn a_close_dropped_at_any_poll_leaves_nothing(setting: Setting) {
+async fn a_close_dropped_at_any_poll_leaves_nothing(setting: &Setting) {
     for polls in 0..MOST {
         let client = setting.client().await;
         let (held, given_up) =
@@ -211,8 +211,8 @@ async fn a_close_dropped_at_any_poll_leaves_nothing(setting: Setting) {
         drop(client.lock(&given_up).lease(lease).acquire().await.unwrap());
         let ended = poll_times(client.close(), polls).await;
         drop(guard);
-        is_free(&setting, &held).await;
-        is_free(&setting, &given_up).await;
+        is_free(setting, &held).await;
+        is_free(setting, &given_up).await;
         if ended.is_some() {
             println!("    close: dropped after 0 to {polls} polls");
             return;
@@ -221,7 +221,7 @@ async fn a_close_dropped_at_any_poll_leaves_nothing(setting: Setting) {
     panic!("a close did not end within {MOST} polls");
 }
 
-async fn a_wait_for_the_loss_dropped_at_any_poll_changes_nothing(setting: Setting) {
+async fn a_wait_for_the_loss_dropped_at_any_poll_changes_nothing(setting: &Setting) {
     let client = setting.client().await;
     let name = setting.name("job");
     let guard = client.lock(&name).lease(setting.long_lease()).acquire().await.unwrap();
@@ -237,18 +237,18 @@ async fn a_wait_for_the_loss_dropped_at_any_poll_changes_nothing(setting: Settin
     other.release().await.unwrap();
 }
 
-async fn a_dropped_guard_is_released(setting: Setting) {
+async fn a_dropped_guard_is_released(setting: &Setting) {
     let client = setting.client().await;
     let name = setting.name("job");
     drop(client.lock(&name).lease(setting.long_lease()).acquire().await.unwrap());
-    is_free(&setting, &name).await;
+    is_free(setting, &name).await;
     // A drop on a thread without a runtime.
     let guard = client.lock(&name).lease(setting.long_lease()).acquire().await.unwrap();
     std::thread::spawn(move || drop(guard)).join().expect("a drop never panics");
-    is_free(&setting, &name).await;
+    is_free(setting, &name).await;
 }
 
-async fn an_abandoned_owner_takes_nothing_any_more(setting: Setting) {
+async fn an_abandoned_owner_takes_nothing_any_more(setting: &Setting) {
     let (one, other) = (setting.connect().await, setting.connect().await);
     let request = setting.request(&setting.name("job"));
     one.abandon(&request).await.unwrap();
@@ -258,10 +258,10 @@ async fn an_abandoned_owner_takes_nothing_any_more(setting: Setting) {
         !matches!(late, Ok(lock_core::Attempt::Granted(_))),
         "a late request of an abandoned owner must get nothing; the store answered {late:?}"
     );
-    is_free(&setting, &request.name).await;
+    is_free(setting, &request.name).await;
 }
 
-async fn abandoning_frees_what_was_taken(setting: Setting) {
+async fn abandoning_frees_what_was_taken(setting: &Setting) {
     let (one, other) = (setting.connect().await, setting.connect().await);
     let request = setting.request(&setting.name("job"));
     granted(&*one, &request).await;

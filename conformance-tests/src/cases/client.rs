@@ -25,7 +25,7 @@ cases! {
     "S6" a_client_dropped_with_its_guard_leaves_nothing;
 }
 
-async fn many_tasks_of_many_clients_never_overlap(setting: Setting) {
+async fn many_tasks_of_many_clients_never_overlap(setting: &Setting) {
     const CLIENTS: u32 = 4;
     const TASKS: u32 = 4;
     const TIMES: u32 = 6;
@@ -63,7 +63,7 @@ async fn many_tasks_of_many_clients_never_overlap(setting: Setting) {
     assert_clean(&history, ALL_RULES);
 }
 
-async fn close_releases_and_refuses(setting: Setting) {
+async fn close_releases_and_refuses(setting: &Setting) {
     let (client, other) = (setting.client().await, setting.client().await);
     let (one, two) = (setting.name("one"), setting.name("two"));
     let lease = setting.long_lease();
@@ -80,7 +80,7 @@ async fn close_releases_and_refuses(setting: Setting) {
     }
 }
 
-async fn close_turns_waiters_away(setting: Setting) {
+async fn close_turns_waiters_away(setting: &Setting) {
     let (holder, (client, mut waits)) = (setting.client().await, setting.observed_client().await);
     let name = setting.name("job");
     let guard = holder.lock(&name).acquire().await.unwrap();
@@ -94,7 +94,7 @@ async fn close_turns_waiters_away(setting: Setting) {
     assert!(after.is_ok(), "`close` left a queue entry behind: {after:?}");
 }
 
-async fn close_waits_for_releases_under_way(setting: Setting) {
+async fn close_waits_for_releases_under_way(setting: &Setting) {
     // More than a store has connections, so that some releases are not sent yet.
     const LOCKS: usize = 24;
     let (client, other) = (setting.client().await, setting.client().await);
@@ -113,7 +113,7 @@ async fn close_waits_for_releases_under_way(setting: Setting) {
     }
 }
 
-async fn tasks_that_ask_at_once_share_an_attempt(setting: Setting) {
+async fn tasks_that_ask_at_once_share_an_attempt(setting: &Setting) {
     const TASKS: usize = 24;
     let (client, waits) = setting.observed_client().await;
     let name = setting.name("job");
@@ -136,7 +136,7 @@ async fn tasks_that_ask_at_once_share_an_attempt(setting: Setting) {
     assert_eq!(waits.most_attempts_at_once(), 1, "tasks of one client must share one attempt");
 }
 
-async fn a_guard_that_is_taken_over_is_told(setting: Setting) {
+async fn a_guard_that_is_taken_over_is_told(setting: &Setting) {
     let (client, other) = (setting.client().await, setting.client().await);
     let name = setting.name("job");
     let guard = client.lock(&name).lease(setting.lease()).acquire().await.unwrap();
@@ -153,7 +153,7 @@ async fn a_guard_that_is_taken_over_is_told(setting: Setting) {
     theirs.release().await.unwrap();
 }
 
-async fn a_client_dropped_with_its_guard_leaves_nothing(setting: Setting) {
+async fn a_client_dropped_with_its_guard_leaves_nothing(setting: &Setting) {
     let name = setting.name("job");
     let client = setting.client().await;
     let guard = client.lock(&name).lease(setting.long_lease()).acquire().await.unwrap();

@@ -62,12 +62,12 @@ async fn next_leader(
     })
 }
 
-async fn an_election_outlives_its_leaders(setting: Setting) {
+async fn an_election_outlives_its_leaders(setting: &Setting) {
     let faults = FAULTS[usize::from(std::env::var_os("LEASEHOLD_SOAK").is_some())];
     let (name, said) = (setting.name("chief"), Said::default());
     let mut heard = said.subscribe();
     let mut candidates: BTreeMap<u32, Child> =
-        (0..CANDIDATES).map(|_| candidate(&setting, &name, &said)).collect();
+        (0..CANDIDATES).map(|_| candidate(setting, &name, &said)).collect();
     let client = setting.client().await;
     let promised = setting.promised();
     let limit = setting.lease()
@@ -84,7 +84,7 @@ async fn an_election_outlives_its_leaders(setting: Setting) {
             hit.kill().await;
             None
         } else {
-            hit.pause(&setting, &client).await;
+            hit.pause(setting, &client).await;
             Some(hit)
         };
         let began = Instant::now();
@@ -97,7 +97,7 @@ async fn an_election_outlives_its_leaders(setting: Setting) {
                 candidates.insert(leader, child);
             }
             None => {
-                candidates.extend([candidate(&setting, &name, &said)]);
+                candidates.extend([candidate(setting, &name, &said)]);
             }
         }
         (leader, term) = next;

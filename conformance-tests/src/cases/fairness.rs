@@ -17,7 +17,7 @@ cases! {
     "S6" a_withdrawal_gives_back_what_was_granted fair;
 }
 
-async fn waiters_are_served_in_order(setting: Setting) {
+async fn waiters_are_served_in_order(setting: &Setting) {
     let name = setting.name("job");
     let holder = setting.connect().await;
     let grant = granted(&*holder, &setting.request(&name)).await;
@@ -49,7 +49,7 @@ async fn waiters_are_served_in_order(setting: Setting) {
     }
 }
 
-async fn no_attempt_barges_past_a_waiter(setting: Setting) {
+async fn no_attempt_barges_past_a_waiter(setting: &Setting) {
     let name = setting.name("job");
     let (holder, waiter, third) =
         (setting.connect().await, setting.connect().await, setting.connect().await);
@@ -63,7 +63,7 @@ async fn no_attempt_barges_past_a_waiter(setting: Setting) {
     refused(&*third, &setting.request(&name)).await;
 }
 
-async fn a_withdrawn_entry_is_passed_over(setting: Setting) {
+async fn a_withdrawn_entry_is_passed_over(setting: &Setting) {
     let name = setting.name("job");
     let (holder, gone, next) =
         (setting.connect().await, setting.connect().await, setting.connect().await);
@@ -76,7 +76,7 @@ async fn a_withdrawn_entry_is_passed_over(setting: Setting) {
     served(&*next, &request, &mut *entry, busy).await;
 }
 
-async fn a_dead_entry_is_passed_over_in_time(setting: Setting) {
+async fn a_dead_entry_is_passed_over_in_time(setting: &Setting) {
     let name = setting.name("job");
     let (holder, next) = (setting.connect().await, setting.connect().await);
     let grant = granted(&*holder, &setting.request(&name)).await;
@@ -96,7 +96,7 @@ async fn a_dead_entry_is_passed_over_in_time(setting: Setting) {
     assert!(served.is_ok(), "the waiter behind a dead queue entry was not served within {limit:?}");
 }
 
-async fn a_request_that_a_release_carries_goes_to_the_end(setting: Setting) {
+async fn a_request_that_a_release_carries_goes_to_the_end(setting: &Setting) {
     let name = setting.name("job");
     let (one, other) = (setting.connect().await, setting.connect().await);
     let grant = granted(&*one, &setting.request(&name)).await;
@@ -120,7 +120,7 @@ async fn a_request_that_a_release_carries_goes_to_the_end(setting: Setting) {
     assert!(ours.token > theirs.token);
 }
 
-async fn a_withdrawal_gives_back_what_was_granted(setting: Setting) {
+async fn a_withdrawal_gives_back_what_was_granted(setting: &Setting) {
     let name = setting.name("job");
     let (holder, gone) = (setting.connect().await, setting.connect().await);
     let grant = granted(&*holder, &setting.request(&name)).await;

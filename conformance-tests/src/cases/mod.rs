@@ -1,6 +1,6 @@
 //! The cases: one list for all stores.
 //!
-//! A case is a function of a [`Setting`] that panics if the store breaks a promise. Its
+//! A case is an `async fn` of a [`&Setting`](Setting) that panics if the store breaks a promise. Its
 //! `requirement` is the part of the contract that it tries; [`promise`] has each in words.
 
 mod cancellation;
@@ -81,7 +81,7 @@ macro_rules! cases {
                 name: stringify!($name),
                 requirement: $requirement,
                 needs: &[$($crate::Need { name: stringify!($need), check: $need }),*],
-                run: |setting| Box::pin($name(setting)),
+                run: |setting| Box::pin(async move { $name(&setting).await }),
             }),*]
         }
     };

@@ -19,7 +19,7 @@ const ODD: &str = "\
     a|A|a | a|a/b|a/|a//b|{a}|{}|a}{b|a{b}c|%|_|a%|a*|[a]|?|a:b|a'b|a\"b|';--|a\\b|\\|\
     ä|a\u{308}|ß|ss|ſ|I|ı|日本|\u{1f512}|\u{200b}|..|../a|-|--|$1|@|#|0|00|NULL|\u{fffd}";
 
-async fn names_are_kept_apart(setting: Setting) {
+async fn names_are_kept_apart(setting: &Setting) {
     let backend = setting.connect().await;
     let mut grants = Vec::new();
     for odd in ODD.split('|') {
@@ -50,7 +50,7 @@ async fn names_are_kept_apart(setting: Setting) {
     }
 }
 
-async fn the_longest_name_works(setting: Setting) {
+async fn the_longest_name_works(setting: &Setting) {
     let client = setting.client().await;
     // Three bytes each, 255 in all.
     let name = LockName::new("日".repeat(85)).unwrap();
@@ -59,7 +59,7 @@ async fn the_longest_name_works(setting: Setting) {
     guard.release().await.unwrap();
 }
 
-async fn a_bad_name_is_refused_before_the_store_is_touched(setting: Setting) {
+async fn a_bad_name_is_refused_before_the_store_is_touched(setting: &Setting) {
     let client = setting.client().await;
     for bad in ["", "a\nb", "a\0", &"x".repeat(256)] {
         let error = client.lock(bad).acquire().await.unwrap_err();

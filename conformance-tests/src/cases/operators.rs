@@ -20,7 +20,7 @@ cases! {
     "S1" after_a_restore_init_holds_grants_back_or_refuses;
 }
 
-async fn inspect_tells_the_holder_and_then_no_holder(setting: Setting) {
+async fn inspect_tells_the_holder_and_then_no_holder(setting: &Setting) {
     let backend = setting.connect().await;
     let request = setting.request(&setting.name("job"));
     assert!(
@@ -37,7 +37,7 @@ async fn inspect_tells_the_holder_and_then_no_holder(setting: Setting) {
     assert!(after.is_none_or(|state| state.holder.is_none()));
 }
 
-async fn what_is_kept_for_a_minimum_hold_is_told_from_what_is_held(setting: Setting) {
+async fn what_is_kept_for_a_minimum_hold_is_told_from_what_is_held(setting: &Setting) {
     let backend = setting.connect().await;
     let request = setting.request(&setting.name("job"));
     let grant = granted(&*backend, &request).await;
@@ -55,7 +55,7 @@ async fn what_is_kept_for_a_minimum_hold_is_told_from_what_is_held(setting: Sett
 /// A slow store answers one request after the other, and the other cases wait behind these.
 const AT_ONCE: usize = 10;
 
-async fn a_list_shows_every_held_name(setting: Setting) {
+async fn a_list_shows_every_held_name(setting: &Setting) {
     let backend = setting.connect().await;
     let own = setting.name("");
     let mut grants = BTreeMap::new();
@@ -107,7 +107,7 @@ async fn a_list_shows_every_held_name(setting: Setting) {
     }
 }
 
-async fn a_forced_release_is_learnt_by_the_holder(setting: Setting) {
+async fn a_forced_release_is_learnt_by_the_holder(setting: &Setting) {
     let client = setting.client().await;
     let name = setting.name("job");
     // Longer than a busy machine may stand still: a renewal must report the loss, not the end of
@@ -124,7 +124,7 @@ async fn a_forced_release_is_learnt_by_the_holder(setting: Setting) {
     assert!(!guard.is_valid());
 }
 
-async fn init_of_a_store_in_use_changes_nothing(setting: Setting) {
+async fn init_of_a_store_in_use_changes_nothing(setting: &Setting) {
     let backend = setting.connect().await;
     let name = setting.name("job");
     let grant = granted(&*backend, &setting.request(&name)).await;
@@ -134,13 +134,13 @@ async fn init_of_a_store_in_use_changes_nothing(setting: Setting) {
     assert_eq!(state.holder.map(|holder| holder.owner), Some(grant.owner));
 }
 
-async fn after_a_restore_init_holds_grants_back_or_refuses(setting: Setting) {
+async fn after_a_restore_init_holds_grants_back_or_refuses(setting: &Setting) {
     let can_hold_back =
         matches!(setting.promised().quarantine, QuarantineUse::On | QuarantineUse::Off);
     // Other cases must not meet the quarantine.
     let (setting, _store) = match can_hold_back {
         true => setting.over_a_fresh_store().await,
-        false => (setting, None),
+        false => (setting.clone(), None),
     };
     let backend = setting.connect().await;
     granted(&*backend, &setting.request(&setting.name("before"))).await;

@@ -22,7 +22,7 @@ cases! {
     "S6" a_repeat_by_the_owner_is_the_same_grant;
 }
 
-async fn one_of_many_attempts_wins(setting: Setting) {
+async fn one_of_many_attempts_wins(setting: &Setting) {
     let backends = join_all((0..4).map(|_| setting.connect())).await;
     for round in 0..10 {
         let name = setting.name(&format!("job {round}"));
@@ -35,7 +35,7 @@ async fn one_of_many_attempts_wins(setting: Setting) {
     }
 }
 
-async fn a_held_lock_is_refused_with_its_holder_and_token(setting: Setting) {
+async fn a_held_lock_is_refused_with_its_holder_and_token(setting: &Setting) {
     let (one, other) = (setting.connect().await, setting.connect().await);
     let request = setting.request(&setting.name("job"));
     let grant = granted(&*one, &request).await;
@@ -56,7 +56,7 @@ async fn a_held_lock_is_refused_with_its_holder_and_token(setting: Setting) {
     );
 }
 
-async fn only_the_owner_releases(setting: Setting) {
+async fn only_the_owner_releases(setting: &Setting) {
     let (one, other) = (setting.connect().await, setting.connect().await);
     let name = setting.name("job");
     let gone = granted(&*one, &setting.request(&name)).await;
@@ -69,7 +69,7 @@ async fn only_the_owner_releases(setting: Setting) {
     assert_eq!(busy.holder.unwrap().owner, held.owner);
 }
 
-async fn only_the_owner_renews(setting: Setting) {
+async fn only_the_owner_renews(setting: &Setting) {
     let backend = setting.connect().await;
     let name = setting.name("job");
     let gone = granted(&*backend, &setting.request(&name)).await;
@@ -82,7 +82,7 @@ async fn only_the_owner_renews(setting: Setting) {
     );
 }
 
-async fn a_release_twice_is_not_held_the_second_time(setting: Setting) {
+async fn a_release_twice_is_not_held_the_second_time(setting: &Setting) {
     let backend = setting.connect().await;
     let grant = granted(&*backend, &setting.request(&setting.name("job"))).await;
     for expected in [ReleaseOutcome::Released, ReleaseOutcome::NotHeld] {
@@ -91,7 +91,7 @@ async fn a_release_twice_is_not_held_the_second_time(setting: Setting) {
     }
 }
 
-async fn a_batch_of_renewals_is_answered_one_by_one(setting: Setting) {
+async fn a_batch_of_renewals_is_answered_one_by_one(setting: &Setting) {
     let backend = setting.connect().await;
     let mut grants = Vec::new();
     for at in 0..40 {
@@ -122,7 +122,7 @@ async fn a_batch_of_renewals_is_answered_one_by_one(setting: Setting) {
     assert!(backend.renew(&[], sent).await.is_empty());
 }
 
-async fn a_renewal_does_not_bring_a_released_grant_back(setting: Setting) {
+async fn a_renewal_does_not_bring_a_released_grant_back(setting: &Setting) {
     let backend = setting.connect().await;
     let name = setting.name("job");
     let gone = granted(&*backend, &setting.request(&name)).await;
@@ -132,7 +132,7 @@ async fn a_renewal_does_not_bring_a_released_grant_back(setting: Setting) {
     granted(&*backend, &setting.request(&name)).await;
 }
 
-async fn a_renewal_does_not_bring_a_forced_grant_back(setting: Setting) {
+async fn a_renewal_does_not_bring_a_forced_grant_back(setting: &Setting) {
     let backend = setting.connect().await;
     let name = setting.name("job");
     let gone = granted(&*backend, &setting.request(&name)).await;
@@ -143,7 +143,7 @@ async fn a_renewal_does_not_bring_a_forced_grant_back(setting: Setting) {
     granted(&*backend, &setting.request(&name)).await;
 }
 
-async fn a_repeat_by_the_owner_is_the_same_grant(setting: Setting) {
+async fn a_repeat_by_the_owner_is_the_same_grant(setting: &Setting) {
     let (one, other) = (setting.connect().await, setting.connect().await);
     let request = setting.request(&setting.name("job"));
     let first = granted(&*one, &request).await;

@@ -15,10 +15,10 @@ cases! {
     "S1" processes_count_without_losing_an_update processes;
 }
 
-async fn a_killed_holders_lock_is_free_within_its_lease(setting: Setting) {
+async fn a_killed_holders_lock_is_free_within_its_lease(setting: &Setting) {
     let name = setting.name("job");
     let lease = setting.lease() * 2;
-    let mut child = Child::start(&setting, &name, lease, Job::Hold);
+    let mut child = Child::start(setting, &name, lease, Job::Hold);
     let token = child.held().await;
     let client = setting.client().await;
     let early = client.lock(&name).try_acquire().await.unwrap();
@@ -30,12 +30,12 @@ async fn a_killed_holders_lock_is_free_within_its_lease(setting: Setting) {
     setting.assert_free_in_time(killed, lease);
 }
 
-async fn a_paused_holder_learns_of_its_loss_and_is_fenced(setting: Setting) {
+async fn a_paused_holder_learns_of_its_loss_and_is_fenced(setting: &Setting) {
     let name = setting.name("job");
-    let mut child = Child::start(&setting, &name, setting.lease(), Job::Hold);
+    let mut child = Child::start(setting, &name, setting.lease(), Job::Hold);
     let token = child.held().await;
     let client = setting.client().await;
-    child.pause(&setting, &client).await;
+    child.pause(setting, &client).await;
     let guard = client.lock(&name).wait(setting.patience()).acquire().await.unwrap();
     let fence = Fence::new();
     fence.admit("data", guard.token()).unwrap();
@@ -53,7 +53,7 @@ async fn a_paused_holder_learns_of_its_loss_and_is_fenced(setting: Setting) {
     assert!(guard.is_valid());
 }
 
-async fn processes_count_without_losing_an_update(setting: Setting) {
+async fn processes_count_without_losing_an_update(setting: &Setting) {
     const PROCESSES: u32 = 4;
     const TIMES: u32 = 15;
     let name = setting.name("counter");
@@ -62,7 +62,7 @@ async fn processes_count_without_losing_an_update(setting: Setting) {
     let lease = setting.long_lease();
     let job = || Job::Count { file: file.path().to_str().unwrap().to_owned(), times: TIMES };
     let mut children: Vec<_> =
-        (0..PROCESSES).map(|_| Child::start(&setting, &name, lease, job())).collect();
+        (0..PROCESSES).map(|_| Child::start(setting, &name, lease, job())).collect();
     let said = join_all(children.iter_mut().map(Child::next_line)).await;
     assert!(said.iter().all(|said| said == "done"), "{said:?}");
     let total = std::fs::read_to_string(file.path()).unwrap();

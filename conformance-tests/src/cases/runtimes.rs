@@ -35,11 +35,12 @@ const LEASE: Duration = Duration::from_secs(10);
 /// Runs a case on a thread of its own, because a runtime can neither run nor end inside another
 /// one.
 async fn on_two_runtimes(
-    setting: Setting,
+    setting: &Setting,
     case: impl FnOnce(&Setting, Runtime, Runtime) + Send + 'static,
 ) {
     let (tell, ended) = oneshot::channel();
     let runtime = || Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let setting = setting.clone();
     thread::spawn(move || {
         let ran = catch_unwind(AssertUnwindSafe(|| case(&setting, runtime(), runtime())));
         tell.send(ran)
@@ -53,7 +54,7 @@ async fn on_two_runtimes(
 /// lost.
 type Renewed = (LockName, Result<Instant, LossReason>);
 
-async fn locks_are_renewed_after_the_first_runtime_has_ended(setting: Setting) {
+async fn locks_are_renewed_after_the_first_runtime_has_ended(setting: &Setting) {
     on_two_runtimes(setting, |setting, first, second| {
         let lease = LEASE.min(setting.long_lease());
         let (tell, mut told) = mpsc::unbounded_channel::<Renewed>();
@@ -95,7 +96,7 @@ async fn locks_are_renewed_after_the_first_runtime_has_ended(setting: Setting) {
     .await;
 }
 
-async fn waiters_are_served_after_the_first_runtime_has_ended(setting: Setting) {
+async fn waiters_are_served_after_the_first_runtime_has_ended(setting: &Setting) {
     on_two_runtimes(setting, |setting, first, second| {
         let (client, mut waits) = first.block_on(setting.observed_client());
         let other = second.block_on(setting.client());
@@ -117,7 +118,7 @@ async fn waiters_are_served_after_the_first_runtime_has_ended(setting: Setting) 
     .await;
 }
 
-async fn waiters_are_pushed_after_the_first_runtime_has_ended(setting: Setting) {
+async fn waiters_are_pushed_after_the_first_runtime_has_ended(setting: &Setting) {
     on_two_runtimes(setting, |setting, first, second| {
         // A migration's record may be lost with the first runtime, and is then waited out.
         let hang = setting.patience() + setting.long_lease();

@@ -37,7 +37,7 @@ async fn is_unused(setting: &Setting, client: &LockClient, name: impl AsRef<str>
     .await;
 }
 
-async fn only_the_last_guard_of_a_hold_releases_it(setting: Setting) {
+async fn only_the_last_guard_of_a_hold_releases_it(setting: &Setting) {
     let (client, other) = (setting.client().await, setting.client().await);
     let name = setting.name("job");
     let first = client.lock(&name).lease(setting.long_lease()).acquire().await.unwrap();
@@ -51,7 +51,7 @@ async fn only_the_last_guard_of_a_hold_releases_it(setting: Setting) {
     assert!(after.is_some(), "the last guard was released, so the lock must be free");
 }
 
-async fn all_of_two_in_opposite_orders_both_finish(setting: Setting) {
+async fn all_of_two_in_opposite_orders_both_finish(setting: &Setting) {
     // Rounds of each of two clients. The second is for `LEASEHOLD_SOAK=1`.
     const TIMES: [usize; 2] = [20, 100];
     // Longer than a slow store needs. Without this limit a deadlock would hang the case, without a
@@ -61,7 +61,7 @@ async fn all_of_two_in_opposite_orders_both_finish(setting: Setting) {
     let names = ["one", "two"].map(|part| setting.name(part));
     let inside = AtomicUsize::new(0);
     let rounds = |client: LockClient, backwards: bool| {
-        let (names, inside, setting) = (&names, &inside, &setting);
+        let (names, inside, setting) = (&names, &inside, setting);
         async move {
             for _ in 0..times {
                 let mut locks: Vec<_> = names.iter().map(|name| client.lock(name)).collect();
@@ -83,7 +83,7 @@ async fn all_of_two_in_opposite_orders_both_finish(setting: Setting) {
     join_all([rounds(one, false), rounds(two, true)]).await;
 }
 
-async fn all_that_fails_leaves_nothing(setting: Setting) {
+async fn all_that_fails_leaves_nothing(setting: &Setting) {
     let (client, other) = (setting.client().await, setting.client().await);
     let names = ["1", "2", "3"].map(|part| setting.name(part));
     let held = other.lock(&names[1]).lease(setting.long_lease()).acquire().await.unwrap();
@@ -92,11 +92,11 @@ async fn all_that_fails_leaves_nothing(setting: Setting) {
     assert!(matches!(error.blocked(), Some(Blocked::Busy(_))), "{error:?}");
     held.release().await.unwrap();
     for name in &names {
-        is_unused(&setting, &other, name).await;
+        is_unused(setting, &other, name).await;
     }
 }
 
-async fn any_keeps_one_and_leaves_no_entry(setting: Setting) {
+async fn any_keeps_one_and_leaves_no_entry(setting: &Setting) {
     let (holder, client) = (setting.client().await, setting.client().await);
     let names = ["a", "b", "c", "d"].map(|part| setting.name(part));
     let locks = |client: &LockClient| {
@@ -130,12 +130,12 @@ async fn any_keeps_one_and_leaves_no_entry(setting: Setting) {
     }
     drop(held);
     for name in &names[1..] {
-        is_unused(&setting, &client, name).await;
+        is_unused(setting, &client, name).await;
     }
     assert!(kept.is_valid());
 }
 
-async fn cancelled_waits_for_a_permit_leave_nothing(setting: Setting) {
+async fn cancelled_waits_for_a_permit_leave_nothing(setting: &Setting) {
     let (holder, client) = (setting.client().await, setting.client().await);
     let name = setting.name("pool");
     let pool = |client: &LockClient| client.semaphore(&name, 2).lease(setting.long_lease());
@@ -146,11 +146,11 @@ async fn cancelled_waits_for_a_permit_leave_nothing(setting: Setting) {
     }
     drop(held);
     for part in ["", "/0", "/1"] {
-        is_unused(&setting, &holder, format!("{name}{part}")).await;
+        is_unused(setting, &holder, format!("{name}{part}")).await;
     }
 }
 
-async fn a_semaphore_has_as_many_holders_as_permits(setting: Setting) {
+async fn a_semaphore_has_as_many_holders_as_permits(setting: &Setting) {
     const PERMITS: usize = 3;
     let name = setting.name("pool");
     let (inside, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
@@ -164,7 +164,7 @@ async fn a_semaphore_has_as_many_holders_as_permits(setting: Setting) {
         permit.release().await.unwrap();
     }
     join_all(clients.iter().map(|client| {
-        let (name, inside, most, setting) = (&name, &inside, &most, &setting);
+        let (name, inside, most, setting) = (&name, &inside, &most, setting);
         async move {
             for _ in 0..3 {
                 let permit =
@@ -188,7 +188,7 @@ async fn a_semaphore_has_as_many_holders_as_permits(setting: Setting) {
     assert_eq!(most.into_inner(), PERMITS, "the most holders at the same time");
 }
 
-async fn terms_of_an_election_rise(setting: Setting) {
+async fn terms_of_an_election_rise(setting: &Setting) {
     let name = setting.name("chief");
     let terms = Arc::new(Mutex::new(Vec::new()));
     let candidates = join_all((0..3).map(|_| setting.client())).await;

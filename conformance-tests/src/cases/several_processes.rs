@@ -23,7 +23,7 @@ cases! {
 /// The longest lease of a semaphore's door, as the docs say.
 const DOOR: Duration = Duration::from_secs(3);
 
-async fn processes_share_the_permits_of_a_semaphore(setting: Setting) {
+async fn processes_share_the_permits_of_a_semaphore(setting: &Setting) {
     const PROCESSES: usize = 8;
     const PERMITS: usize = 3;
     let name = setting.name("pool");
@@ -34,7 +34,7 @@ async fn processes_share_the_permits_of_a_semaphore(setting: Setting) {
     let job = || Job::Enter { folder: path.to_owned(), permits: PERMITS as u32, times: 4 };
     let lease = setting.long_lease();
     let mut children: Vec<_> =
-        (0..PROCESSES).map(|_| Child::start(&setting, &name, lease, job())).collect();
+        (0..PROCESSES).map(|_| Child::start(setting, &name, lease, job())).collect();
     // Each child holds its permit until all permits were in use at the same time.
     let look = async {
         loop {
@@ -55,10 +55,10 @@ async fn processes_share_the_permits_of_a_semaphore(setting: Setting) {
     assert!(enough.exists(), "the permits were never all in use at the same time");
 }
 
-async fn a_killed_holders_permit_is_free_within_its_lease(setting: Setting) {
+async fn a_killed_holders_permit_is_free_within_its_lease(setting: &Setting) {
     let name = setting.name("pool");
     let lease = setting.lease() * 2;
-    let mut child = Child::start(&setting, &name, lease, Job::HoldPermit);
+    let mut child = Child::start(setting, &name, lease, Job::HoldPermit);
     let token = child.held().await;
     let client = setting.client().await;
     let pool = || client.semaphore(&name, 1);
@@ -69,7 +69,7 @@ async fn a_killed_holders_permit_is_free_within_its_lease(setting: Setting) {
     setting.assert_free_in_time(killed, lease);
 }
 
-async fn a_client_killed_at_the_door_keeps_nobody_from_a_free_slot(setting: Setting) {
+async fn a_client_killed_at_the_door_keeps_nobody_from_a_free_slot(setting: &Setting) {
     let name = setting.name("pool");
     let client = setting.client().await;
     let promised = setting.promised();
@@ -79,7 +79,7 @@ async fn a_client_killed_at_the_door_keeps_nobody_from_a_free_slot(setting: Sett
     let lease = (3 * door).min(setting.long_lease());
     let pool = |client: &LockClient| client.semaphore(&name, 1).lease(lease);
     let permit = pool(&client).acquire().await.unwrap();
-    let child = Child::start(&setting, &name, lease, Job::HoldPermit);
+    let child = Child::start(setting, &name, lease, Job::HoldPermit);
     let holder = eventually("the child holds the door", setting.patience() + DOOR, || async {
         client.backend().inspect(&name).await.unwrap()?.holder
     })
@@ -94,13 +94,13 @@ async fn a_client_killed_at_the_door_keeps_nobody_from_a_free_slot(setting: Sett
     assert_eq!(permit.name().as_str(), format!("{name}/0"));
 }
 
-async fn all_locks_of_a_killed_holder_are_free_within_their_lease(setting: Setting) {
+async fn all_locks_of_a_killed_holder_are_free_within_their_lease(setting: &Setting) {
     let name = setting.name("job");
     let lease = setting.lease() * 2;
-    let mut child = Child::start(&setting, &name, lease, Job::HoldBoth);
+    let mut child = Child::start(setting, &name, lease, Job::HoldBoth);
     child.held().await;
     let client = setting.client().await;
-    let both = || both(&setting, &client, &name);
+    let both = || both(setting, &client, &name);
     let early = both().wait(Duration::ZERO).acquire().await;
     assert!(early.unwrap_err().is_busy(), "the child holds both locks");
     let killed = child.kill().await;
@@ -115,12 +115,12 @@ fn both(setting: &Setting, client: &LockClient, name: &LockName) -> lock_core::A
     lock_core::all(locks).wait(setting.patience() * 2)
 }
 
-async fn a_paused_holder_of_a_permit_learns_of_its_loss(setting: Setting) {
+async fn a_paused_holder_of_a_permit_learns_of_its_loss(setting: &Setting) {
     let name = setting.name("pool");
-    let mut child = Child::start(&setting, &name, setting.lease(), Job::HoldPermit);
+    let mut child = Child::start(setting, &name, setting.lease(), Job::HoldPermit);
     let token = child.held().await;
     let client = setting.client().await;
-    child.pause(&setting, &client).await;
+    child.pause(setting, &client).await;
     let permit = client.semaphore(&name, 1).wait(setting.patience()).acquire().await.unwrap();
     assert!(permit.token() > token);
     child.resume_to_its_loss().await;
@@ -128,13 +128,13 @@ async fn a_paused_holder_of_a_permit_learns_of_its_loss(setting: Setting) {
     assert!(permit.is_valid());
 }
 
-async fn a_paused_holder_of_all_learns_of_its_loss(setting: Setting) {
+async fn a_paused_holder_of_all_learns_of_its_loss(setting: &Setting) {
     let name = setting.name("job");
-    let mut child = Child::start(&setting, &name, setting.lease(), Job::HoldBoth);
+    let mut child = Child::start(setting, &name, setting.lease(), Job::HoldBoth);
     let token = child.held().await;
     let client = setting.client().await;
-    child.pause(&setting, &client).await;
-    let guards = both(&setting, &client, &name).acquire().await.unwrap();
+    child.pause(setting, &client).await;
+    let guards = both(setting, &client, &name).acquire().await.unwrap();
     assert!(guards[0].token() > token);
     child.resume_to_its_loss().await;
     child.ended().await;

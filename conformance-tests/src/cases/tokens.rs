@@ -17,7 +17,7 @@ cases! {
     "S2" a_token_is_not_raised_by_who_does_not_hold raises;
 }
 
-async fn tokens_increase_over_releases(setting: Setting) {
+async fn tokens_increase_over_releases(setting: &Setting) {
     let (one, other) = (setting.connect().await, setting.connect().await);
     let name = setting.name("job");
     let mut last = FencingToken::ZERO;
@@ -30,7 +30,7 @@ async fn tokens_increase_over_releases(setting: Setting) {
     }
 }
 
-async fn tokens_increase_over_an_expiry(setting: Setting) {
+async fn tokens_increase_over_an_expiry(setting: &Setting) {
     let backend = setting.connect().await;
     let name = setting.name("job");
     let first = granted(&*backend, &setting.short_request(&name)).await;
@@ -41,7 +41,7 @@ async fn tokens_increase_over_an_expiry(setting: Setting) {
     assert!(second.token > first.token, "the token {} came after {}", second.token, first.token);
 }
 
-async fn a_renewal_keeps_the_token(setting: Setting) {
+async fn a_renewal_keeps_the_token(setting: &Setting) {
     let backend = setting.connect().await;
     let request = setting.request(&setting.name("job"));
     let grant = granted(&*backend, &request).await;
@@ -50,7 +50,7 @@ async fn a_renewal_keeps_the_token(setting: Setting) {
     assert_eq!(state.token, grant.token, "a renewal must keep the token");
 }
 
-async fn a_token_is_above_the_floor(setting: Setting) {
+async fn a_token_is_above_the_floor(setting: &Setting) {
     let backend = setting.connect().await;
     let name = setting.name("job");
     let grant = granted(&*backend, &setting.request(&name)).await;
@@ -76,7 +76,7 @@ async fn a_token_is_above_the_floor(setting: Setting) {
     assert!(last.token > next.token, "the token {} came after {}", last.token, next.token);
 }
 
-async fn a_floor_far_ahead_of_the_clock_is_refused(setting: Setting) {
+async fn a_floor_far_ahead_of_the_clock_is_refused(setting: &Setting) {
     let backend = setting.connect().await;
     let name = setting.name("job");
     let day = 24 * 3600 * 1_000_000;
@@ -88,7 +88,7 @@ async fn a_floor_far_ahead_of_the_clock_is_refused(setting: Setting) {
     assert!(grant.token < floor, "a refused attempt must not raise the next token");
 }
 
-async fn a_raised_token_is_exceeded_by_the_next(setting: Setting) {
+async fn a_raised_token_is_exceeded_by_the_next(setting: &Setting) {
     let backend = setting.connect().await;
     let name = setting.name("job");
     let grant = granted(&*backend, &setting.request(&name)).await;
@@ -102,7 +102,7 @@ async fn a_raised_token_is_exceeded_by_the_next(setting: Setting) {
     assert!(next.token > raised, "the token {} came after the raised token {raised}", next.token);
 }
 
-async fn a_token_is_not_raised_by_who_does_not_hold(setting: Setting) {
+async fn a_token_is_not_raised_by_who_does_not_hold(setting: &Setting) {
     let backend = setting.connect().await;
     let name = setting.name("job");
     let gone = granted(&*backend, &setting.request(&name)).await;

@@ -18,7 +18,7 @@ const WAITERS: usize = 12;
 
 /// Each waiter that is woken sends a request. So a release must wake few of them, also if all use
 /// one connection.
-async fn a_release_does_not_wake_every_waiter(setting: Setting) {
+async fn a_release_does_not_wake_every_waiter(setting: &Setting) {
     let (one, other) = (setting.connect().await, setting.connect().await);
     let name = setting.name("job");
     let held = granted(&*one, &setting.request(&name)).await;
@@ -98,7 +98,7 @@ async fn serve(
 }
 
 /// A waiter polls at the rate that the store tells it. This is the traffic besides handoffs.
-async fn a_waiter_further_back_polls_less_often(setting: Setting) {
+async fn a_waiter_further_back_polls_less_often(setting: &Setting) {
     let (one, other) = (setting.connect().await, setting.connect().await);
     let name = setting.name("job");
     let held = granted(&*one, &setting.request(&name)).await;

@@ -22,7 +22,7 @@ cases! {
     "S1" a_lease_above_the_longest_is_refused_by_the_store;
 }
 
-async fn an_unrenewed_lease_ends_and_not_before_its_time(setting: Setting) {
+async fn an_unrenewed_lease_ends_and_not_before_its_time(setting: &Setting) {
     let (one, other) = (setting.connect().await, setting.connect().await);
     let name = setting.name("job");
     let request = setting.short_request(&name);
@@ -42,7 +42,7 @@ async fn an_unrenewed_lease_ends_and_not_before_its_time(setting: Setting) {
     granted(&*other, &setting.request(&name)).await;
 }
 
-async fn a_renewal_does_not_bring_an_expired_grant_back(setting: Setting) {
+async fn a_renewal_does_not_bring_an_expired_grant_back(setting: &Setting) {
     let backend = setting.connect().await;
     let name = setting.name("job");
     let gone = granted(&*backend, &setting.short_request(&name)).await;
@@ -60,7 +60,7 @@ async fn a_renewal_does_not_bring_an_expired_grant_back(setting: Setting) {
     assert_eq!(released.outcome, ReleaseOutcome::NotHeld);
 }
 
-async fn a_guard_is_valid_for_less_than_the_lease(setting: Setting) {
+async fn a_guard_is_valid_for_less_than_the_lease(setting: &Setting) {
     let client = setting.client().await;
     let lease = setting.long_lease();
     let guard = client.lock(setting.name("job")).lease(lease).acquire().await.unwrap();
@@ -74,7 +74,7 @@ async fn a_guard_is_valid_for_less_than_the_lease(setting: Setting) {
     guard.release().await.unwrap();
 }
 
-async fn a_renewal_sets_the_lease_anew(setting: Setting) {
+async fn a_renewal_sets_the_lease_anew(setting: &Setting) {
     let (one, other) = (setting.connect().await, setting.connect().await);
     // If the machine stands still for a whole lease, the round shows nothing, and the next one has
     // a lease twice as long.
@@ -84,7 +84,7 @@ async fn a_renewal_sets_the_lease_anew(setting: Setting) {
         let mut request = setting.request(&name);
         request.lease = lease;
         let grant = granted(&*one, &request).await;
-        if outlives_its_lease(&setting, &*one, &*other, &grant).await {
+        if outlives_its_lease(setting, &*one, &*other, &grant).await {
             return;
         }
         one.release(&grant, ReleaseOptions::default()).await.unwrap();
@@ -126,11 +126,11 @@ async fn outlives_its_lease(
     }
 }
 
-async fn a_release_may_keep_the_lock_for_a_while(setting: Setting) {
+async fn a_release_may_keep_the_lock_for_a_while(setting: &Setting) {
     let (one, other) = (setting.connect().await, setting.connect().await);
     // After the release of an attempt that the core has repeated, the core also abandons the owner.
     for abandoned in [false, true] {
-        is_kept(&setting, &*one, &*other, abandoned).await;
+        is_kept(setting, &*one, &*other, abandoned).await;
     }
 }
 
@@ -162,7 +162,7 @@ async fn is_kept(setting: &Setting, one: &dyn Backend, other: &dyn Backend, aban
     );
 }
 
-async fn the_lease_is_at_least_the_one_that_was_asked_for(setting: Setting) {
+async fn the_lease_is_at_least_the_one_that_was_asked_for(setting: &Setting) {
     let backend = setting.connect().await;
     let request = setting.short_request(&setting.name("job"));
     let grant = granted(&*backend, &request).await;
@@ -175,7 +175,7 @@ async fn the_lease_is_at_least_the_one_that_was_asked_for(setting: Setting) {
     assert!(grant.from <= SystemEnv.now());
 }
 
-async fn a_lease_out_of_range_is_refused_with_the_range(setting: Setting) {
+async fn a_lease_out_of_range_is_refused_with_the_range(setting: &Setting) {
     let client = setting.client().await;
     let name = setting.name("job");
     let longest = setting.promised().longest_lease;
@@ -189,7 +189,7 @@ async fn a_lease_out_of_range_is_refused_with_the_range(setting: Setting) {
     assert!(state.is_none(), "the client must refuse before it sends a request: {state:?}");
 }
 
-async fn hold_at_most_ends_a_guard(setting: Setting) {
+async fn hold_at_most_ends_a_guard(setting: &Setting) {
     let client = setting.client().await;
     let name = setting.name("job");
     let most = setting.lease() / 2;
@@ -205,7 +205,7 @@ async fn hold_at_most_ends_a_guard(setting: Setting) {
 
 /// The client checks the lease too, but the store's setting may have changed since the client
 /// looked.
-async fn a_lease_above_the_longest_is_refused_by_the_store(setting: Setting) {
+async fn a_lease_above_the_longest_is_refused_by_the_store(setting: &Setting) {
     let backend = setting.connect().await;
     let name = setting.name("job");
     let mut request = setting.request(&name);

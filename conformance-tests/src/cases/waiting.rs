@@ -16,7 +16,7 @@ cases! {
     "S1" a_second_acquire_of_the_same_process_waits;
 }
 
-async fn a_release_serves_a_waiter(setting: Setting) {
+async fn a_release_serves_a_waiter(setting: &Setting) {
     let (one, (other, mut waits)) = (setting.client().await, setting.observed_client().await);
     let name = setting.name("job");
     for round in 1..=5 {
@@ -33,7 +33,7 @@ async fn a_release_serves_a_waiter(setting: Setting) {
     }
 }
 
-async fn a_waiter_of_the_same_client_is_served(setting: Setting) {
+async fn a_waiter_of_the_same_client_is_served(setting: &Setting) {
     let (client, mut waits) = setting.observed_client().await;
     let name = setting.name("job");
     let guard = client.lock(&name).acquire().await.unwrap();
@@ -51,7 +51,7 @@ async fn a_waiter_of_the_same_client_is_served(setting: Setting) {
     }
 }
 
-async fn an_expiry_serves_a_waiter(setting: Setting) {
+async fn an_expiry_serves_a_waiter(setting: &Setting) {
     let (backend, client) = (setting.connect().await, setting.client().await);
     let name = setting.name("job");
     crate::setting::granted(&*backend, &setting.short_request(&name)).await;
@@ -59,7 +59,7 @@ async fn an_expiry_serves_a_waiter(setting: Setting) {
     assert!(guard.is_valid());
 }
 
-async fn a_wait_that_is_over_names_the_holder(setting: Setting) {
+async fn a_wait_that_is_over_names_the_holder(setting: &Setting) {
     let (one, other) = (setting.client().await, setting.client().await);
     let name = setting.name("job");
     let guard = one.lock(&name).acquire().await.unwrap();
@@ -74,7 +74,7 @@ async fn a_wait_that_is_over_names_the_holder(setting: Setting) {
     assert!(after.is_ok(), "the wait that ended left a queue entry behind: {after:?}");
 }
 
-async fn a_wait_of_zero_does_not_wait(setting: Setting) {
+async fn a_wait_of_zero_does_not_wait(setting: &Setting) {
     let (one, other) = (setting.client().await, setting.client().await);
     let name = setting.name("job");
     let guard = one.lock(&name).acquire().await.unwrap();
@@ -86,7 +86,7 @@ async fn a_wait_of_zero_does_not_wait(setting: Setting) {
     assert!(other.lock(&name).wait(setting.patience()).acquire().await.is_ok());
 }
 
-async fn a_second_acquire_of_the_same_process_waits(setting: Setting) {
+async fn a_second_acquire_of_the_same_process_waits(setting: &Setting) {
     let client = setting.client().await;
     let name = setting.name("job");
     let guard = client.lock(&name).acquire().await.unwrap();

@@ -216,7 +216,7 @@ fn the_docs_add_features_that_there_are() {
 /// Somebody else's backend is tried without this project's stores and servers.
 #[test]
 fn the_suite_alone_brings_no_store_and_no_server() {
-    let packages = packages("conformance-tests", "");
+    let packages = packages("leasehold-conformance-tests", "");
     let stores = CLIENTS.iter().flat_map(|(_, own)| *own).copied();
     for package in stores.chain(["servers", "leasehold", "rcgen"]) {
         assert!(!packages.contains(package), "conformance-tests brings {package}");

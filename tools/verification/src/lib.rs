@@ -2,6 +2,7 @@
 //!
 //! - [`sim`]: the real client in simulated time, over a network that loses, delays and repeats
 //!   messages;
+//! - [`mutants`]: the backend in memory with one flaw, which the suite's case for it must catch;
 //! - [`missing_guards`]: a proxy leaves one guarded line of a script or statement out on its way to
 //!   a real server, and the backend's own case must fail;
 //! - [`versions`]: what must hold if a store has records of another version;
@@ -14,6 +15,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 pub mod missing_guards;
+pub mod mutants;
 pub mod proof;
 pub mod sim;
 #[cfg(feature = "proof")]

@@ -31,7 +31,7 @@ cases! {
     "operation" a_store_without_shared_locks_is_refused_by_the_client;
 }
 
-async fn readers_share_and_exclude_writers(setting: Setting) {
+async fn readers_share_and_exclude_writers(setting: &Setting) {
     let (one, other) = (setting.connect().await, setting.connect().await);
     let name = setting.name("job");
     let first = granted(&*one, &setting.reader(&name)).await;
@@ -70,7 +70,7 @@ async fn readers_share_and_exclude_writers(setting: Setting) {
 
 /// A reader with a short lease that joins, renews and leaves must not shorten the lease of a reader
 /// with a long one.
-async fn a_group_lasts_as_long_as_its_longest_lease(setting: Setting) {
+async fn a_group_lasts_as_long_as_its_longest_lease(setting: &Setting) {
     let backend = setting.connect().await;
     let name = setting.name("job");
     let long = granted(&*backend, &setting.reader(&name)).await;
@@ -91,7 +91,7 @@ async fn a_group_lasts_as_long_as_its_longest_lease(setting: Setting) {
     assert!(matches!(answers[..], [Renewal::Renewed { .. }]), "{answers:?}");
 }
 
-async fn one_reader_above_the_most_is_busy(setting: Setting) {
+async fn one_reader_above_the_most_is_busy(setting: &Setting) {
     let backend = setting.connect().await;
     let name = setting.name("job");
     let mut first = None;
@@ -114,7 +114,7 @@ async fn one_reader_above_the_most_is_busy(setting: Setting) {
     backend.force_release(&name).await.unwrap();
 }
 
-async fn tokens_rise_between_readers_and_writers(setting: Setting) {
+async fn tokens_rise_between_readers_and_writers(setting: &Setting) {
     let backend = setting.connect().await;
     let name = setting.name("job");
     let mut last = lock_core::FencingToken::ZERO;
@@ -149,7 +149,7 @@ async fn tokens_rise_between_readers_and_writers(setting: Setting) {
     assert!(granted(&*backend, &setting.request(&name)).await.token > lifted.token);
 }
 
-async fn a_readers_token_admits_readers_and_refuses_a_writer_from_before(setting: Setting) {
+async fn a_readers_token_admits_readers_and_refuses_a_writer_from_before(setting: &Setting) {
     let backend = setting.connect().await;
     let name = setting.name("job");
     let before = granted(&*backend, &setting.request(&name)).await;
@@ -174,7 +174,7 @@ async fn a_readers_token_admits_readers_and_refuses_a_writer_from_before(setting
     fence.admit("data", one.token.max(two.token)).expect_err("the earlier readers must be stale");
 }
 
-async fn a_reader_that_leaves_twice_counts_once(setting: Setting) {
+async fn a_reader_that_leaves_twice_counts_once(setting: &Setting) {
     let backend = setting.connect().await;
     let name = setting.name("job");
     let gone = granted(&*backend, &setting.reader(&name)).await;
@@ -190,7 +190,7 @@ async fn a_reader_that_leaves_twice_counts_once(setting: Setting) {
     granted(&*backend, &setting.request(&name)).await;
 }
 
-async fn a_new_group_forgets_the_old(setting: Setting) {
+async fn a_new_group_forgets_the_old(setting: &Setting) {
     let backend = setting.connect().await;
     let name = setting.name("job");
     let crashed = granted(&*backend, &setting.short_reader(&name)).await;
@@ -210,7 +210,7 @@ async fn a_new_group_forgets_the_old(setting: Setting) {
     refused(&*backend, &setting.request(&name)).await;
 }
 
-async fn a_reader_that_left_renews_nothing(setting: Setting) {
+async fn a_reader_that_left_renews_nothing(setting: &Setting) {
     let backend = setting.connect().await;
     let name = setting.name("job");
     let gone = granted(&*backend, &setting.reader(&name)).await;
@@ -224,7 +224,7 @@ async fn a_reader_that_left_renews_nothing(setting: Setting) {
     granted(&*backend, &setting.request(&name)).await;
 }
 
-async fn a_repeat_by_a_reader_is_the_same_grant(setting: Setting) {
+async fn a_repeat_by_a_reader_is_the_same_grant(setting: &Setting) {
     let (one, other) = (setting.connect().await, setting.connect().await);
     let request = setting.reader(&setting.name("job"));
     let first = granted(&*one, &request).await;
@@ -244,7 +244,7 @@ async fn a_repeat_by_a_reader_is_the_same_grant(setting: Setting) {
     granted(&*one, &setting.request(&request.name)).await;
 }
 
-async fn an_abandoned_reader_joins_nothing(setting: Setting) {
+async fn an_abandoned_reader_joins_nothing(setting: &Setting) {
     let backend = setting.connect().await;
     let name = setting.name("job");
     let inside = granted(&*backend, &setting.reader(&name)).await;
@@ -258,7 +258,7 @@ async fn an_abandoned_reader_joins_nothing(setting: Setting) {
     granted(&*backend, &setting.request(&name)).await;
 }
 
-async fn abandoning_a_reader_leaves_the_others(setting: Setting) {
+async fn abandoning_a_reader_leaves_the_others(setting: &Setting) {
     let backend = setting.connect().await;
     let name = setting.name("job");
     let inside = granted(&*backend, &setting.reader(&name)).await;
@@ -274,7 +274,7 @@ async fn abandoning_a_reader_leaves_the_others(setting: Setting) {
     granted(&*backend, &setting.request(&name)).await;
 }
 
-async fn a_forced_release_is_learnt_by_every_reader(setting: Setting) {
+async fn a_forced_release_is_learnt_by_every_reader(setting: &Setting) {
     let (one, other) = (setting.client().await, setting.client().await);
     let name = setting.name("job");
     // Longer than a busy machine may stand still: a renewal must report the loss, not the end of
@@ -294,7 +294,7 @@ async fn a_forced_release_is_learnt_by_every_reader(setting: Setting) {
     }
 }
 
-async fn inspect_and_list_tell_how_many_readers_share(setting: Setting) {
+async fn inspect_and_list_tell_how_many_readers_share(setting: &Setting) {
     let backend = setting.connect().await;
     let name = setting.name("job");
     let readers = async || backend.inspect(&name).await.unwrap().and_then(|state| state.readers);
@@ -321,7 +321,7 @@ async fn inspect_and_list_tell_how_many_readers_share(setting: Setting) {
     assert_eq!(readers().await, None);
 }
 
-async fn a_store_without_shared_locks_is_refused_by_the_client(setting: Setting) {
+async fn a_store_without_shared_locks_is_refused_by_the_client(setting: &Setting) {
     let client = setting.client().await;
     let name = setting.name("job");
     let answer = client.lock(&name).shared().wait(Duration::from_secs(10)).acquire().await;

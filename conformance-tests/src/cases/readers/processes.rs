@@ -14,7 +14,7 @@ cases! {
     "L5" a_paused_reader_learns_of_its_loss shared processes;
 }
 
-async fn no_process_reads_while_another_writes(setting: Setting) {
+async fn no_process_reads_while_another_writes(setting: &Setting) {
     const READERS: usize = 4;
     const WRITERS: usize = 2;
     const TIMES: u32 = 10;
@@ -23,7 +23,7 @@ async fn no_process_reads_while_another_writes(setting: Setting) {
     let path = folder.path().join("number");
     std::fs::write(&path, "0").unwrap();
     let file = path.to_str().unwrap().to_owned();
-    let start = |job| Child::start(&setting, &name, setting.long_lease(), job);
+    let start = |job| Child::start(setting, &name, setting.long_lease(), job);
     let read = || start(Job::Read { file: file.clone(), times: 2 * TIMES });
     let count = || start(Job::Count { file: file.clone(), times: TIMES });
     let mut children: Vec<_> =
@@ -33,10 +33,10 @@ async fn no_process_reads_while_another_writes(setting: Setting) {
     assert_eq!(std::fs::read_to_string(&path).unwrap(), (WRITERS as u32 * TIMES).to_string());
 }
 
-async fn a_killed_readers_lock_is_free_for_writers_within_its_lease(setting: Setting) {
+async fn a_killed_readers_lock_is_free_for_writers_within_its_lease(setting: &Setting) {
     let name = setting.name("job");
     let lease = setting.lease() * 2;
-    let mut child = Child::start(&setting, &name, lease, Job::HoldShared);
+    let mut child = Child::start(setting, &name, lease, Job::HoldShared);
     let token = child.held().await;
     let client = setting.client().await;
     let inside = client.lock(&name).lease(lease).shared().acquire().await.unwrap();
@@ -47,12 +47,12 @@ async fn a_killed_readers_lock_is_free_for_writers_within_its_lease(setting: Set
     setting.assert_free_in_time(killed, lease);
 }
 
-async fn a_paused_reader_learns_of_its_loss(setting: Setting) {
+async fn a_paused_reader_learns_of_its_loss(setting: &Setting) {
     let name = setting.name("job");
-    let mut child = Child::start(&setting, &name, setting.lease(), Job::HoldShared);
+    let mut child = Child::start(setting, &name, setting.lease(), Job::HoldShared);
     let token = child.held().await;
     let client = setting.client().await;
-    child.pause(&setting, &client).await;
+    child.pause(setting, &client).await;
     let writer = client.lock(&name).wait(setting.patience()).acquire().await.unwrap();
     assert!(writer.token() > token);
     child.resume_to_its_loss().await;

@@ -21,7 +21,7 @@ cases! {
     "L3" a_writer_that_gives_up_lets_the_readers_behind_it_in shared;
 }
 
-async fn a_crashed_reader_delays_a_writer_by_its_lease(setting: Setting) {
+async fn a_crashed_reader_delays_a_writer_by_its_lease(setting: &Setting) {
     let (backend, client) = (setting.connect().await, setting.client().await);
     let name = setting.name("job");
     let inside = granted(&*backend, &setting.short_reader(&name)).await;
@@ -37,7 +37,7 @@ async fn a_crashed_reader_delays_a_writer_by_its_lease(setting: Setting) {
     writer.release().await.unwrap();
 }
 
-async fn a_writer_waits_for_the_last_reader(setting: Setting) {
+async fn a_writer_waits_for_the_last_reader(setting: &Setting) {
     let (one, (other, mut waits)) = (setting.client().await, setting.observed_client().await);
     let name = setting.name("job");
     let lease = setting.long_lease();
@@ -60,7 +60,7 @@ async fn a_writer_waits_for_the_last_reader(setting: Setting) {
     assert!(writer.token() > token);
 }
 
-async fn a_wait_that_is_over_names_the_readers(setting: Setting) {
+async fn a_wait_that_is_over_names_the_readers(setting: &Setting) {
     let (one, other) = (setting.client().await, setting.client().await);
     let name = setting.name("job");
     let reader = one.lock(&name).lease(setting.long_lease()).shared().acquire().await.unwrap();
@@ -73,7 +73,7 @@ async fn a_wait_that_is_over_names_the_readers(setting: Setting) {
     assert_eq!(busy.token, reader.token());
 }
 
-async fn a_release_serves_all_waiting_readers(setting: Setting) {
+async fn a_release_serves_all_waiting_readers(setting: &Setting) {
     let name = setting.name("job");
     let holder = setting.connect().await;
     let grant = granted(&*holder, &setting.request(&name)).await;
@@ -97,7 +97,7 @@ async fn a_release_serves_all_waiting_readers(setting: Setting) {
     refused(&*holder, &setting.request(&name)).await;
 }
 
-async fn no_reader_passes_a_waiting_writer(setting: Setting) {
+async fn no_reader_passes_a_waiting_writer(setting: &Setting) {
     let name = setting.name("job");
     let (holder, waiter, third) =
         (setting.connect().await, setting.connect().await, setting.connect().await);
@@ -116,7 +116,7 @@ async fn no_reader_passes_a_waiting_writer(setting: Setting) {
 }
 
 /// At any time a reader holds, and another one comes.
-async fn readers_in_a_loop_do_not_starve_a_writer(setting: Setting) {
+async fn readers_in_a_loop_do_not_starve_a_writer(setting: &Setting) {
     // So many readers may pass a waiting writer.
     const MOST: usize = 20;
     let name = setting.name("job");
@@ -149,7 +149,7 @@ async fn readers_in_a_loop_do_not_starve_a_writer(setting: Setting) {
     inside.release().await.unwrap();
 }
 
-async fn a_writer_that_gives_up_lets_the_readers_behind_it_in(setting: Setting) {
+async fn a_writer_that_gives_up_lets_the_readers_behind_it_in(setting: &Setting) {
     let name = setting.name("job");
     let (holder, waiter, third) =
         (setting.connect().await, setting.connect().await, setting.connect().await);

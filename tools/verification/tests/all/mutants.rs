@@ -6,11 +6,9 @@ use std::{
     path::Path,
 };
 
-use conformance_tests::{
-    cases::{self, REQUIREMENTS},
-    mutants::{self, Verdict},
-};
+use conformance_tests::cases::{self, REQUIREMENTS};
 use futures_util::future::join_all;
+use verification::mutants::{self, Verdict};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn every_mutant_is_caught_by_its_case() {

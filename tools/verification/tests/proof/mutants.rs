@@ -3,14 +3,12 @@
 
 use std::sync::Arc;
 
-use conformance_tests::{
-    SetUpError,
-    mutants::{Flaw, flawed},
-};
+use conformance_tests::SetUpError;
 use lock_core::{Backend, BoxFuture, Error, Init};
 use measurements::Proof;
 use servers::{Redis, RedisOptions, Server as _};
 use verification::{
+    mutants::{Flaw, flawed},
     proof::{
         Cell, Fault, Guarantee, InQuick, Reason, Report, StartedStore, SystemUnderTest, Withheld,
     },

@@ -3,17 +3,13 @@
 use std::{
     os::unix::process::ExitStatusExt as _,
     path::Path,
-    process::Stdio,
     time::{Duration, Instant},
 };
 
+use conformance_tests::ChildProcess;
 use leasehold::migration::{Direction, Fleet, Phase, Step};
 use lock_core::{Env as _, SystemEnv};
-use tokio::{
-    io::{AsyncBufReadExt as _, BufReader, Lines},
-    process::{Child, ChildStdout, Command},
-    time::timeout,
-};
+use tokio::time::timeout;
 
 use crate::{
     child::{self, ChildSpec},
@@ -30,14 +26,13 @@ const LONGEST: Duration = Duration::from_secs(2);
 const LIMIT: Duration = Duration::from_secs(120);
 
 struct Process {
-    child: Child,
-    lines: Lines<BufReader<ChildStdout>>,
+    child: ChildProcess,
     phase: Phase,
 }
 
 impl Process {
     async fn line(&mut self) -> String {
-        let line = timeout(LIMIT, self.lines.next_line()).await;
+        let line = timeout(LIMIT, self.child.next_line()).await;
         let line = line.unwrap_or_else(|_| {
             panic!("a process in phase {} has printed nothing for {LIMIT:?}", self.phase)
         });
@@ -132,15 +127,8 @@ impl Rolling<'_> {
         let spec = ChildSpec { number: self.counts.started, url, folder: self.folder.to_owned() };
         self.counts.started += 1;
         let (variable, value) = spec.variable();
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .env(variable, value)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .expect("a child process");
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        Process { child, lines, phase }
+        let child = ChildProcess::start(variable, &value).expect("a child process");
+        Process { child, phase }
     }
 
     /// Starts a process and waits until it has worked.
@@ -165,25 +153,25 @@ impl Rolling<'_> {
             "phase {phase} beside a process two phases away"
         );
         self.counts.refused += 1;
-        drop(process.child.stdin.take());
-        while let Ok(Some(line)) = process.lines.next_line().await {
+        process.child.close_input();
+        while let Ok(Some(line)) = process.child.next_line().await {
             assert_eq!(line, "refused", "phase {phase} beside a process two phases away");
         }
-        let status = timeout(LIMIT, process.child.wait()).await.expect("an end in time").unwrap();
+        let status = timeout(LIMIT, process.child.ended()).await.expect("an end in time").unwrap();
         assert!(status.success(), "{status}");
     }
 
     /// Ends a process in order, or kills it.
     async fn end(&mut self, process: &mut Process, kill: bool) {
         if kill {
-            process.child.start_kill().expect("a kill");
+            process.child.signal(rustix::process::Signal::KILL).expect("a kill");
         } else {
-            drop(process.child.stdin.take());
+            process.child.close_input();
         }
-        while let Ok(Some(line)) = process.lines.next_line().await {
+        while let Ok(Some(line)) = process.child.next_line().await {
             self.counts.count(&line);
         }
-        let status = timeout(LIMIT, process.child.wait()).await.expect("an end in time").unwrap();
+        let status = timeout(LIMIT, process.child.ended()).await.expect("an end in time").unwrap();
         let killed = status.signal() == Some(rustix::process::Signal::KILL.as_raw());
         assert!(if kill { killed } else { status.success() }, "{status}");
         self.counts.killed += u32::from(killed);

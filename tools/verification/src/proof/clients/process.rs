@@ -1,23 +1,15 @@
 //! A client process of a run: this program, started again. A line on its standard input says what
 //! it does.
 
-use std::{
-    net::SocketAddr,
-    process::{ExitStatus, Stdio},
-    time::Duration,
-};
+use std::{net::SocketAddr, process::ExitStatus, time::Duration};
 
 use lock_core::LockName;
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
-use tokio::{
-    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
-    process::{Child, ChildStdin, Command},
-    task::JoinHandle,
-};
+use tokio::task::JoinHandle;
 
 use crate::proof::clients::record::{Line, Record};
-use conformance_tests::SetUpError;
+use conformance_tests::{ChildProcess, SetUpError};
 use servers::{tree, wait};
 
 /// The environment variable that tells a process that it is a client. The rest comes by standard
@@ -67,44 +59,26 @@ pub(crate) enum Order {
 /// A running client process; killed when dropped.
 #[derive(Debug)]
 pub(crate) struct Client {
-    process: Child,
-    stdin: ChildStdin,
+    process: ChildProcess,
     reader: JoinHandle<()>,
 }
 
 impl Client {
     pub(crate) async fn start(spec: &ClientSpec, record: &Record) -> Result<Self, SetUpError> {
-        let mut process = Command::new(std::env::current_exe()?)
-            .env(CHILD, "1")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()?;
-        let (stdin, stdout) = (process.stdin.take(), process.stdout.take());
-        let (stdin, stdout) = stdin.zip(stdout).ok_or("a child without pipes")?;
+        let mut process = ChildProcess::start(CHILD, "1")?;
         let record = record.clone();
-        let reader = tokio::spawn(async move {
-            let mut lines = BufReader::new(stdout).lines();
-            while let Ok(Some(line)) = lines.next_line().await {
-                // A killed process may have written half a line.
-                if let Ok(line) = serde_json::from_str::<Line>(&line) {
-                    record.take(line);
-                }
+        let reader = process.forward_lines(move |line| {
+            // A killed process may have written half a line.
+            if let Ok(line) = serde_json::from_str::<Line>(&line) {
+                record.take(line);
             }
         });
-        let mut client = Self { process, stdin, reader };
-        client.write(&serde_json::to_string(spec)?).await?;
-        Ok(client)
+        process.write(&serde_json::to_string(spec)?).await?;
+        Ok(Self { process, reader })
     }
 
     pub(crate) async fn order(&mut self, order: Order) -> Result<(), SetUpError> {
-        let text = serde_json::to_string(&order)?;
-        self.write(&text).await
-    }
-
-    async fn write(&mut self, text: &str) -> Result<(), SetUpError> {
-        self.stdin.write_all(format!("{text}\n").as_bytes()).await?;
-        Ok(self.stdin.flush().await?)
+        Ok(self.process.write(&serde_json::to_string(&order)?).await?)
     }
 
     fn id(&self) -> Result<u32, SetUpError> {
@@ -113,8 +87,7 @@ impl Client {
 
     /// Kills it, and checks that it died by the signal.
     pub(crate) async fn kill(&mut self) -> Result<(), SetUpError> {
-        tree::signal(self.id()?, Signal::KILL)?;
-        let status = self.process.wait().await?;
+        let status = self.process.kill().await?;
         match std::os::unix::process::ExitStatusExt::signal(&status) {
             Some(9) => Ok(()),
             _ => Err(format!("the child was to be killed and ended with {status}").into()),
@@ -124,18 +97,18 @@ impl Client {
     /// Pauses it; on return it is stopped.
     pub(crate) async fn pause(&self) -> Result<(), SetUpError> {
         let id = self.id()?;
-        tree::signal(id, Signal::STOP)?;
+        self.process.signal(Signal::STOP)?;
         let stopped = || async { Ok(tree::is_stopped(id).then_some(())) };
         Ok(wait::until("a client to stop", wait::READY_WITHIN, stopped).await?)
     }
 
     pub(crate) fn resume(&self) -> Result<(), SetUpError> {
-        Ok(tree::signal(self.id()?, Signal::CONT)?)
+        Ok(self.process.signal(Signal::CONT)?)
     }
 
     /// Waits for its end and for its last line; `None` if it does not end within `limit`.
     pub(crate) async fn ended(mut self, limit: Duration) -> Result<Option<ExitStatus>, SetUpError> {
-        match tokio::time::timeout(limit, self.process.wait()).await {
+        match tokio::time::timeout(limit, self.process.ended()).await {
             Ok(status) => {
                 self.reader.await?;
                 Ok(Some(status?))

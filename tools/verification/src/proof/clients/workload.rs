@@ -18,8 +18,8 @@ use crate::proof::clients::registers::Update;
 use crate::proof::plan::rng::Rng;
 use crate::proof::plan::system_under_test::Connect;
 use conformance_tests::{
+    Observed,
     history::{Acquisition, Recorder, What},
-    observed::Observed,
 };
 
 /// How often a holder checks its guard.

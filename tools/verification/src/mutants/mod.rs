@@ -13,11 +13,10 @@ use async_trait::async_trait;
 use lock_core::{Backend, Error, Mutex};
 
 use self::flawed::Flawed;
-use crate::{
-    Harness, MemoryHarness, SetUpError, Setting, Store,
+use conformance_tests::{
+    Composition, Harness, MemoryHarness, Outcome, SetUpError, Setting, Store,
     cases::{self, Case},
-    composition::Composition,
-    runner::{self, Outcome},
+    run_case,
 };
 
 /// One flaw.
@@ -275,9 +274,10 @@ async fn outcome(flaw: Option<Flaw>, case: &str) -> Result<Outcome, SetUpError> 
     let harness: Arc<dyn Harness> = Arc::new(MutantHarness { flaw, seen: Mutex::default() });
     let store = harness.start().await?;
     let promised = harness.connect(&store.address).await?.guarantees();
-    let mut setting = Setting::new(Arc::clone(&harness), &store.address, case.name, promised);
-    setting.composition = flaw.map_or(Composition::Sound, Flaw::composition);
-    Ok(runner::one(case, setting, LIMIT).await)
+    let composition = flaw.map_or(Composition::Sound, Flaw::composition);
+    let setting = Setting::new(Arc::clone(&harness), &store.address, case.name, promised)
+        .with_composition(composition);
+    Ok(run_case(case, setting, LIMIT).await)
 }
 
 /// Connects to the backend in memory with a flaw. All connections of a run share one wrapper.
