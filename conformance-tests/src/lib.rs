@@ -1,7 +1,8 @@
 //! The conformance suite of leasehold: it tries on a real store what every store must keep.
 //!
 //! To run it against a backend of your own, implement [`Harness`] and make this the `main` of a
-//! test target with `harness = false`:
+//! test target with `harness = false`. (Rust's own harness has no word for a case that does not apply,
+//! and no end of a run, at which the store of all cases stops.)
 //!
 //! ```no_run
 //! use conformance_tests::MemoryHarness as MyHarness;

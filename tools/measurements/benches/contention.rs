@@ -19,20 +19,18 @@
 
 use std::{
     collections::HashMap,
-    process::Stdio,
     time::{Duration, Instant},
 };
 
+use conformance_tests::ChildProcess;
 use futures_util::future::join_all;
 use lock_core::LockClient;
 use measurements::bench::{
     Asked, Awake, Children, Contender, LEASE, Pace, Site, Turn, child, compete, median, pairs,
     rates, seen,
 };
-use tokio::{
-    io::{AsyncBufReadExt as _, BufReader},
-    process::{Child, Command},
-};
+use rustix::process::Signal;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 const PARTS: [&str; 7] = ["own", "tasks", "wake", "clients", "holding", "processes", "killed"];
 const ROUNDS: usize = 5;
@@ -46,8 +44,8 @@ const KILLED: usize = 200;
 /// How many clients wait for the names of the killed processes: one for all, or as many as let the
 /// server work for several at once.
 const HEIRS: [usize; 2] = [1, 20];
-/// The first argument of a process that is to be killed.
-const HOLD: &str = "--hold";
+/// The environment variable of a process that is to be killed: its store and its lock.
+const HOLD: &str = "LEASEHOLD_BENCH_HOLD";
 /// The lease of the processes that are killed.
 const SHORT: Duration = Duration::from_secs(6);
 
@@ -190,13 +188,10 @@ async fn crowd(kind: &str, span: Duration) {
 
 /// If this process is one that is to be killed, holds its lock until then and returns `true`.
 async fn holds() -> bool {
-    let arguments: Vec<String> = std::env::args().collect();
-    let [_, flag, url, name] = &arguments[..] else { return false };
-    if flag != HOLD {
-        return false;
-    }
-    let client: LockClient = leasehold::connect(url.as_str()).await.unwrap();
-    let _guard = client.lock(name.as_str()).lease(SHORT).acquire().await.unwrap();
+    let Ok(job) = std::env::var(HOLD) else { return false };
+    let (url, name) = job.split_once(' ').unwrap();
+    let client: LockClient = leasehold::connect(url).await.unwrap();
+    let _guard = client.lock(name).lease(SHORT).acquire().await.unwrap();
     println!("{name}");
     // Until this process is killed, or its parent has gone.
     let mut line = String::new();
@@ -204,16 +199,9 @@ async fn holds() -> bool {
     true
 }
 
-async fn holder(url: &str, name: &str) -> Child {
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args([HOLD, url, name])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    assert_eq!(lines.next_line().await.unwrap().as_deref(), Some(name));
+async fn holder(url: &str, name: &str) -> ChildProcess {
+    let mut child = ChildProcess::start(HOLD, &format!("{url} {name}")).unwrap();
+    assert_eq!(child.next_line().await.unwrap().as_deref(), Some(name));
     child
 }
 
@@ -235,7 +223,7 @@ async fn killed(kind: &str, heirs: usize) {
     tokio::time::sleep(SHORT).await;
     let still = waits.iter().filter(|wait| !wait.is_finished()).count();
     let began = Instant::now();
-    holders.iter_mut().for_each(|holder| holder.start_kill().unwrap());
+    holders.iter().for_each(|holder| holder.signal(Signal::KILL).unwrap());
     let mut guards = Vec::new();
     for wait in waits {
         guards.push(wait.await.unwrap().unwrap());

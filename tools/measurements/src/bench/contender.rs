@@ -4,6 +4,7 @@ use std::{fs::File, path::PathBuf, time::Duration};
 
 use etcd_client::LockOptions;
 use lock_core::{ErrorKind, LockClient};
+use rustix::fs::{FlockOperation, flock};
 use sqlx::{
     Executor as _, MySqlPool, PgPool,
     mysql::MySqlPoolOptions,
@@ -138,7 +139,7 @@ impl Contender {
                 let path = path.clone();
                 let locked = tokio::task::spawn_blocking(move || {
                     let file = File::create(path).unwrap();
-                    file.lock().unwrap();
+                    flock(&file, FlockOperation::LockExclusive).unwrap();
                     file
                 });
                 let file = locked.await.unwrap();
