@@ -37,7 +37,7 @@
 //! user NAME on >PASSWORD resetchannels &PREFIX:{0}:push:* resetkeys ~PREFIX:{0}:* -@all
 //!   +hello +auth +ping +select +info +time +eval +evalsha +scan +subscribe +unsubscribe +publish
 //!   +get +mget +set +setrange +del +exists +pttl +pexpire +hget +hmget +hset +hdel
-//!   +lindex +llen +lpop +lpos +lpush +lrem +rpush
+//!   +lindex +llen +lpop +lpos +lrem +rpush
 //! ```
 //!
 //! If there are replicas, `+config|get` lets the client read how long an isolated master accepts
@@ -51,7 +51,7 @@
 //!   +hello +auth +ping +info +time +eval +evalsha +cluster|slots +cluster|countkeysinslot
 //!   +cluster|getkeysinslot +config|get +asking +ssubscribe +spublish
 //!   +get +mget +set +setrange +del +exists +pttl +pexpire +hget +hmget +hset +hdel
-//!   +lindex +llen +lpop +lpos +lpush +lrem +rpush
+//!   +lindex +llen +lpop +lpos +lrem +rpush
 //! ```
 //!
 //! A [`Fence`] also needs access to the user's own keys. `init` needs nothing more.

@@ -14,6 +14,7 @@ pub use redis::Value;
 pub use crate::scripts::reply::{holder, list, not_understood, number, text};
 pub use crate::settings::{AgreedSettings as NodeSettings, RECORD_VERSION};
 
+pub use crate::scripts::arguments::declares;
 use crate::{
     backend::admin::Admin,
     builder::RedisBuilder,
@@ -21,7 +22,7 @@ use crate::{
     guarantees::promises,
     keys::{Bucket, Keys},
     scripts::{
-        self, Arguments, Layout,
+        self, Arguments,
         reply::{Answer, Reply},
     },
     settings::Topology,
@@ -72,21 +73,14 @@ impl PushListener for NodePushes {
 pub struct Script(scripts::Script);
 
 impl Script {
-    /// A script that grants nothing. [`Node::call`] sends only the caller's arguments.
-    #[must_use]
-    pub fn plain(source: &str) -> Self {
-        Self(scripts::Script::new(source, Layout::Apart))
-    }
-
-    /// A script for [`Node::call_in_epoch`]. It has three parts: the file `fast`, which may answer
-    /// before any function is defined; the functions with which this crate's own scripts begin
-    /// (`text`, `clock`, `gate` and others, see `scripts/common.lua`); and `rest`.
+    /// A script, with the files of this crate that it includes, and with local variables for the
+    /// arguments that it declares (see `scripts/text.rs`).
     ///
-    /// It must call `gate` before it grants, and answer with the refusal of `gate`. `KEYS[1]` is
-    /// the epoch record. `ARGV` is as in `scripts/epoch_arguments.lua`.
+    /// One for [`Node::call_in_epoch`] declares `epoch args`. `KEYS[1]` is the epoch record. It must
+    /// call `gate` of `scripts/epoch.lua` before it grants, and answer with its refusal.
     #[must_use]
-    pub fn in_epoch(fast: &str, rest: &str) -> Self {
-        Self(scripts::Script::new(&[fast, "\n", scripts::COMMON, rest].concat(), Layout::Apart))
+    pub fn new(source: &str) -> Self {
+        Self(scripts::Script::new(source))
     }
 
     /// The whole text, as the server gets it.

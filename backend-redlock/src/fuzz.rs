@@ -6,7 +6,7 @@ use backend_redis::node::Value;
 use lock_core::test_util::soup;
 use proptest::{collection::vec, prelude::*};
 
-use crate::{batch, builder::url, quorum::node::Answer, steps::admin};
+use crate::{batch, builder::url, quorum::node::NodeAnswer, steps::admin};
 
 const URLS: &str = "
     redlock:// redlocks:// host 127.0.0.1 [::1] :6379 , / ? & = % # user: secret@ @ node_timeout=
@@ -42,7 +42,7 @@ proptest! {
 
     #[test]
     fn answers(word in soup(RECORDS.split('|')), parts in vec(value(), 0..8), releases in 0..9_usize, attempts in 0..9_usize) {
-        let answer = Answer { word, parts, span: None };
+        let answer = NodeAnswer { word, parts, span: None };
         for at in 0..8 {
             let _ = (answer.number(at), answer.text(at));
         }

@@ -12,7 +12,7 @@ use crate::{
     connection::error,
     keys::Bucket,
     scripts::{
-        self, Arguments, InitArguments,
+        self, Arguments,
         reply::{self, Answer, Reply, not_understood},
     },
     settings::{AgreedSettings, check_longest},
@@ -45,7 +45,7 @@ impl Admin<'_> {
             if let Value::BulkString(record) = record {
                 let remaining = Duration::from_millis(reply::number(left)?);
                 let state = match read_record(record) {
-                    Some(Record { owner, token, kept, label, readers }) => {
+                    Some(LockRecord { owner, token, kept, label, readers }) => {
                         let holder = Some(Holder::new(owner, label, remaining));
                         let state = LockState::new(name.clone(), holder, token);
                         state.with_kept(kept).with_readers(readers)
@@ -152,7 +152,7 @@ impl Admin<'_> {
         let longest = init.longest_lease.or(self.0.settings.longest_lease);
         let quarantine = init.quarantine.or(self.0.settings.quarantine);
         let (first_use, reset_tokens) = (init.first_use, init.reset_tokens);
-        let own = InitArguments { first_use, reset_tokens, longest, quarantine }.arguments();
+        let own = scripts::init(first_use, reset_tokens, longest, quarantine);
         let all = self.0.keys.buckets().map(|bucket| {
             let own = &own;
             async move {
@@ -193,7 +193,7 @@ impl Admin<'_> {
 
     /// A random name of the store, kept in its epoch record.
     pub(crate) async fn name_of_store(&self) -> Result<String, Error> {
-        let fresh = Arguments::of([&format_args!("{:032x}", SystemEnv.random())]);
+        let fresh = scripts::identity(SystemEnv.random());
         let bucket = Bucket::FIRST;
         let keys = [self.0.keys.epoch(bucket)];
         let answer = self.0.run(bucket, &scripts::IDENTITY, &keys, &fresh).await?;
@@ -250,7 +250,7 @@ fn highest(mark: &Value) -> FencingToken {
 
 /// The record of a lock.
 #[derive(Debug)]
-pub(crate) struct Record {
+pub(crate) struct LockRecord {
     pub(crate) owner: OwnerId,
     pub(crate) token: FencingToken,
     /// The lock was released, and is kept for a last while (`at_least`).
@@ -260,7 +260,7 @@ pub(crate) struct Record {
     pub(crate) readers: Option<u64>,
 }
 
-pub(crate) fn read_record(record: &[u8]) -> Option<Record> {
+pub(crate) fn read_record(record: &[u8]) -> Option<LockRecord> {
     let (record, readers) = match std::str::from_utf8(record).ok()?.split_once('\n') {
         Some((record, readers)) => (record, Some(readers.split_whitespace().count() as u64)),
         None => (std::str::from_utf8(record).ok()?, None),
@@ -272,5 +272,5 @@ pub(crate) fn read_record(record: &[u8]) -> Option<Record> {
     let label = OwnerLabel::new(parts.next()?).ok()?;
     // Only a lock of readers has a second line.
     (readers.is_some() == (owner == OwnerId::READERS)).then_some(())?;
-    Some(Record { owner, token, kept: state == "1", label, readers })
+    Some(LockRecord { owner, token, kept: state == "1", label, readers })
 }

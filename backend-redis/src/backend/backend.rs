@@ -20,7 +20,7 @@ use crate::{
     connection::{Connection, PushListener as _},
     keys::{Bucket, Keys},
     scripts::{
-        self, Arguments, Release,
+        self, Arguments,
         reply::{self, Answer, Reply},
     },
     settings::Settings,
@@ -221,10 +221,9 @@ impl Redis {
         let keys = if options.next.is_some() { &keys[..] } else { &keys[..4] };
         let channel = self.pushes.channel(bucket);
         let next = options.next.map(|request| (request, channel));
-        let Grant { owner, mode, .. } = *grant;
-        let own = Release { owner, mode, keep: options.keep, next }.arguments();
+        let own = scripts::release(grant.owner, options.keep, next);
         let release = &scripts::RELEASE;
-        let read = Answer::after_number;
+        let read = Answer::of_release;
         let freed = self.store.run_in_epoch_with_connection(bucket, release, keys, &own, read);
         let (answer, connection) = freed.await?;
         let outcome = outcome(answer.first == Some(1));

@@ -11,11 +11,11 @@ use crate::{
 };
 
 /// At most one connection to a server. The caller that makes it holds the lock.
-pub(crate) type ConnectionSlot = Arc<tokio::sync::Mutex<Tried>>;
+pub(crate) type ConnectionSlot = Arc<tokio::sync::Mutex<ConnectionTry>>;
 
 /// The result of the last try to connect.
 #[derive(Debug, Default)]
-pub(crate) struct Tried {
+pub(crate) struct ConnectionTry {
     pub(crate) connection: Option<Arc<Connection>>,
     pub(crate) failure: LastFailure,
 }

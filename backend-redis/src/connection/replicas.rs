@@ -19,11 +19,11 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct Replicas {
     writes: AtomicU64,
-    covered: tokio::sync::Mutex<Covered>,
+    covered: tokio::sync::Mutex<LastWait>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Covered {
+struct LastWait {
     writes: u64,
     replicas: u64,
 }
@@ -50,7 +50,7 @@ impl Replicas {
             wait.arg(wanted.replicas).arg(wanted.within.as_millis() as u64);
             let answer = send(wait).await?.map_err(|error| error::of_command(&error))?;
             let Value::Int(_) = answer else { return Err(not_understood()) };
-            *covered = Covered { writes, replicas: reply::number(&answer)? };
+            *covered = LastWait { writes, replicas: reply::number(&answer)? };
         }
         let replicas = covered.replicas;
         if replicas >= u64::from(wanted.replicas) {

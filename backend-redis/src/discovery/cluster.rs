@@ -26,13 +26,13 @@ use crate::{
 pub(crate) struct Map {
     settings: Settings,
     seeds: Vec<Address>,
-    known: Mutex<Known>,
+    known: Mutex<MapState>,
     /// Held while the client asks the nodes.
     asking: tokio::sync::Mutex<LastFailure>,
 }
 
 #[derive(Default)]
-struct Known {
+struct MapState {
     map: Shards,
     /// The ids of the nodes, from the last map that had any.
     ids: HashSet<String>,
@@ -44,7 +44,7 @@ struct Known {
     doubted: HashSet<Address>,
 }
 
-impl Known {
+impl MapState {
     fn owner(&self, slot: u16) -> Option<&Address> {
         let mapped = || match self.map.owner(slot) {
             Owner::At(address) => Some(address),
@@ -82,7 +82,7 @@ impl fmt::Debug for Map {
 
 impl Map {
     pub(crate) fn new(seeds: &[Address], settings: &Settings) -> Arc<Self> {
-        let known = Known { nodes: seeds.iter().cloned().collect(), ..Known::default() };
+        let known = MapState { nodes: seeds.iter().cloned().collect(), ..MapState::default() };
         Arc::new(Self {
             settings: settings.clone(),
             seeds: seeds.to_vec(),
@@ -91,7 +91,7 @@ impl Map {
         })
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, MapState> {
         self.known.lock()
     }
 

@@ -1,14 +1,15 @@
 -- Makes sure that an owner holds nothing, waits for nothing, and never will.
--- KEYS: as in common.lua. ARGV: as in epoch_arguments.lua, and 5 owner
+-- KEYS: as in epoch.lua
+-- epoch args: leaver
 -- Answer: 1 if it held the lock, otherwise 0.
 
--- include epoch_arguments.lua
+-- include epoch.lua
 -- include limits.lua
--- include common.lua
-local leaver = ARGV[5]
+-- include records.lua
+-- include queue.lua
 if redis.call('HDEL', KEYS[4], leaver) == 1 then redis.call('LREM', KEYS[3], 1, leaver) end
 local now = clock()
-local record = living(KEYS[2], read(KEYS[2]), now)
+local record = living(read(KEYS[2]), now)
 local owner, _, state = parse(record)
 local mine = owner ~= nil
 -- guard: abandon_owner

@@ -2,9 +2,36 @@
 
 use std::{fmt, io::Write as _};
 
-pub(super) use lock_core::whole_millis as millis;
-use lock_core::{FencingToken, Mode};
 use redis::{RedisWrite, ToRedisArgs};
+
+/// Checks at compile time that a script declares these arguments.
+macro_rules! declared {
+    ($script:literal: $($name:ident)* $(; $list:ident)?) => {
+        const _: () = assert!(
+            $crate::scripts::arguments::declares(
+                include_str!($script),
+                concat!($(" ", stringify!($name),)* $(" ", stringify!($list), "...")?)
+            ),
+            "the script declares other arguments"
+        );
+    };
+}
+
+/// Makes the arguments that a script declares, in the same order. A list of further ones, if the
+/// script declares it, is for the caller to add.
+macro_rules! arguments {
+    ($script:literal: $($name:ident $(= $value:expr)?),* $(; $list:ident)?) => {{
+        declared!($script: $($name)* $(; $list)?);
+        // Of most scripts.
+        let mut arguments = Arguments::with_room(8, 240);
+        $(arguments.add(arguments!(@ $name $($value)?));)*
+        arguments
+    }};
+    (@ $name:ident $value:expr) => { $value };
+    (@ $name:ident) => { $name };
+}
+
+pub(super) use {arguments, declared};
 
 /// Arguments in one buffer.
 #[derive(Clone, Debug, Default)]
@@ -20,26 +47,11 @@ impl Arguments {
         Self { bytes: Vec::with_capacity(bytes), ends: Vec::with_capacity(count) }
     }
 
-    /// Makes arguments of these values.
-    pub(crate) fn of<const N: usize>(each: [&dyn fmt::Display; N]) -> Self {
-        let mut arguments = Self::default();
-        each.iter().for_each(|argument| _ = arguments.add(argument));
-        arguments
-    }
-
     pub(crate) fn add(&mut self, argument: impl fmt::Display) -> &mut Self {
         // Writing to a vector never fails.
         write!(self.bytes, "{argument}").ok();
         self.ends.push(self.bytes.len());
         self
-    }
-
-    /// Adds a floor, which also tells the mode of its request: a reader's floor has a 0 in front.
-    /// So all queue entries have the same form, and a script of an older version that does not know
-    /// readers hands the whole lock to it.
-    pub(super) fn add_floor(&mut self, mode: Mode, floor: FencingToken) -> &mut Self {
-        let zero = if mode == Mode::Shared { "0" } else { "" };
-        self.add(format_args!("{zero}{floor}"))
     }
 
     pub(crate) fn add_bytes(&mut self, argument: &[u8]) -> &mut Self {
@@ -88,4 +100,27 @@ impl ToRedisArgs for Arguments {
     fn num_of_args(&self) -> usize {
         self.len()
     }
+}
+
+/// Whether a script declares these arguments, each with a space in front.
+pub const fn declares(script: &str, names: &str) -> bool {
+    let (script, names) = (script.as_bytes(), names.as_bytes());
+    let line = b" args:";
+    let mut at = 0;
+    while at + line.len() + names.len() < script.len() {
+        let mut same = 0;
+        while same < line.len() && script[at + same] == line[same] {
+            same += 1;
+        }
+        if same == line.len() {
+            let from = at + same;
+            same = 0;
+            while same < names.len() && script[from + same] == names[same] {
+                same += 1;
+            }
+            return same == names.len() && script[from + same] == b'\n';
+        }
+        at += 1;
+    }
+    false
 }

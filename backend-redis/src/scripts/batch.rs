@@ -1,17 +1,10 @@
 //! The keys and arguments of `batch.lua`: simple releases and attempts of many tasks.
 
-use std::{sync::LazyLock, time::Duration};
+use std::time::Duration;
 
-use lock_core::{OwnerId, OwnerLabel};
+use lock_core::{OwnerId, OwnerLabel, whole_millis as millis};
 
-use super::{
-    arguments::{Arguments, millis},
-    epoch::Layout,
-    script::Script,
-};
-
-pub(crate) static BATCH: LazyLock<Script> =
-    LazyLock::new(|| Script::new(include_str!("batch.lua"), Layout::Apart));
+use super::arguments::{Arguments, declared};
 
 /// A release or an attempt in its simplest form.
 pub(crate) struct Plain {
@@ -60,6 +53,7 @@ impl<'a> Batch<'a> {
     }
 
     pub(crate) fn arguments(&self) -> Arguments {
+        declared!("batch.lua": releases label; owners);
         let count = 2 + self.releases.len() + 2 * self.attempts.len();
         let mut arguments = Arguments::with_room(count, 32 * count + 64);
         arguments.add(self.releases.len());

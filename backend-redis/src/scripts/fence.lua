@@ -1,11 +1,11 @@
 -- Sets the user's key if the token is not stale.
 -- KEYS: 1 the fence's record   2 the user's key
--- ARGV: 1 token   2 value
+-- args: token value
 -- Answer: {1 or 0, the highest token admitted}. Tokens stay below 2^53, so numbers compare exactly.
 
 local admitted = redis.call('GET', KEYS[1])
 -- guard: fence
-if admitted and tonumber(admitted) > tonumber(ARGV[1]) then return {0, admitted} end
-redis.call('SET', KEYS[1], ARGV[1])
-redis.call('SET', KEYS[2], ARGV[2])
-return {1, ARGV[1]}
+if admitted and tonumber(admitted) > tonumber(token) then return {0, admitted} end
+redis.call('SET', KEYS[1], token)
+redis.call('SET', KEYS[2], value)
+return {1, token}

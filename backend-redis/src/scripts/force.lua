@@ -1,11 +1,13 @@
 -- Frees a lock of any holder, and hands it to the first live entry. It also removes keys of another type, which cannot be
 -- read: such a queue or such entries would make every attempt fail.
--- KEYS: as in common.lua. ARGV: as in epoch_arguments.lua
+-- KEYS: as in epoch.lua
+-- epoch args:
 -- Answer: 1 if something was removed, otherwise 0; or that of unknown.lua.
 
--- include epoch_arguments.lua
+-- include epoch.lua
 -- include limits.lua
--- include common.lua
+-- include records.lua
+-- include queue.lua
 local refusal = unknown(unpack(redis.call('HMGET', KEYS[1], 'version', 'longest')))
 if refusal then return refusal end
 local removed = redis.call('DEL', KEYS[2])

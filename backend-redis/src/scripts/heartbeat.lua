@@ -1,7 +1,8 @@
 -- Prolongs many entries of one client, and reads the locks of some. It grants nothing, so it does not check the epoch.
 -- KEYS: 1 epoch record, then the entries, then their locks
--- ARGV: from 5 on the owner of each entry, then the text of all entries behind their time: ' lease floor channel label',
---       and how many of the last locks to read; besides as in epoch_arguments.lua
+-- epoch args: entry read owners...
+--       the text of all entries behind their time: ' lease floor channel label'; how many of the last locks to read; the
+--       owner of each entry
 -- Answers, for each entry: 0 if it and its lock exist, and the lock was not to be read; 'retry-ms remaining-ms owner token
 -- state label' of the holder if it was; -1 if the case is not simple, since the entry is gone, or the lock is free, or was
 -- read and ends before the next heartbeat. Then the client sends acquire.lua. Or the answer of unknown.lua.
@@ -17,10 +18,10 @@ if refusal then return refusal end
 -- guard: heartbeat_memory
 call('HDEL', KEYS[1], '')
 local time = call('TIME')
-local count = #ARGV - 8
-local entry = time[1] + LIFE_US / 1000000 .. string.sub('00000' .. time[2], -6) .. ARGV[5 + count]
+local count = #ARGV - owners + 1
+entry = time[1] + LIFE_US / 1000000 .. string.sub('00000' .. time[2], -6) .. entry
 for at = 1, count do
-  local entries, owner, answer = KEYS[1 + at], ARGV[4 + at], 0
+  local entries, owner, answer = KEYS[1 + at], ARGV[owners + at - 1], 0
   -- guard: heartbeat_life
   if call('HSET', entries, owner, entry) == 1 then
     -- The entry was served, abandoned or passed over, so it must not come back.
@@ -38,7 +39,7 @@ if free then
     if call('EXISTS', KEYS[1 + count + at]) == 0 then answers[at] = -1 end
   end
 end
-local unread = count - ARGV[6 + count]
+local unread = count - read
 if unread == count then return answers end
 local records = call('MGET', unpack(KEYS, 2 + count + unread))
 for at = unread + 1, count do

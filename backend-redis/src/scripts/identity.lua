@@ -1,6 +1,7 @@
 -- The store's name, made by the first client that asks. It is lost with the data.
 -- KEYS: 1 epoch record
--- ARGV: 1 a random name
+-- args: name
+--       a random one
 -- Answer: the name, or that of unknown.lua.
 
 -- include unknown.lua
@@ -8,5 +9,5 @@ local id, version, longest = unpack(redis.call('HMGET', KEYS[1], 'id', 'version'
 local refusal = unknown(version, longest)
 if refusal then return refusal end
 if id then return id end
-redis.call('HSET', KEYS[1], 'id', ARGV[1])
-return ARGV[1]
+redis.call('HSET', KEYS[1], 'id', name)
+return name

@@ -1,12 +1,11 @@
 -- Creates or changes the store's settings.
--- KEYS: 1 epoch record. ARGV: as in epoch_arguments.lua, and
---       5 1 for a first use, 2 to set the tokens back, or 0   6 longest lease or ''   7 quarantine on, off or ''
+-- KEYS: 1 epoch record
+-- epoch args: action new_longest new_quarantine
+--       action: 1 for a first use, 2 to set the tokens back, or 0. The settings: '' to keep the present one
 -- Answer: {'set', longest lease, quarantine, µs until grants begin}, or that of unknown.lua
 
--- include epoch_arguments.lua
 -- include limits.lua
--- include common.lua
-local action, new_longest, new_quarantine = ARGV[5], ARGV[6], ARGV[7]
+-- include epoch.lua
 local now = clock()
 local last_run, last_replid, from, span, stored_longest, stored_quarantine, version = unpack(redis.call(
   'HMGET', KEYS[1], 'run', 'replid', 'from', 'span', 'longest', 'quarantine', 'version'))

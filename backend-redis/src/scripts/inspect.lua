@@ -4,7 +4,7 @@
 -- another type is '', and so is the record if its queue is of another type. Redlock's inspect.lua does the same.
 
 -- include unknown.lua
--- include readers.lua
+-- include records.lua
 local time = redis.call('TIME')
 local answers, epoch = {}, redis.call('HMGET', KEYS[1], 'version', 'longest', 'mark')
 local refusal = unknown(epoch[1], epoch[2])
@@ -17,7 +17,7 @@ for at = 2, #KEYS, 2 do
       record = ''
     end
   end
-  record = living(KEYS[at], record, time[1] * 1000000 + time[2])
+  record = living(record, time[1] * 1000000 + time[2])
   local left = record and redis.call('PTTL', KEYS[at]) or 0
   answers[#answers + 1] = {record, left, type(entries) == 'number' and entries or 0}
 end

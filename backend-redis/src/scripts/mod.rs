@@ -1,30 +1,23 @@
-//! The Lua scripts. Beside each stands the Rust file that writes its arguments, in the order that
-//! the script's header declares.
+//! The Lua scripts. Each names its arguments in its header, and the encoder in Rust names the same.
 
-mod acquire;
-mod admin;
-mod arguments;
+pub(crate) mod arguments;
 mod batch;
+mod encoders;
 mod epoch;
-mod fence;
-mod heartbeat;
-mod owned;
-mod release;
-mod renew;
 pub(crate) mod reply;
 mod script;
 mod text;
 
 pub(crate) use self::{
-    acquire::{ACQUIRE, acquire},
-    admin::{FORCE, IDENTITY, INIT, INSPECT, InitArguments},
     arguments::Arguments,
-    batch::{BATCH, Batch, Plain, PlainAttempt},
-    epoch::{Epoch, Layout},
-    fence::{FENCE, fenced_write},
-    heartbeat::{HEARTBEAT, entry_of, heartbeats},
-    owned::{ABANDON, RAISE, abandon, raise},
-    release::{RELEASE, Release},
-    renew::{RENEW, renewals},
-    script::{COMMON, Script},
+    batch::{Batch, Plain, PlainAttempt},
+    encoders::{
+        abandon, acquire, entry_of, fenced_write, heartbeats, identity, init, raise, release,
+        renewals,
+    },
+    epoch::Epoch,
+    script::{
+        ABANDON, ACQUIRE, BATCH, FENCE, FORCE, HEARTBEAT, IDENTITY, INIT, INSPECT, RAISE, RELEASE,
+        RENEW, Script,
+    },
 };

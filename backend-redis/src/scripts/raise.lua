@@ -1,15 +1,17 @@
 -- Raises the token of a held grant.
--- KEYS: as in common.lua. ARGV: as in epoch_arguments.lua, and 5 owner   6 token
+-- KEYS: as in epoch.lua
+-- epoch args: raiser wanted
 -- Answer: {'raised'}, {'gone'} or {'floor', highest}; or that of unknown.lua.
 
--- include epoch_arguments.lua
+-- include epoch.lua
 -- include limits.lua
--- include common.lua
+-- include records.lua
+-- include queue.lua
 local refusal = unknown(unpack(redis.call('HMGET', KEYS[1], 'version', 'longest')))
 if refusal then return refusal end
-local raiser, wanted = ARGV[5], tonumber(ARGV[6])
+wanted = tonumber(wanted)
 local now = clock()
-local record = living(KEYS[2], read(KEYS[2]), now)
+local record = living(read(KEYS[2]), now)
 local _, token, state, label = parse(record)
 -- guard: raise_owner
 if not (record and holds(record, raiser)) then return {'gone'} end

@@ -204,8 +204,7 @@ impl Reply {
     }
 }
 
-/// The answer of a script that may grant. `first` is the part that `scripts::RELEASE` puts before
-/// it.
+/// The answer of a script that may grant. `first` is whether a release found the lock held.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) first: Option<u64>,
@@ -217,25 +216,20 @@ impl Answer {
         Ok(Self { first: None, reply: Some(Reply::read(value)?) })
     }
 
-    pub(crate) fn after_number(value: Value) -> Result<Self, Error> {
+    /// The answer of `release.lua`: 0, 1 or the answer to the next request, if the lock was held;
+    /// `{0, answer}` if not.
+    pub(crate) fn of_release(value: Value) -> Result<Self, Error> {
         match value {
-            Value::Int(number) => {
-                let first = u64::try_from(number).map_err(|_| not_understood())?;
-                return Ok(Self { first: Some(first), reply: None });
+            Value::Int(held) => {
+                let held = u64::try_from(held).map_err(|_| not_understood())?;
+                Ok(Self { first: Some(held), reply: None })
             }
-            // The token that the next request was granted.
-            Value::BulkString(_) => {
-                return Ok(Self { first: Some(1), reply: Some(Reply::read(value)?) });
+            Value::Array(mut parts) if matches!(parts.first(), Some(Value::Int(_))) => {
+                let reply = parts.pop().map(Reply::read).transpose()?;
+                Ok(Self { first: Some(0), reply })
             }
-            _ => {}
+            answer => Ok(Self { first: Some(1), reply: Some(Reply::read(answer)?) }),
         }
-        let mut parts = list(value)?.into_iter();
-        let first = number(&parts.next().ok_or_else(not_understood)?)?;
-        let reply = match parts.next() {
-            Some(value @ Value::Array(_)) => Some(Reply::read(value)?),
-            _ => None,
-        };
-        Ok(Self { first: Some(first), reply })
     }
 
     pub(crate) fn number(value: Value) -> Result<Self, Error> {

@@ -1,25 +1,44 @@
 //! A script and its hash.
 
+use std::sync::LazyLock;
+
 use redis::Script as Hashed;
 
-use super::{epoch::Layout, text::whole};
-
-/// What a script of another crate that may grant begins with.
-pub(crate) const COMMON: &str =
-    "-- include epoch_arguments.lua\n-- include limits.lua\n-- include common.lua\n";
+use super::text::whole;
 
 /// A script and its hash.
 #[derive(Debug)]
 pub(crate) struct Script {
     pub(crate) text: String,
     pub(crate) hash: String,
-    /// How it gets the epoch, if it may grant.
-    pub(crate) epoch: Layout,
 }
 
 impl Script {
-    pub(crate) fn new(script: &str, epoch: Layout) -> Self {
+    pub(crate) fn new(script: &str) -> Self {
         let text = whole(script);
-        Self { hash: Hashed::new(&text).get_hash().to_owned(), text, epoch }
+        Self { hash: Hashed::new(&text).get_hash().to_owned(), text }
     }
+}
+
+macro_rules! scripts {
+    ($($name:ident $file:literal;)*) => {
+        $(pub(crate) static $name: LazyLock<Script> =
+            LazyLock::new(|| Script::new(include_str!($file)));)*
+    };
+}
+
+// The header of each names its keys, too.
+scripts! {
+    ABANDON "abandon.lua";
+    ACQUIRE "acquire.lua";
+    BATCH "batch.lua";
+    FENCE "fence.lua";
+    FORCE "force.lua";
+    HEARTBEAT "heartbeat.lua";
+    IDENTITY "identity.lua";
+    INIT "init.lua";
+    INSPECT "inspect.lua";
+    RAISE "raise.lua";
+    RELEASE "release.lua";
+    RENEW "renew.lua";
 }

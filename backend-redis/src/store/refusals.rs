@@ -21,11 +21,11 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
     any: AtomicBool,
-    refused: Mutex<HashMap<String, Refused>>,
+    refused: Mutex<HashMap<String, RefusalTimes>>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Refused {
+struct RefusalTimes {
     first: Instant,
     last: Instant,
 }
@@ -39,7 +39,8 @@ impl Refusals {
         };
         self.any.store(true, Ordering::SeqCst);
         let mut refused = self.refused.lock();
-        let known = refused.entry(what.to_owned()).or_insert(Refused { first: now, last: now });
+        let known =
+            refused.entry(what.to_owned()).or_insert(RefusalTimes { first: now, last: now });
         if now.since(known.last) > limit.max(REFUSALS_APART) {
             known.first = now;
         }

@@ -268,10 +268,10 @@ impl Store {
                 replid: &identity.replid,
                 longest: agreed.longest_lease,
                 quarantine: agreed.quarantine,
-                deadline: handshake.deadline(SystemEnv.now(), self.settings.late_after),
                 margin: &Failover::of(&self.settings, identity).argument(),
+                deadline: handshake.deadline(SystemEnv.now(), self.settings.late_after),
             };
-            let arguments = epoch.around(own, script.epoch);
+            let arguments = epoch.before(own);
             let answer = match call(&connection, route.ask.is_some(), script, keys, &arguments)
                 .await?
             {

@@ -74,8 +74,9 @@ async fn a_release_to_many_readers_writes_the_record_once() {
     let mut server = Server::start(&[]).await;
     server.taken("a").await.unwrap();
     let keys = server.keys("a");
-    let late = (server.now().await + 60_000_000).to_string();
-    let arguments = [server.in_epoch().join(" "), late, owner("a")];
+    let mut arguments = server.in_time();
+    arguments.push(owner("a"));
+    arguments.extend([""; 6].map(str::to_owned));
     let before = sets(&mut server).await;
     let released = server.eval(&[CROWD, &RELEASE].concat(), &keys, &arguments).await;
     assert_eq!(text(&released), "1");

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use lock_core::{Error, Grant, ReleaseOutcome, Request};
 use tokio::sync::oneshot;
 
-use crate::protocol::held::Held;
+use crate::protocol::grant_votes::GrantVotes;
 
 pub(crate) struct AttemptJob {
     pub(crate) request: Request,
@@ -15,7 +15,7 @@ pub(crate) struct AttemptJob {
 
 pub(crate) struct ReleaseJob {
     pub(super) grant: Grant,
-    pub(super) held: Arc<Held>,
+    pub(super) held: Arc<GrantVotes>,
     pub(super) answer: oneshot::Sender<Result<ReleaseOutcome, Error>>,
 }
 

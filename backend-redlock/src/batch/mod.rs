@@ -20,7 +20,7 @@ pub(crate) use self::{
     round::carry_out,
 };
 use crate::{
-    protocol::held::Held,
+    protocol::grant_votes::GrantVotes,
     quorum::{nodes::Quorum, pushes::QueueEntry},
     steps::{acquire, free::take_back, release},
 };
@@ -68,7 +68,7 @@ pub(crate) async fn release(
     keep: Option<Duration>,
     next: Option<&Request>,
 ) -> Result<(ReleaseOutcome, Option<Grant>), Error> {
-    let held = Held::of(grant);
+    let held = GrantVotes::of(grant);
     let certain = held.as_ref().is_none_or(|held| held.release());
     let plain = certain && keep.is_none() && grant.mode == Mode::Exclusive;
     let next = next.filter(|next| is_plain(next));
@@ -101,7 +101,7 @@ pub(crate) async fn gather_release(
     queue: &BatchQueue,
     quorum: &Arc<Quorum>,
     grant: &Grant,
-    held: Arc<Held>,
+    held: Arc<GrantVotes>,
     next: Option<&Request>,
 ) -> Result<(ReleaseOutcome, Option<Grant>), Error> {
     let (answer, answered) = oneshot::channel();

@@ -13,12 +13,12 @@ use super::jobs::{AttemptJob, Job, Jobs, ReleaseJob, decline};
 use crate::{
     protocol::{
         clock::{Span, may_vote},
-        held::Held,
+        grant_votes::GrantVotes,
         token::{self, Token},
         vote::{Tally, Vote, tally},
     },
     quorum::{
-        node::{Answer, micros},
+        node::{NodeAnswer, micros},
         nodes::Quorum,
         round::Round,
     },
@@ -38,7 +38,10 @@ enum BatchReply {
     Answer(Vec<i64>, Option<Span>),
 }
 
-pub(crate) fn read(answer: &Answer, [releases, attempts]: [usize; 2]) -> Result<Vec<i64>, Error> {
+pub(crate) fn read(
+    answer: &NodeAnswer,
+    [releases, attempts]: [usize; 2],
+) -> Result<Vec<i64>, Error> {
     let all = match answer.part(2)? {
         Value::Array(parts) => parts,
         // All releases found their locks held, and all attempts have this number.
@@ -57,7 +60,7 @@ pub(crate) fn read(answer: &Answer, [releases, attempts]: [usize; 2]) -> Result<
 }
 
 impl BatchReply {
-    fn of(answer: Result<Answer, Error>, jobs: [usize; 2]) -> Self {
+    fn of(answer: Result<NodeAnswer, Error>, jobs: [usize; 2]) -> Self {
         let read = answer.and_then(|answer| Ok((read(&answer, jobs)?, answer.span)));
         match read {
             Ok((numbers, span)) => Self::Answer(numbers, span),
@@ -89,14 +92,14 @@ impl BatchReply {
 enum AttemptState {
     Open(AttemptJob),
     /// The attempt has the lock.
-    Won(Request, Arc<Held>),
+    Won(Request, Arc<GrantVotes>),
     /// The attempt failed, and what nodes gave it is taken back.
     Failed(Request),
 }
 
 struct ReleaseState {
     grant: Grant,
-    held: Arc<Held>,
+    held: Arc<GrantVotes>,
     /// `None` once the release is answered.
     answer: Option<oneshot::Sender<Result<ReleaseOutcome, Error>>>,
     count: ReleaseCount,
@@ -133,7 +136,7 @@ impl Shared {
 }
 
 /// Releases that were repeated alone: job, node and answer.
-type Extra = FuturesUnordered<BoxFuture<'static, (usize, usize, Result<Answer, Error>)>>;
+type Extra = FuturesUnordered<BoxFuture<'static, (usize, usize, Result<NodeAnswer, Error>)>>;
 
 /// Sends a batch, and answers its jobs.
 pub(crate) async fn carry_out(quorum: &Arc<Quorum>, jobs: Vec<Job>) {

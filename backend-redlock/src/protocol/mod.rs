@@ -2,7 +2,7 @@
 //! does I/O.
 
 pub mod clock;
-pub(crate) mod held;
+pub(crate) mod grant_votes;
 pub mod majority_expiry;
 pub mod token;
 pub mod vote;

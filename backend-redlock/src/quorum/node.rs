@@ -39,14 +39,14 @@ pub(crate) struct CallStart {
 
 /// A node's answer to one of our scripts: `{word, clock, ...}`.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct NodeAnswer {
     pub(crate) word: String,
     pub(crate) parts: Vec<Value>,
     /// The reading of the node's clock; `None` if the clock went back.
     pub(crate) span: Option<Span>,
 }
 
-impl Answer {
+impl NodeAnswer {
     pub(crate) fn part(&self, at: usize) -> Result<&Value, Error> {
         self.parts.get(at).ok_or_else(not_understood)
     }
@@ -86,7 +86,7 @@ impl Node {
     }
 
     /// Reads the clock in an answer, and returns the answer.
-    pub(crate) fn end_call(&self, start: CallStart, value: Value) -> Result<Answer, Error> {
+    pub(crate) fn end_call(&self, start: CallStart, value: Value) -> Result<NodeAnswer, Error> {
         let received = SystemEnv.now();
         let parts = list(value)?;
         let [word, stamp, ..] = parts.as_slice() else { return Err(not_understood()) };
@@ -110,7 +110,7 @@ impl Node {
             let seconds = Duration::from_micros(start.stamp - stamp);
             tracing::warn!(target: "leasehold", node = %self.address, ?seconds, "the node's clock went back: no vote");
         }
-        Ok(Answer { word, parts, span: (!back).then_some(span) })
+        Ok(NodeAnswer { word, parts, span: (!back).then_some(span) })
     }
 
     pub(crate) fn span(&self) -> Option<Span> {

@@ -17,7 +17,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     guarantees::{self, Basis},
-    node::{Answer, Node, micros},
+    node::{Node, NodeAnswer, micros},
     options::Options,
     pushes::WakeRegistry,
     retained::RetainedGrants,
@@ -114,7 +114,7 @@ impl Quorum {
         self: &Arc<Self>,
         at: usize,
         call: &ScriptCall,
-    ) -> Result<Answer, Error> {
+    ) -> Result<NodeAnswer, Error> {
         let node = &self.nodes[at];
         let arguments: Vec<&[u8]> = call.arguments.iter().map(String::as_bytes).collect();
         let start = node.start_call();

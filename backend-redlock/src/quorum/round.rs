@@ -7,10 +7,10 @@ use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use lock_core::{BoxFuture, Error};
 use tokio::time::Sleep;
 
-use super::{node::Answer, nodes::Quorum};
+use super::{node::NodeAnswer, nodes::Quorum};
 use crate::{scripts::ScriptCall, tunables::SILENCE_FACTOR};
 
-type Asking = FuturesUnordered<BoxFuture<(usize, Result<Answer, Error>)>>;
+type Asking = FuturesUnordered<BoxFuture<(usize, Result<NodeAnswer, Error>)>>;
 
 /// One question to several nodes.
 pub(crate) struct Round {
@@ -61,7 +61,7 @@ impl Round {
     }
 
     /// The next answer. `None` when all nodes have answered or the time is over.
-    pub(crate) async fn next(&mut self) -> Option<(usize, Result<Answer, Error>)> {
+    pub(crate) async fn next(&mut self) -> Option<(usize, Result<NodeAnswer, Error>)> {
         loop {
             tokio::select! {
                 biased;
@@ -102,7 +102,7 @@ impl Round {
     pub(crate) fn finish(
         mut self,
         quorum: &Arc<Quorum>,
-        mut then: impl FnMut(usize, Option<Result<Answer, Error>>) + Send + 'static,
+        mut then: impl FnMut(usize, Option<Result<NodeAnswer, Error>>) + Send + 'static,
     ) {
         if self.pending.is_empty() {
             return;

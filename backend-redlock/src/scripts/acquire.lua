@@ -2,12 +2,10 @@
 --
 -- KEYS: 1 epoch record   2 lock   3 queue (sorted set of owners by rank)
 --       4 entries (hash: owner to "until channel"; `turn` to "owner until")   5 tombstone
--- ARGV: 1 to 4 and the last two as in epoch_arguments.lua of backend-redis
---       5 owner   6 lease ms   7 label   8 floor, with a 0 in front for a reader   9 proposed number
---       10 clock bound, µs
---       11 number of the attempt, which rises for one owner   12 the clock after which it is late
---       13 which watermark   14 the client's estimate of this clock
---       15 channel, or '' for no entry   16 rank of the entry
+-- epoch args: owner lease label floor proposed bound attempt late_after watermark estimated channel rank
+--       lease: ms. floor: with a 0 in front for a reader. proposed: a number. bound: of clocks, µs. attempt: its number, which
+--       rises for one owner. late_after: the clock after which it is late. watermark: which one. estimated: the client's
+--       estimate of this clock. channel: '' for no entry. rank: of the entry
 -- Answers: {word, clock, ...}; words: ours, busy, late, clock, quarantine, floor, lease, exhausted.
 --
 -- If the record cannot be read, 'busy' gives the owner '?'.
@@ -16,11 +14,14 @@
 --
 -- A lock that readers share is "READERS number 0 count label", with a line "owner number attempt end" for each of them. The
 -- first line has the highest of their numbers, how many they are, and the label of the reader that came last. The end of a
--- reader's lease is as in readers.lua of backend-redis; lines from before there were ends have none. The expiry is that of
--- the latest lease. No pattern runs over all lines, since there may be a thousand. The `until` of a reader's entry has a 0 in
+-- reader's lease is as in records.lua of backend-redis. The expiry is that of the latest lease. No pattern runs over all lines, since there may be a thousand. The `until` of a reader's entry has a 0 in
 -- front. Older scripts read the same time, and see another owner's lock.
-local owner, lease, floor, bound = ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[8]), tonumber(ARGV[10])
-local attempt, estimated, reader = tonumber(ARGV[11]), tonumber(ARGV[14]), is_reader(ARGV[8])
+-- include epoch.lua
+-- include limits.lua
+-- include records.lua
+local reader = is_reader(floor)
+lease, floor, bound = tonumber(lease), tonumber(floor), tonumber(bound)
+attempt, estimated = tonumber(attempt), tonumber(estimated)
 -- As in free.lua.
 local TURN_US = 100000
 local other = unknown(unpack(redis.call('HMGET', KEYS[1], 'version', 'longest')))
@@ -32,31 +33,31 @@ local stamp = text(now)
 local seen = tonumber(redis.call('HGET', KEYS[1], 'clock') or 0)
 -- A late request or a clock that is ahead; then a clock that is behind.
 -- guard: late_request
-if now > tonumber(ARGV[12]) then
+if now > tonumber(late_after) then
   -- guard: late_notes_clock
   if now > seen and redis.call('EXISTS', KEYS[1]) == 1 then redis.call('HSET', KEYS[1], 'clock', stamp) end
   return {'late', stamp}
 end
 -- guard: clock_behind
 if now < estimated - bound then return {'clock', stamp} end
--- A waiter keeps its entry, and is served, also if memory is short: the expiry is set first, see common.lua of
+-- A waiter keeps its entry, and is served, also if memory is short: the expiry is set first, see epoch.lua of
 -- backend-redis.
 if redis.call('HGET', KEYS[4], owner) then redis.call('PEXPIRE', KEYS[4], TOMB_MS) end
 -- A deadline written by a wrong clock could end a quarantine too early.
 local epoch = redis.call('HMGET', KEYS[1], 'run', 'replid', 'from', 'span')
 -- guard: clock_came_back
 local ahead = seen > now + bound
-if epoch[1] ~= ARGV[1] or epoch[2] ~= ARGV[2] or tonumber(epoch[3] or 0) > now or ahead then
+if epoch[1] ~= run or epoch[2] ~= replid or tonumber(epoch[3] or 0) > now or ahead then
   -- guard: clock_off
   if math.abs(now - estimated) > bound then return {'clock', stamp} end
 end
 if ahead then
   -- The clock was ahead and came back. Records of this node may have expired early, which counts as a loss of data.
   redis.call('HSET', KEYS[1], 'clock', stamp)
-  if ARGV[4] == 'on' then
+  if quarantine == 'on' then
     -- The longest lease may have been longer before, and that may not be waited out yet.
     -- guard: waits_out
-    local span = math.max(tonumber(ARGV[3]), tonumber(epoch[4] or 0))
+    local span = math.max(tonumber(longest), tonumber(epoch[4] or 0))
     redis.call('HSET', KEYS[1], 'from', text(now + span), 'span', text(span),
       'why', 'the clock was ahead and came back')
   end
@@ -71,15 +72,15 @@ if not mark then
   return refusal
 end
 -- If the watermark is not a number, or is above all tokens, no token is left to grant.
-mark = math.min(tonumber(redis.call('HGET', KEYS[1], ARGV[13]) or 0) or 9007199254740991, 9007199254740991)
+mark = math.min(tonumber(redis.call('HGET', KEYS[1], watermark) or 0) or 9007199254740991, 9007199254740991)
 -- After a loss of data the clocks may be behind the old ones by the bound. The margin leaves room for that.
-local highest = now + tonumber(ARGV[3]) - 2 * bound
+local highest = now + tonumber(longest) - 2 * bound
 -- guard: floor
 if floor > highest then return {'floor', stamp, text(highest)} end
 -- guard: longest_lease
-if lease * 1000 > tonumber(ARGV[3]) then return {'lease', stamp} end
+if lease * 1000 > tonumber(longest) then return {'lease', stamp} end
 local record = read(KEYS[2])
-local holder, number, state, last, label = string.match(record or '', '^(%x+) (%d+) ([01]) (%d+) ([^\n]*)')
+local holder, number, state, last, old_label = string.match(record or '', '^(%x+) (%d+) ([01]) (%d+) ([^\n]*)')
 -- A record that cannot be read belongs to no owner, and holds the lock until it expires.
 if holder and (#holder ~= 32 or tonumber(number) > 9007199254740991) then holder, number = nil, nil end
 -- How many readers share it, and the position of the asker's line if it is one of them.
@@ -88,7 +89,7 @@ local from, own, to = holder == READERS and string.find(record, '\n' .. owner ..
 local own_end = lease_end(now, lease)
 if from then
   local before
-  own, last, before, to = string.match(record, '^(%d+) (%d+) ?(%d*)()', from + 34)
+  own, last, before, to = string.match(record, '^(%d+) (%d+) (%d+)()', from + 34)
   -- guard: repeat_end
   if before > own_end then own_end = before end
 end
@@ -100,7 +101,7 @@ local function living_of(lines)
     local next_ = string.find(lines, '\n', at + 1, true)
     local until_ = string.sub(lines, (next_ or #lines + 1) - 13, (next_ or 0) - 1)
     -- guard: dead_reader
-    if until_ >= first or string.find(until_, ' ', 1, true) then
+    if until_ >= first then
       kept[#kept + 1] = string.sub(lines, at, (next_ or 0) - 1)
     end
     at = next_
@@ -111,11 +112,11 @@ local function busy()
   local left = record and redis.call('PTTL', KEYS[2]) or 0
   if left == -1 then
     -- No record of this store stays for ever. Whatever this one is, no lease is longer than this.
-    left = math.ceil(ARGV[3] / 1000)
+    left = math.ceil(longest / 1000)
     redis.call('PEXPIRE', KEYS[2], left)
   end
   local rank = redis.call('ZRANK', KEYS[3], owner)
-  return {'busy', stamp, holder or record and '?' or '', label or '', left, number or text(mark), rank or -1}
+  return {'busy', stamp, holder or record and '?' or '', old_label or '', left, number or text(mark), rank or -1}
 end
 local gone = redis.call('GET', KEYS[5])
 -- guard: tombstone
@@ -128,7 +129,7 @@ if own or holder == owner and state == '0' then
   -- guard: last_attempt
   last = math.max(attempt, tonumber(last))
   record = own and string.sub(record, 1, from - 1) .. line(own, text(last)) .. string.sub(record, to)
-    or table.concat({owner, number, '0', text(last), label}, ' ')
+    or table.concat({owner, number, '0', text(last), old_label}, ' ')
   redis.call('SET', KEYS[2], record, 'PX', left)
   return {'ours', stamp, own or number, 1}
 end
@@ -165,9 +166,9 @@ if reader then
 end
 -- guard: held
 if shut or others then
-  if ARGV[15] ~= '' then
-    redis.call('ZADD', KEYS[3], 'NX', ARGV[16], owner)
-    redis.call('HSET', KEYS[4], owner, (reader and '0' or '') .. text(now + LIFE_US) .. ' ' .. ARGV[15])
+  if channel ~= '' then
+    redis.call('ZADD', KEYS[3], 'NX', rank, owner)
+    redis.call('HSET', KEYS[4], owner, (reader and '0' or '') .. text(now + LIFE_US) .. ' ' .. channel)
     redis.call('PEXPIRE', KEYS[3], TOMB_MS)
     redis.call('PEXPIRE', KEYS[4], TOMB_MS)
     -- Until then, and a second more, batch.lua checks for entries and tombstones.
@@ -181,21 +182,21 @@ if shut or others then
 end
 -- The stored token: the same rule as `stored` in token.rs, acquire_fast.lua and batch.lua.
 -- guard: near_the_clock
-number = math.min(math.max(tonumber(ARGV[9]), now - bound), now + bound)
+number = math.min(math.max(tonumber(proposed), now - bound), now + bound)
 -- guard: above_the_marks
 number = math.max(number, mark + 1, floor + 1)
 if number > 9007199254740991 then return {'exhausted', stamp} end
 -- `top` is the highest of all watermarks. A number above it need not be compared with its own watermark.
 local top = math.max(number, tonumber(redis.call('HGET', KEYS[1], 'top') or 0))
 -- guard: notes_number
-redis.call('HSET', KEYS[1], ARGV[13], text(number), 'top', text(top))
+redis.call('HSET', KEYS[1], watermark, text(number), 'top', text(top))
 if reader then
   -- guard: join_lease
   if record then lease = math.max(lease, redis.call('PTTL', KEYS[2])) end
-  record = table.concat({READERS, text(number), '0', text(count + 1), ARGV[7]}, ' ')
+  record = table.concat({READERS, text(number), '0', text(count + 1), label}, ' ')
     .. lines .. line(text(number), text(attempt))
 else
-  record = table.concat({owner, text(number), '0', text(attempt), ARGV[7]}, ' ')
+  record = table.concat({owner, text(number), '0', text(attempt), label}, ' ')
 end
 redis.call('SET', KEYS[2], record, 'PX', lease)
 redis.call('ZREM', KEYS[3], owner)

@@ -5,17 +5,16 @@ use std::sync::{Arc, LazyLock};
 use backend_redis::node::{Node as Server, Script};
 use lock_core::{Mode, Request};
 
-use super::{ScriptCall, millis, watermark};
+use super::{ScriptCall, arguments, millis, watermark};
 
 static ACQUIRE: LazyLock<Script> = LazyLock::new(|| {
-    Script::in_epoch(include_str!("acquire_fast.lua"), include_str!("acquire.lua"))
+    Script::new(concat!(include_str!("acquire_fast.lua"), include_str!("acquire.lua")))
 });
 /// For readers: `acquire_fast.lua` takes locks only for writers.
 static ACQUIRE_SHARED: LazyLock<Script> =
-    LazyLock::new(|| Script::in_epoch("", include_str!("acquire.lua")));
+    LazyLock::new(|| Script::new(include_str!("acquire.lua")));
 
-/// The arguments, in their order after the four of `gate`. Times are of the nodes' clock, in
-/// microseconds.
+/// Times are of the nodes' clock, in microseconds.
 pub(crate) struct Acquire<'a> {
     pub(crate) request: &'a Request,
     /// The number proposed as the token.
@@ -38,20 +37,19 @@ impl Acquire<'_> {
             Mode::Shared => (&ACQUIRE_SHARED, "0"),
             _ => (&ACQUIRE, ""),
         };
-        let arguments = vec![
-            request.owner.to_string(),
-            millis(request.lease),
-            request.label.to_string(),
-            format!("{zero}{}", request.floor),
-            proposed.to_string(),
-            bound.to_string(),
-            number.to_string(),
-            late.to_string(),
-            watermark(&request.name),
-            clock.to_string(),
-            channel.to_owned(),
-            rank.to_string(),
-        ];
+        let arguments = arguments!("acquire.lua":
+            owner = request.owner,
+            lease = millis(request.lease),
+            label = request.label,
+            floor = format_args!("{zero}{}", request.floor),
+            proposed,
+            bound,
+            attempt = number,
+            late_after = late,
+            watermark = watermark(&request.name),
+            estimated = clock,
+            channel,
+            rank);
         ScriptCall::granting(script, server.keys(&request.name, request.owner), arguments)
     }
 }

@@ -5,18 +5,16 @@
 -- tombstones (see `crowd` in acquire.lua), the script does not check for them.
 --
 -- KEYS: 1 epoch record, then the locks of the releases, then those of the attempts
--- ARGV: 1 to 4 and the last two as in epoch_arguments.lua of backend-redis
---       5 clock bound, µs   6 the clock after which attempts are late   7 the client's estimate of this
---       clock   8 the number of all attempts   9 the proposed number of all: tokens of different names may be
---       equal   10 label of all attempts   11 how many releases   12 lease of all attempts, ms, or '' if
---       they differ, then the owner of each release; then owner and watermark of each attempt, and its
---       lease if they differ
+-- epoch args: bound late_after estimated attempt proposed label releases lease list...
+--       as in acquire.lua, for all attempts: tokens of different names may be equal. lease: '' if they differ. The list: the
+--       owner of each release; then owner and watermark of each attempt, and its lease if they differ
 -- Answer: {'batch', clock, {for each release 1 if it was held, otherwise 0; the number of each attempt}}. If all
 --       releases found their locks held, and all attempts have the same number: {'batch', clock, that number}
 -- include version.lua
 local call, answers, time = redis.call, {}, redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local stamp, releases, argument = string.format('%.0f', now), ARGV[11] + 0, 13
+local stamp, argument = string.format('%.0f', now), list
+releases = releases + 0
 local e = call('HMGET', KEYS[1], 'run', 'replid', 'longest', 'quarantine', 'from', 'clock', 'top', 'crowd',
   'version')
 -- guard: batch_crowd
@@ -32,7 +30,7 @@ if crowded then
   for at = releases + 2, #KEYS do
     beside[#beside + 1] = base .. 'entries:' .. name_of(KEYS[at])
     beside[#beside + 1] = base .. 'gone:' .. ARGV[owner]
-    owner = owner + (ARGV[12] == '' and 3 or 2)
+    owner = owner + (lease == '' and 3 or 2)
   end
   crowded = call('EXISTS', unpack(beside)) > 0
 end
@@ -59,13 +57,14 @@ end
 
 local first = releases + 2
 local attempts = #KEYS - first + 1
-if attempts == 0 then return {'batch', stamp, #freed == releases and ARGV[9] or answers} end
+if attempts == 0 then return {'batch', stamp, #freed == releases and proposed or answers} end
 argument = argument + releases
-local bound, longest, lease = ARGV[5] + 0, ARGV[3] + 0, ARGV[12]
+local most = longest + 0
+bound = bound + 0
 local step = lease == '' and 3 or 2
-local open = e[3] == ARGV[3] and e[4] == ARGV[4]
+local open = e[3] == longest and e[4] == quarantine
   -- guard: batch_epoch
-  and e[1] == ARGV[1] and e[2] == ARGV[2]
+  and e[1] == run and e[2] == replid
   -- guard: batch_version
   and e[9] == VERSION
   -- guard: batch_quarantine
@@ -73,11 +72,11 @@ local open = e[3] == ARGV[3] and e[4] == ARGV[4]
   -- guard: batch_clock
   and (e[6] or 0) + 0 <= now
   -- guard: batch_behind
-  and ARGV[7] - bound <= now
+  and estimated - bound <= now
   -- guard: batch_late
-  and now <= ARGV[6] + 0
+  and now <= late_after + 0
   -- guard: batch_lease
-  and (lease == '' or lease * 1000 <= longest)
+  and (lease == '' or lease * 1000 <= most)
 if not open then
   for at = 1, attempts do answers[releases + at] = -1 end
   return {'batch', stamp, answers}
@@ -85,7 +84,8 @@ end
 
 -- The stored token: see acquire.lua. All attempts share one number and one text. Only a number raised above its watermark
 -- has a text of its own.
-local proposed, text, marks, top = ARGV[9] + 0, ARGV[9], nil, (e[7] or 0) + 0
+local text, marks, top = proposed, nil, (e[7] or 0) + 0
+proposed = proposed + 0
 -- guard: batch_proposal
 if proposed < now - bound or proposed > now + bound then
   proposed = math.min(math.max(proposed, now - bound), now + bound)
@@ -104,7 +104,7 @@ for at = 1, attempts do
     number = marks[at] + 1
     shown = string.format('%.0f', number)
   end
-  if number > 9007199254740991 or lease == '' and ARGV[own + 2] * 1000 > longest
+  if number > 9007199254740991 or lease == '' and ARGV[own + 2] * 1000 > most
     or crowded and (has('queue:', name_of(KEYS[first + at - 1]))
       or has('entries:', name_of(KEYS[first + at - 1])) or has('gone:', ARGV[own])) then
     answers[releases + at] = -1
@@ -123,7 +123,7 @@ if set[5] then
     return {'batch', stamp, answers}
   end
 end
-local plain, rest = #freed == releases, ' 0 ' .. ARGV[8] .. ' ' .. ARGV[10]
+local plain, rest = #freed == releases, ' 0 ' .. attempt .. ' ' .. label
 local tail = ' ' .. text .. rest
 for at = 1, attempts do
   local own, taken = argument + step * (at - 1), nil

@@ -5,9 +5,9 @@ use std::sync::{Arc, LazyLock};
 use backend_redis::node::{Node as Server, Script};
 use lock_core::{LockName, OwnerId, Request};
 
-use super::{ScriptCall, millis, watermark};
+use super::{ScriptCall, arguments, millis, watermark};
 
-static BATCH: LazyLock<Script> = LazyLock::new(|| Script::plain(include_str!("batch.lua")));
+static BATCH: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("batch.lua")));
 
 /// The values that all attempts of a batch share. Times are of the nodes' clock, in microseconds.
 pub(crate) struct Batch {
@@ -37,17 +37,18 @@ impl Batch {
         let first = attempts.clone().next();
         let lease = first.map(|request| request.lease);
         let one_lease = attempts.clone().all(|request| Some(request.lease) == lease);
-        let mut arguments = Vec::with_capacity(8 + releases.len() + 3 * attempts.len());
-        arguments.extend([
-            self.bound.to_string(),
-            self.late.to_string(),
-            self.clock.to_string(),
-            self.number.to_string(),
-            self.proposed.to_string(),
-            first.map(|request| request.label.to_string()).unwrap_or_default(),
-            releases.len().to_string(),
-            lease.filter(|_| one_lease).map(millis).unwrap_or_default(),
-        ]);
+        let Self { bound, late, clock, number, proposed } = self;
+        let mut arguments = arguments!("batch.lua":
+            bound,
+            late_after = late,
+            estimated = clock,
+            attempt = number,
+            proposed,
+            label = first.map_or("", |request| request.label.as_str()),
+            releases = releases.len(),
+            lease = lease.filter(|_| one_lease).map(millis).unwrap_or_default();
+            list);
+        arguments.reserve(releases.len() + 3 * attempts.len());
         arguments.extend(releases.map(|(_, owner)| owner.to_string()));
         for request in attempts {
             arguments.extend([request.owner.to_string(), watermark(&request.name)]);

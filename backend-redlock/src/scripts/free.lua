@@ -1,59 +1,41 @@
 -- Releases a lock on one node, or makes sure that an owner has nothing there. Then it wakes the head of the queue, or
 -- the readers at the head. It grants nothing, so it does not check the epoch. It works also if memory is short, since its
--- first write needs none: see common.lua of backend-redis.
+-- first write needs none: see epoch.lua of backend-redis.
 --
 -- KEYS: those of acquire.lua
--- ARGV: 1 owner, or '' to free the lock of any holder, even if it cannot be read   2 ms to keep it, or ''
---       3 the last attempt whose record may be freed, or '' for any
---       4 the last attempt that must take nothing from now on, or '' to leave no tombstone
---       5 1 to remove its entry, too   6 how long a tombstone stays, ms
+-- args: leaver keep up_to tombstone leaves_queue tombstone_ms
+--       leaver: an owner, or '' to free the lock of any holder, even if it cannot be read. keep: ms to keep it, or ''.
+--       up_to: the last attempt whose record may be freed, or '' for any. tombstone: the last attempt that must take nothing
+--       from now on, or '' to leave no tombstone. leaves_queue: 1 to remove its entry, too. tombstone_ms: how long one stays
 -- Answer: {'freed', clock, 1 if it was held}, or that of unknown.lua of backend-redis
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local record, mine = redis.pcall('GET', KEYS[2]), false
-if type(record) == 'table' then
-  -- A key of another type is a record that cannot be read, and belongs to no owner.
-  if not string.find(record.err, 'WRONGTYPE', 1, true) then return record end
-  record = ''
-end
--- The common case: the lock is held, nothing else is asked for, and nobody waits.
-if ARGV[2] == '' and ARGV[3] == '' and ARGV[4] == '' and ARGV[5] == '' and ARGV[1] ~= '' then
-  if record
-    -- guard: short_owner
-    and string.sub(record, 1, 32) == ARGV[1]
-    -- guard: short_kept
-    and string.match(record, '^%x+ %d+ 0 ')
-    -- guard: short_queue
-    and redis.call('EXISTS', KEYS[3]) == 0
-  then
-    redis.call('DEL', KEYS[2])
-    return {'freed', string.format('%.0f', now), 1}
-  end
-end
+local mine = false
 -- include unknown.lua
 local refusal = unknown(unpack(redis.call('HMGET', KEYS[1], 'version', 'longest')))
 -- If the records have another version, an owner may only release its own lock.
-if refusal and ARGV[1] == '' then return refusal end
+if refusal and leaver == '' then return refusal end
 -- include limits.lua
+-- include records.lua
+local record = read(KEYS[2])
 -- As in acquire.lua.
 local TURN_US = 100000
 local function text(number) return string.format('%.0f', number) end
-local READERS = string.rep('0', 32)
 local writer_left, head_left, was_full = false, false, false
-if ARGV[5] == '1' and redis.call('ZREM', KEYS[3], ARGV[1]) == 1 then
+if leaves_queue == '1' and redis.call('ZREM', KEYS[3], leaver) == 1 then
   -- guard: writer_left
-  writer_left = not string.find(redis.call('HGET', KEYS[4], ARGV[1]) or '', '^0%d')
-  redis.call('HDEL', KEYS[4], ARGV[1])
+  writer_left = not is_reader(redis.call('HGET', KEYS[4], leaver) or '')
+  redis.call('HDEL', KEYS[4], leaver)
   local whose = string.sub(redis.call('HGET', KEYS[4], 'turn') or '', 1, 32)
   -- If it was the turn of readers, others may be at the head now.
   -- guard: turn_left
-  if whose == ARGV[1] or whose == READERS then
+  if whose == leaver or whose == READERS then
     redis.call('HDEL', KEYS[4], 'turn')
     -- guard: head_left
     head_left = true
   end
 end
-if ARGV[1] == '' then
+if leaver == '' then
   -- A queue or entries of another type would make every attempt fail.
   for at, answer in pairs({[3] = redis.pcall('ZCARD', KEYS[3]), [4] = redis.pcall('HGET', KEYS[4], '')}) do
     if type(answer) == 'table' and string.find(answer.err, 'WRONGTYPE', 1, true) then
@@ -65,21 +47,21 @@ if record then
   local owner, number, state, last, label =
     string.match(record, '^(%x+) (%d+) (%d) (%d+) ([^\n]*)')
   -- guard: owner_frees
-  mine = ARGV[1] == '' or owner == ARGV[1]
+  mine = leaver == '' or owner == leaver
   local count, from, to = last, nil, nil
-  if ARGV[1] ~= '' and owner == READERS then
+  if leaver ~= '' and owner == READERS then
     -- One of the readers that share it: see acquire.lua.
-    from = string.find(record, '\n' .. ARGV[1] .. ' ', 1, true)
-    if from then last, to = string.match(record, '^%d+ (%d+) ?%d*()', from + 34) end
+    from = string.find(record, '\n' .. leaver .. ' ', 1, true)
+    if from then last, to = string.match(record, '^%d+ (%d+) %d+()', from + 34) end
     -- guard: reader_frees
     mine = from ~= nil
   end
   -- guard: later_attempt
-  if ARGV[3] ~= '' and mine and tonumber(last) > tonumber(ARGV[3]) then mine = false end
+  if up_to ~= '' and mine and tonumber(last) > tonumber(up_to) then mine = false end
   -- A lock that was released and is kept stays until it expires or is freed by force, even if the release that keeps it is
   -- repeated late.
   -- guard: kept
-  if mine and ARGV[1] ~= '' and state == '1' then mine = false end
+  if mine and leaver ~= '' and state == '1' then mine = false end
   was_full = mine and from and tonumber(count) >= MOST_READERS
   local rest = mine and from and string.sub(record, 1, from - 1) .. string.sub(record, to)
   -- guard: last_reader
@@ -89,24 +71,24 @@ if record then
     redis.call('PEXPIRE', KEYS[2], left)
     -- guard: leaves
     redis.call('SET', KEYS[2], rest, 'PX', left)
-  elseif mine and ARGV[2] ~= '' and not rest then
-    redis.call('PEXPIRE', KEYS[2], ARGV[2])
-    redis.call('SET', KEYS[2], table.concat({owner, number, '1', last, label}, ' '), 'PX', ARGV[2])
+  elseif mine and keep ~= '' and not rest then
+    redis.call('PEXPIRE', KEYS[2], keep)
+    redis.call('SET', KEYS[2], table.concat({owner, number, '1', last, label}, ' '), 'PX', keep)
   elseif mine then
     redis.call('DEL', KEYS[2])
     record = false
   end
 end
-if ARGV[4] ~= '' then
+if tombstone ~= '' then
   local gone = redis.call('GET', KEYS[5])
   -- guard: tombstone_rises
-  if not gone or tonumber(gone) < tonumber(ARGV[4]) then
-    redis.call('PEXPIRE', KEYS[5], ARGV[6])
+  if not gone or tonumber(gone) < tonumber(tombstone) then
+    redis.call('PEXPIRE', KEYS[5], tombstone_ms)
     -- guard: leaves_tombstone
-    redis.call('SET', KEYS[5], ARGV[4], 'PX', ARGV[6])
+    redis.call('SET', KEYS[5], tombstone, 'PX', tombstone_ms)
     -- See acquire.lua.
     -- guard: tombstone_makes_a_crowd
-    local crowd = now + (ARGV[6] + 1000) * 1000
+    local crowd = now + (tombstone_ms + 1000) * 1000
     if crowd > tonumber(redis.call('HGET', KEYS[1], 'crowd') or 0) then
       redis.call('HSET', KEYS[1], 'crowd', text(crowd))
     end
@@ -132,7 +114,7 @@ if not refusal and called and redis.call('EXISTS', KEYS[3]) == 1 then
     if ends > now and ends <= now + LIFE_US then
       -- A reader's entry: other readers may get in with it.
       -- guard: call_readers
-      local reader = string.find(entry, '^0%d')
+      local reader = is_reader(entry)
       -- guard: call_writer
       if not reader and (shared or readers > 0) then break end
       redis.call('HSET', KEYS[4], 'turn', (reader and READERS or head) .. ' ' .. text(now + TURN_US))

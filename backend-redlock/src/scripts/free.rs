@@ -8,10 +8,10 @@ use std::{
 use backend_redis::node::{Node as Server, Script};
 use lock_core::{LockName, OwnerId};
 
-use super::{ScriptCall, millis};
+use super::{ScriptCall, arguments, millis};
 use crate::tunables::TOMBSTONE_LIFE;
 
-static FREE: LazyLock<Script> = LazyLock::new(|| Script::plain(include_str!("free.lua")));
+static FREE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("free.lua")));
 
 /// Higher than the number of any attempt.
 pub(crate) const EVERY_ATTEMPT: u64 = 9_007_199_254_740_991;
@@ -34,14 +34,13 @@ impl Free {
     pub(crate) fn call(self, server: &Server, name: &LockName, owner: OwnerId) -> Arc<ScriptCall> {
         let Self { keep, up_to, tombstone, leave_queue } = self;
         let number = |number: Option<u64>| number.map(|number| number.to_string());
-        let arguments = vec![
-            owner.to_string(),
-            keep.map(millis).unwrap_or_default(),
-            number(up_to).unwrap_or_default(),
-            number(tombstone).unwrap_or_default(),
-            if leave_queue { "1".to_owned() } else { String::new() },
-            millis(TOMBSTONE_LIFE),
-        ];
+        let arguments = arguments!("free.lua":
+            leaver = owner,
+            keep = keep.map(millis).unwrap_or_default(),
+            up_to = number(up_to).unwrap_or_default(),
+            tombstone = number(tombstone).unwrap_or_default(),
+            leaves_queue = if leave_queue { "1" } else { "" },
+            tombstone_ms = millis(TOMBSTONE_LIFE));
         ScriptCall::plain(&FREE, server.keys(name, owner), arguments)
     }
 }

@@ -19,9 +19,28 @@ use lock_core::LockName;
 
 use crate::tunables::WATERMARKS;
 
-static INSPECT: LazyLock<Script> = LazyLock::new(|| Script::plain(include_str!("inspect.lua")));
-static HIGHEST: LazyLock<Script> = LazyLock::new(|| Script::plain(include_str!("highest.lua")));
-static HELLO: LazyLock<Script> = LazyLock::new(|| Script::plain(include_str!("hello.lua")));
+/// Makes the arguments that a script declares, in the same order: checked at compile time. A list of
+/// further ones, if the script declares it, is for the caller to add.
+macro_rules! arguments {
+    ($script:literal: $($name:ident $(= $value:expr)?),* $(; $list:ident)?) => {{
+        const _: () = assert!(
+            backend_redis::node::declares(
+                include_str!($script),
+                concat!($(" ", stringify!($name),)* $(" ", stringify!($list), "...")?)
+            ),
+            "the script declares other arguments"
+        );
+        vec![$(arguments!(@ $name $($value)?).to_string()),*]
+    }};
+    (@ $name:ident $value:expr) => { $value };
+    (@ $name:ident) => { $name };
+}
+
+use arguments;
+
+static INSPECT: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("inspect.lua")));
+static HIGHEST: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("highest.lua")));
+static HELLO: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("hello.lua")));
 
 /// One script call, the same for every node.
 #[derive(Debug)]

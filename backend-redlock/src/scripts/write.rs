@@ -8,9 +8,9 @@ use std::{
 use backend_redis::node::{Node as Server, Script};
 use lock_core::{LockName, OwnerId};
 
-use super::{ScriptCall, watermark};
+use super::{ScriptCall, arguments, watermark};
 
-static WRITE: LazyLock<Script> = LazyLock::new(|| Script::plain(include_str!("write.lua")));
+static WRITE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("write.lua")));
 
 /// `lead` is how far the number may lead the node's clock; `None` if a node gave the number.
 pub(crate) fn write(
@@ -21,11 +21,10 @@ pub(crate) fn write(
     lead: Option<Duration>,
 ) -> Arc<ScriptCall> {
     let [epoch, lock, ..] = server.keys(name, owner);
-    let arguments = vec![
-        owner.to_string(),
-        number.to_string(),
-        watermark(name),
-        lead.map(|lead| lead.as_micros().to_string()).unwrap_or_default(),
-    ];
+    let arguments = arguments!("write.lua":
+        owner,
+        wanted = number,
+        watermark = watermark(name),
+        lead = lead.map(|lead| lead.as_micros().to_string()).unwrap_or_default());
     ScriptCall::plain(&WRITE, [epoch, lock], arguments)
 }

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     protocol::{
-        held::{Held, Part},
+        grant_votes::{GrantVotes, Part},
         token::{self, Token},
         vote::{Tally, Vote, tally},
     },
@@ -43,11 +43,8 @@ pub(crate) async fn attempt(
     first: bool,
 ) -> Result<Attempt, Error> {
     for tried in 1.. {
-        let verdict = match try_once(quorum, request, entry, first && tried == 1).await? {
-            Ok(grant) => return Ok(Attempt::Granted(grant)),
-            Err(verdict) => verdict,
-        };
-        match verdict {
+        match try_once(quorum, request, entry, first && tried == 1).await? {
+            Verdict::Granted(grant) => return Ok(Attempt::Granted(grant)),
             Verdict::Busy(busy) => return Ok(Attempt::Busy(busy)),
             Verdict::Quarantined(quarantined) => return Ok(Attempt::Quarantined(quarantined)),
             Verdict::Error(error) => return Err(error),
@@ -74,7 +71,7 @@ async fn try_once(
     request: &Request,
     entry: Option<&QueueEntry>,
     first: bool,
-) -> Result<Result<Grant, Verdict>, Error> {
+) -> Result<Verdict, Error> {
     quorum.settings()?;
     let limit = quorum.options.wait(request.lease);
     let unknown = || Error::new(ErrorKind::Unavailable, "no node's clock is known yet");
@@ -131,7 +128,7 @@ async fn try_once(
             given.retain(|at| !record.gave(*at) && !round.is_open(*at));
             leave_queues(quorum, request, given);
         }
-        return Ok(Ok(won(quorum, &attempt, &record, round, &contacts, token)));
+        return Ok(Verdict::Granted(won(quorum, &attempt, &record, round, &contacts, token)));
     }
     let verdict = if decided.is_some() {
         let message = "the token could not be written to a majority of the nodes";
@@ -140,7 +137,7 @@ async fn try_once(
         record.verdict()
     };
     failed(quorum, &attempt, &record, round);
-    Ok(Err(verdict))
+    Ok(verdict)
 }
 
 fn vote_call(
@@ -227,13 +224,13 @@ pub(crate) fn make_grant(
     doubtful: impl Fn(usize) -> bool,
     asked: impl Fn(usize) -> bool,
     token: FencingToken,
-) -> (Arc<Held>, Grant) {
+) -> (Arc<GrantVotes>, Grant) {
     let until = attempt.sent + attempt.request.lease;
     let ours = |at: usize| matches!(votes[at], Vote::Ours(_)).then_some(until);
     let part = |at: usize| Part::new(ours(at), doubtful(at), asked(at));
     let nodes = (0..quorum.nodes.len()).map(part).collect();
-    let held = Arc::new(Held::new(attempt.number, attempt.first, nodes, until));
-    let state: Arc<Held> = Arc::clone(&held);
+    let held = Arc::new(GrantVotes::new(attempt.number, attempt.first, nodes, until));
+    let state: Arc<GrantVotes> = Arc::clone(&held);
     let mut grant =
         Grant::new(attempt.request, token).with_mode(attempt.request.mode).with_state(state);
     grant.margin = quorum.options.margin();

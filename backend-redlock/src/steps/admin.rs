@@ -16,7 +16,7 @@ use lock_core::{
 use crate::{
     protocol::vote::majority,
     quorum::{
-        node::{Answer, Node},
+        node::{Node, NodeAnswer},
         nodes::Quorum,
         round::Round,
     },
@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// One node's record of a name.
-pub(crate) struct Record {
+pub(crate) struct NodeRecord {
     holder: Holder,
     token: u64,
     kept: bool,
@@ -34,8 +34,8 @@ pub(crate) struct Record {
 }
 
 #[derive(Default)]
-struct Seen {
-    records: Vec<Record>,
+struct NodeRecords {
+    records: Vec<NodeRecord>,
     waiting: u64,
 }
 
@@ -43,7 +43,7 @@ struct Seen {
 async fn ask_majority(
     quorum: &Arc<Quorum>,
     call: &Arc<ScriptCall>,
-    mut add: impl FnMut(Answer) -> Result<(), Error>,
+    mut add: impl FnMut(NodeAnswer) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let limit = quorum.options.admin_wait();
     let mut round = Round::ask(quorum, &quorum.contacts(), call, limit);
@@ -61,8 +61,8 @@ async fn ask_majority(
     if answered < quorum.majority() { Err(quorum.too_few(answered, failure)) } else { Ok(()) }
 }
 
-async fn read_states(quorum: &Arc<Quorum>, names: &[LockName]) -> Result<Vec<Seen>, Error> {
-    let mut seen: Vec<Seen> = names.iter().map(|_| Seen::default()).collect();
+async fn read_states(quorum: &Arc<Quorum>, names: &[LockName]) -> Result<Vec<NodeRecords>, Error> {
+    let mut seen: Vec<NodeRecords> = names.iter().map(|_| NodeRecords::default()).collect();
     let call = scripts::inspect(&quorum.nodes[0].server, names);
     ask_majority(quorum, &call, |answer| {
         let states = list(answer.part(2)?.clone())?;
@@ -211,14 +211,14 @@ pub(crate) async fn raise(
     }
 }
 
-impl Seen {
+impl NodeRecords {
     fn add(&mut self, state: Value) -> Result<(), Error> {
         let parts = list(state)?;
         let [record, left, waiting] = parts.as_slice() else { return Err(not_understood()) };
         self.waiting = self.waiting.max(number(waiting)?);
         if let Value::BulkString(record) = record {
             let left = Duration::from_millis(number(left)?);
-            self.records.push(read_record(record, left).unwrap_or_else(|| Record {
+            self.records.push(read_record(record, left).unwrap_or_else(|| NodeRecord {
                 holder: Holder::unreadable(left),
                 token: 0,
                 kept: false,
@@ -230,12 +230,12 @@ impl Seen {
 
     /// What a majority of `nodes` has. `None` if no owner holds the name or waits for it.
     fn state(&self, name: &LockName, nodes: usize) -> Option<LockState> {
-        let mut holders: BTreeMap<OwnerId, Vec<&Record>> = BTreeMap::new();
+        let mut holders: BTreeMap<OwnerId, Vec<&NodeRecord>> = BTreeMap::new();
         for record in &self.records {
             holders.entry(record.holder.owner).or_default().push(record);
         }
         let highest = self.records.iter().map(|record| record.token).max().unwrap_or(0);
-        let of_majority = |records: &Vec<&Record>| {
+        let of_majority = |records: &Vec<&NodeRecord>| {
             records.len() >= majority(nodes) && readers(records, nodes) != Some(0)
         };
         let held = holders.into_values().find(of_majority);
@@ -263,7 +263,7 @@ impl Seen {
 }
 
 /// How many readers have the lock on a majority of `nodes`; `None` if it is not shared.
-fn readers(records: &[&Record], nodes: usize) -> Option<u64> {
+fn readers(records: &[&NodeRecord], nodes: usize) -> Option<u64> {
     let mut counts: BTreeMap<OwnerId, usize> = BTreeMap::new();
     for owner in records.iter().flat_map(|record| record.readers.iter().flatten()) {
         *counts.entry(*owner).or_default() += 1;
@@ -274,7 +274,7 @@ fn readers(records: &[&Record], nodes: usize) -> Option<u64> {
 
 /// Reads `owner number state attempt label`, and if readers share it a line `owner number attempt`
 /// for each of them.
-pub(crate) fn read_record(record: &[u8], left: Duration) -> Option<Record> {
+pub(crate) fn read_record(record: &[u8], left: Duration) -> Option<NodeRecord> {
     let mut lines = std::str::from_utf8(record).ok()?.split('\n');
     let mut parts = lines.next()?.splitn(5, ' ');
     let owner = parts.next()?.parse().ok()?;
@@ -286,5 +286,5 @@ pub(crate) fn read_record(record: &[u8], left: Duration) -> Option<Record> {
     // Only a record of readers has further lines.
     (readers.is_empty() != (owner == OwnerId::READERS)).then_some(())?;
     let readers = (!readers.is_empty()).then_some(readers);
-    Some(Record { holder: Holder::new(owner, label, left), token, kept, readers })
+    Some(NodeRecord { holder: Holder::new(owner, label, left), token, kept, readers })
 }

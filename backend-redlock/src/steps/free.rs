@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use lock_core::{Env as _, Grant, Request, SystemEnv, jittered};
 
 use crate::{
-    protocol::held::Held,
+    protocol::grant_votes::GrantVotes,
     quorum::nodes::Quorum,
     scripts::{ScriptCall, free::Free},
     tunables::{ENTRY_LIFE, FREE_PAUSES},
@@ -50,7 +50,7 @@ pub(crate) fn undo(
 /// Frees what nodes gave, or may still give, to the attempt of a grant. If a later attempt of the
 /// same owner got something, that stays.
 pub(crate) fn take_back(quorum: &Arc<Quorum>, grant: &Grant) {
-    let number = Some(Held::of(grant).map_or(0, |held| held.attempt));
+    let number = Some(GrantVotes::of(grant).map_or(0, |held| held.attempt));
     let free = Free { up_to: number, tombstone: number, ..Free::default() };
     let call = free.call(&quorum.nodes[0].server, &grant.name, grant.owner);
     for at in 0..quorum.nodes.len() {
@@ -64,7 +64,7 @@ pub(crate) fn freed(
     quorum: &Arc<Quorum>,
     at: usize,
     grant: &Grant,
-    held: &Held,
+    held: &GrantVotes,
     said: Option<bool>,
 ) {
     if held.freed(at, said) {

@@ -6,8 +6,8 @@ use lock_core::{Error, ErrorKind, Grant, LockName, ReleaseOutcome, Request};
 
 use super::free::free_in_background;
 use crate::{
-    protocol::held::Held,
-    quorum::{node::Answer, nodes::Quorum, round::Round},
+    protocol::grant_votes::GrantVotes,
+    quorum::{node::NodeAnswer, nodes::Quorum, round::Round},
     scripts::{
         ScriptCall,
         free::{EVERY_ATTEMPT, Free, force},
@@ -53,13 +53,13 @@ impl ReleaseCount {
 }
 
 /// Whether a node held the lock. `None` if it does not say.
-pub(crate) fn was_held(answer: Result<Answer, Error>) -> Option<bool> {
+pub(crate) fn was_held(answer: Result<NodeAnswer, Error>) -> Option<bool> {
     Some(answer.and_then(|answer| answer.number(2)).ok()? == 1)
 }
 
 /// Whether a node refuses this client, for example because its records have another version. The
 /// client does not ask such a node again: that might free what another owner took meanwhile.
-fn is_refused(answer: &Result<Answer, Error>) -> bool {
+fn is_refused(answer: &Result<NodeAnswer, Error>) -> bool {
     matches!(answer, Err(error) if error.kind() == ErrorKind::Config)
 }
 
@@ -69,7 +69,7 @@ pub(crate) async fn release(
     grant: &Grant,
     keep: Option<Duration>,
 ) -> Result<ReleaseOutcome, Error> {
-    let (held, server) = (Held::of(grant), &quorum.nodes[0].server);
+    let (held, server) = (GrantVotes::of(grant), &quorum.nodes[0].server);
     let free = Free { keep, ..Free::default() };
     let call = free.call(server, &grant.name, grant.owner);
     let limit = quorum.options.wait(grant.lease);

@@ -9,11 +9,11 @@ use super::free::free_in_background;
 use crate::{
     protocol::{
         clock::{Span, may_vote},
-        held::{Held, Part, Parts},
+        grant_votes::{GrantVotes, Part, Parts},
         majority_expiry::majority_expiry,
         vote::majority,
     },
-    quorum::{node::Answer, nodes::Quorum, round::Round},
+    quorum::{node::NodeAnswer, nodes::Quorum, round::Round},
     scripts::{self, free::Free},
 };
 
@@ -35,7 +35,7 @@ struct Answers {
 }
 
 impl Answers {
-    fn add(&mut self, at: usize, answer: Answer, grants: usize) -> Result<(), Error> {
+    fn add(&mut self, at: usize, answer: NodeAnswer, grants: usize) -> Result<(), Error> {
         let words: Vec<RenewReply> =
             list(answer.part(2)?.clone())?.iter().map(word_of).collect::<Result<_, _>>()?;
         if words.len() == grants {
@@ -130,8 +130,8 @@ fn apply(
     (sent, lease): (Instant, Duration),
     failure: Option<&Error>,
 ) -> Renewal {
-    let held = Held::of(grant);
-    let mut parts = held.as_deref().map(Held::parts);
+    let held = GrantVotes::of(grant);
+    let mut parts = held.as_deref().map(GrantVotes::parts);
     let before = parts.as_ref().and_then(|parts| parts.lost);
     if let Some(reason) = before.or_else(|| lost(words)) {
         let mut until = SystemEnv.now() + grant.lease;

@@ -3,14 +3,16 @@
 use std::{collections::BTreeMap, ops::Range, time::Duration};
 
 use backend_redis::node::holder;
-use lock_core::{Busy, Env as _, Error, ErrorKind, FencingToken, Holder, Quarantined, SystemEnv};
+use lock_core::{
+    Busy, Env as _, Error, ErrorKind, FencingToken, Grant, Holder, Quarantined, SystemEnv,
+};
 
 use crate::{
     protocol::{
         clock::may_vote,
         vote::{Vote, majority},
     },
-    quorum::node::{Answer, Node},
+    quorum::node::{Node, NodeAnswer},
     tunables::{FAR_POLL, FAR_POSITION, NEAR_POLL, POLL_STEP, POLL_STEPS, UNHELD_POLL_MICROS},
 };
 
@@ -21,7 +23,7 @@ pub(crate) enum NodeReply {
     /// It was not asked, or did not answer in time. The text is the reason.
     Silent(String),
     Failed(Error),
-    Answer(Answer),
+    Answer(NodeAnswer),
 }
 
 #[derive(Debug)]
@@ -31,9 +33,10 @@ pub(crate) struct VoteRecord<'a> {
     pub(crate) replies: Vec<NodeReply>,
 }
 
-/// What a failed attempt means.
+/// What the votes on an attempt mean.
 #[derive(Debug)]
 pub(crate) enum Verdict {
+    Granted(Grant),
     Busy(Busy),
     /// Several clients asked at once, and none has a majority.
     Split(Busy),
@@ -54,7 +57,7 @@ impl<'a> VoteRecord<'a> {
         Self { nodes, bound, replies }
     }
 
-    pub(crate) fn add(&mut self, at: usize, answer: Result<Answer, Error>) {
+    pub(crate) fn add(&mut self, at: usize, answer: Result<NodeAnswer, Error>) {
         self.replies[at] = match answer {
             Ok(answer) => NodeReply::Answer(answer),
             Err(error) => NodeReply::Failed(error),
@@ -93,7 +96,7 @@ impl<'a> VoteRecord<'a> {
 
     /// Whether a node had the attempt's lock before: it is a repeat.
     pub(crate) fn repeated(&self) -> bool {
-        let again = |answer: &Answer| answer.word == "ours" && answer.number(3).ok() == Some(1);
+        let again = |answer: &NodeAnswer| answer.word == "ours" && answer.number(3).ok() == Some(1);
         self.replies.iter().filter_map(NodeReply::answer).any(again)
     }
 
@@ -117,7 +120,7 @@ impl<'a> VoteRecord<'a> {
     }
 
     fn count(&self, word: &str) -> usize {
-        let same = |answer: &&Answer| answer.word == word;
+        let same = |answer: &&NodeAnswer| answer.word == word;
         self.replies.iter().filter_map(NodeReply::answer).filter(same).count()
     }
 
@@ -169,7 +172,7 @@ impl<'a> VoteRecord<'a> {
     /// The owner that most nodes name, if they may be a majority together with the nodes that have
     /// not answered; and the number that most of them have for it.
     fn holder(&self) -> Option<(Holder, u64)> {
-        let mut named: BTreeMap<&str, Vec<&Answer>> = BTreeMap::new();
+        let mut named: BTreeMap<&str, Vec<&NodeAnswer>> = BTreeMap::new();
         for answer in self.replies.iter().filter_map(NodeReply::answer).filter(|a| a.word == "busy")
         {
             if let Ok(owner) = answer.text(2)
@@ -269,7 +272,7 @@ impl<'a> VoteRecord<'a> {
         reply: &NodeReply,
         in_line: bool,
     ) -> Option<(Option<ErrorKind>, String)> {
-        let limit = |answer: &Answer| answer.number(2).unwrap_or_default();
+        let limit = |answer: &NodeAnswer| answer.number(2).unwrap_or_default();
         let bound = humantime::format_duration(self.bound);
         Some(match reply {
             NodeReply::Pending => (None, "did not answer in time".into()),
@@ -315,7 +318,7 @@ impl<'a> VoteRecord<'a> {
     }
 }
 
-fn position(answer: &Answer) -> Option<u64> {
+fn position(answer: &NodeAnswer) -> Option<u64> {
     match answer.part(6).ok()? {
         backend_redis::node::Value::Int(rank) => u64::try_from(*rank).ok(),
         _ => None,
@@ -323,7 +326,7 @@ fn position(answer: &Answer) -> Option<u64> {
 }
 
 impl NodeReply {
-    pub(crate) fn answer(&self) -> Option<&Answer> {
+    pub(crate) fn answer(&self) -> Option<&NodeAnswer> {
         match self {
             Self::Answer(answer) => Some(answer),
             _ => None,

@@ -254,7 +254,7 @@ async fn a_number_that_is_not_taken_is_no_token() {
         let mark = (SystemEnv.wall_micros() + (at as u64 + 1) * 10_000_000).to_string();
         let epoch = "leasehold-redlock:{0}:epoch";
         server.cli(&["HSET", epoch, &watermark("a"), &mark, "top", &mark]).await.unwrap();
-        let texts = [("if owner ~= ARGV[1] or state ~= '0' then", "if true then")];
+        let texts = [("if holder ~= owner or state ~= '0' then", "if true then")];
         let proxy = Proxy::altering(server.address(), &texts).await.unwrap();
         hosts.push(proxy.address().to_string());
         proxies.push(proxy);

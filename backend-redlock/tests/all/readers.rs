@@ -18,10 +18,13 @@ fn reader() -> Request {
     request("a", LEASE).with_mode(Mode::Shared)
 }
 
+/// The end of a lease that is long after the tests.
+const LATER: u64 = 9_000_000_000_000;
+
 /// Makes these owners the readers on each node.
 async fn shared_by(nodes: &Nodes, readers: [&[OwnerId]; 3]) {
     for (server, readers) in nodes.servers.iter().zip(readers) {
-        let lines: String = readers.iter().map(|owner| format!("\n{owner} 7 1")).collect();
+        let lines: String = readers.iter().map(|owner| format!("\n{owner} 7 1 {LATER}")).collect();
         let record = format!("{} 7 0 {} label{lines}", OwnerId::READERS, readers.len());
         server.cli(&["SET", LOCK, &record, "PX", "20000"]).await.unwrap();
     }

@@ -14,7 +14,10 @@ use lock_core::{
 use servers::Mode as Link;
 
 use self::support::{LEASE, Nodes, SOON, eventually, request};
-use crate::{RedlockBuilder, backend::Redlock, batch, protocol::held::Held, quorum::nodes::Quorum};
+use crate::{
+    RedlockBuilder, backend::Redlock, batch, protocol::grant_votes::GrantVotes,
+    quorum::nodes::Quorum,
+};
 
 #[path = "../all/support/mod.rs"]
 mod support;
@@ -130,7 +133,7 @@ async fn released(store: &Redlock, grant: &Grant) {
 }
 
 async fn released_in_a_batch(store: &Redlock, grant: &Grant) {
-    let held = Held::of(grant).unwrap();
+    let held = GrantVotes::of(grant).unwrap();
     held.release();
     batch::gather_release(&store.queue, &store.quorum, grant, held, None).await.unwrap();
 }

@@ -1,14 +1,14 @@
 -- Makes sure that an owner holds nothing and never will.
--- KEYS: as in shared.lua. ARGV: as there, and 6 owner   7 wake   8 channel   9 message
+-- KEYS: as in shared.lua
+-- epoch args: kind owner wake channel message
 -- Answer: 1 if it held the lock, otherwise 0.
-local owner = ARGV[6]
 local noted, _, state = parse(read(KEYS[2]))
 -- guard: abandon_owner
 local mine = is_ours(KEYS[6], owner)
 -- A lock in its minimum hold stays.
 -- guard: abandon_kept
 mine = mine and not (noted == owner and state == '1')
-if mine then free(ARGV[7], ARGV[8], ARGV[9]) end
+if mine then free(wake, channel, message) end
 -- guard: abandon_tombstone
 redis.call('SET', KEYS[5], '1', 'PX', TOMB_MS)
 return mine and 1 or 0

@@ -1,9 +1,10 @@
 -- One attempt.
--- KEYS: as in shared.lua. ARGV: as there, and 6 owner   7 lease ms   8 label   9 floor
---       10 'ends' if the last token may expire when the clock is past it, or 'stays'
--- Answer: {'granted', token}; {'busy', ...} of `state_of`; {'rest', remaining ms, token}; {'late'}, {'lease'},
---         {'floor', highest}, {'exhausted'}, or a refusal of `gate`.
-local owner, lease, label, floor = ARGV[6], tonumber(ARGV[7]), ARGV[8], tonumber(ARGV[9])
+-- KEYS: as in shared.lua
+-- epoch args: kind owner lease label floor last_token_life
+--       lease: in ms. last_token_life: 'ends' if the last token may expire when the clock is past it, or 'stays'
+-- Answer: {'granted', token}; {'busy', ...} of `state_of`; {'rest', remaining ms, token}; {'exhausted'}, or
+--         a refusal of `admit`.
+lease, floor = tonumber(lease), tonumber(floor)
 local now = clock()
 local noted, token, state = parse(read(KEYS[2]))
 -- guard: repeat_owner
@@ -27,16 +28,9 @@ if own then
   end
   return {'granted', text(token)}
 end
--- guard: late
-if late(now) then return {'late'} end
--- guard: gate
-local mark, refusal = gate(now)
+-- guard: admit
+local mark, refusal = admit(now, lease, floor)
 if not mark then return refusal end
-local highest = now + longest
--- guard: floor
-if floor > highest then return {'floor', text(highest)} end
--- guard: lease
-if lease * 1000 > tonumber(longest) then return {'lease'} end
 local there = state_of(KEYS[6], KEYS[2], KEYS[4], mark)
 table.insert(there, 1, 'busy')
 -- guard: held
@@ -72,7 +66,7 @@ local grants, since = string.match(run, '^(%d+) (%d+)$')
 redis.call('SET', KEYS[3], text((grants or 0) + 1) .. ' ' .. (since or text(now)), 'PX', lease)
 -- guard: keeps_token
 redis.call('SET', KEYS[4], text(minted))
-if ARGV[10] == 'ends' then
+if last_token_life == 'ends' then
   redis.call('PEXPIRE', KEYS[4], math.ceil(math.max(0, minted - now) / 1000) + TOMB_MS)
 end
 return {'granted', text(minted)}

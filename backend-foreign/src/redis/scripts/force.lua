@@ -1,5 +1,6 @@
 -- Frees the lock of any holder, also of a foreign one.
--- KEYS: as in shared.lua. ARGV: as there, and 6 wake   7 channel   8 message
+-- KEYS: as in shared.lua
+-- epoch args: kind wake channel message
 -- Answer: 1 if something was removed, otherwise 0; or that of unknown.lua.
 local refusal = unknown(unpack(redis.call('HMGET', KEYS[1], 'version', 'longest')))
 if refusal then return refusal end
@@ -8,5 +9,5 @@ local key_type = redis.call('TYPE', KEYS[6]).ok
 -- guard: force_type
 if key_type ~= (kind == 'hash' and 'hash' or 'string') then return 0 end
 redis.call('DEL', KEYS[3])
-free(ARGV[6], ARGV[7], ARGV[8])
+free(wake, channel, message)
 return 1

@@ -10,7 +10,7 @@ use super::layout::{Keys, Layout};
 macro_rules! scripts {
     ($($name:ident $file:literal;)*) => {
         $(pub(super) static $name: LazyLock<Script> = LazyLock::new(|| {
-            Script::in_epoch("", concat!(include_str!("shared.lua"), include_str!($file)))
+            Script::new(concat!(include_str!("shared.lua"), include_str!($file)))
         });)*
     };
 }

@@ -1,9 +1,11 @@
 -- Raises the token of a held grant.
--- KEYS: as in shared.lua. ARGV: as there, and 6 owner   7 token   8 as ARGV[10] of acquire.lua
+-- KEYS: as in shared.lua
+-- epoch args: kind owner wanted last_token_life
+--       last_token_life: as in acquire.lua
 -- Answer: {'raised'}, {'gone'} or {'floor', highest}; or that of unknown.lua.
 local refusal = unknown(unpack(redis.call('HMGET', KEYS[1], 'version', 'longest')))
 if refusal then return refusal end
-local owner, wanted = ARGV[6], tonumber(ARGV[7])
+wanted = tonumber(wanted)
 local noted, token, state, label = parse(read(KEYS[2]))
 -- guard: raise_owner
 if noted ~= owner or not is_ours(KEYS[6], owner) then return {'gone'} end
@@ -18,7 +20,7 @@ if wanted > token then
   redis.call('PEXPIRE', KEYS[2], left)
   redis.call('SET', KEYS[2], table.concat({owner, text(wanted), state, label}, ' '), 'PX', left)
   redis.call('SET', KEYS[4], text(math.max(wanted, last_token(KEYS[4]))))
-  if ARGV[8] == 'ends' then
+  if last_token_life == 'ends' then
     redis.call('PEXPIRE', KEYS[4], math.ceil(math.max(0, wanted - now) / 1000) + TOMB_MS)
   end
   if wanted > tonumber(redis.call('HGET', KEYS[1], 'mark') or 0) then

@@ -1,8 +1,9 @@
 -- Releases a grant, or keeps the lock for a minimum hold.
--- KEYS: as in shared.lua. ARGV: as there, and 6 owner   7 ms to keep it, or ''   8 wake   9 channel   10 message
---       11 length of a rest in ms, or 0 for none
+-- KEYS: as in shared.lua
+-- epoch args: kind owner keep wake channel message rest
+--       keep: in ms, or ''. rest: its length in ms, or 0 for none
 -- Answer: 1 if it was held, otherwise 0.
-local owner, keep, rest = ARGV[6], ARGV[7], tonumber(ARGV[11])
+rest = tonumber(rest)
 local noted, token, state, label = parse(read(KEYS[2]))
 -- guard: release_owner
 if not is_ours(KEYS[6], owner) then return 0 end
@@ -15,7 +16,7 @@ if keep ~= '' then
   redis.call('SET', KEYS[2], record, 'PX', keep)
   return 1
 end
-free(ARGV[8], ARGV[9], ARGV[10])
+free(wake, channel, message)
 local grants, since = string.match(read(KEYS[3]) or '', '^(%d+) (%d+)$')
 -- guard: begins_rest
 if grants and rest > 0 and grants + 0 >= RUN_GRANTS and clock() - since >= RUN_US then

@@ -1,6 +1,8 @@
 -- Renews grants. It grants nothing, so it needs no epoch check. But it sets no lease above the longest lease, which may have
 -- been lowered since the grant.
--- KEYS: 1 epoch record, then note, run and lock of each. ARGV: as in shared.lua, and from 6 on owner and lease ms of each
+-- KEYS: 1 epoch record, then note, run and lock of each.
+-- epoch args: kind grants...
+--       owner and lease ms of each
 -- Answers: 1 renewed, 2 held by another, 0 gone; last the longest lease in µs, or 0. Or that of unknown.lua.
 local answers = {}
 local epoch = redis.call('HMGET', KEYS[1], 'longest', 'version')
@@ -9,7 +11,7 @@ local stored, refusal = epoch[1] or 0, unknown(epoch[2], epoch[1])
 if refusal then return refusal end
 for at = 1, (#KEYS - 1) / 3 do
   local note, run, lock = KEYS[3 * at - 1], KEYS[3 * at], KEYS[3 * at + 1]
-  local owner, lease = ARGV[2 * at + 4], tonumber(ARGV[2 * at + 5])
+  local owner, lease = ARGV[grants + 2 * at - 2], tonumber(ARGV[grants + 2 * at - 1])
   -- guard: renew_longest
   if stored ~= 0 then lease = math.min(lease, math.ceil(stored / 1000)) end
   local noted, _, state = parse(read(note))

@@ -1,8 +1,8 @@
--- The common part of the scripts. It follows common.lua of backend-redis.
+-- The common part of the scripts. It follows epoch.lua and queue.lua of backend-redis.
 --
 -- KEYS: 1 epoch record   2 note   3 run   4 last token   5 tombstone of the owner
 --       6 the lock, as the other library keeps it   7 the list of its signals, where it has one
--- ARGV: as in epoch_arguments.lua of backend-redis, and 5 kind
+-- Each script's first own argument is `kind`, the layout's type of record.
 --
 -- The lock is held if its key exists, as for the other library: 'text' is a string with the owner, 'hash' a hash whose field
 -- is 'owner:1'. The note has what the lock has no room for: "owner token state label", with state 0 for held or 1 for released
@@ -10,7 +10,9 @@
 --
 -- The run counts consecutive grants to leasehold clients, as "grants since". After many of them, a release replaces it by
 -- 'rest'. Until that expires, leasehold clients leave the lock to foreign clients.
-local kind = ARGV[5]
+-- include records.lua
+-- include epoch.lua
+-- include limits.lua
 -- A rest begins after this many consecutive grants, over at least this many microseconds. A grant belongs to the same run if it
 -- comes within RUN_GAP_MS after the last release.
 local RUN_GRANTS, RUN_US, RUN_GAP_MS = 10, 1000000, 100

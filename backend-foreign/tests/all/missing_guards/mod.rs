@@ -36,10 +36,10 @@ variants! {
     VARIANTS |stage: Shared|
     "S1: a held name is not granted" Replace("held", "if false then") => a_held_name(stage);
     "S1: a foreign lock is left alone" Replace("held", "if false then") => a_foreign_holder(stage);
-    "S1: an attempt waits for the quarantine" Replace("gate", "local mark = 1") => an_attempt_in_the_quarantine(stage);
-    "S6: no late request is granted" LeaveOut("late") => a_late_request(stage);
-    "S2: no floor is far ahead" LeaveOut("floor") => a_floor_far_ahead(stage);
-    "S1: no lease is above the longest" LeaveOut("lease") => a_lease_above_the_longest(stage);
+    "S1: an attempt waits for the quarantine" Replace("admit", "local mark = 1") => an_attempt_in_the_quarantine(stage);
+    "S6: no late request is granted" Replace("admit", "local mark = 1") => a_late_request(stage);
+    "S2: no floor is far ahead" Replace("admit", "local mark = 1") => a_floor_far_ahead(stage);
+    "S1: no lease is above the longest" Replace("admit", "local mark = 1") => a_lease_above_the_longest(stage);
     "S6: an abandoned owner gets nothing" LeaveOut("tombstone") => an_abandoned_owner(stage);
     "S6: abandoning leaves a tombstone" LeaveOut("abandon_tombstone") => an_abandoned_owner(stage);
     "S4: abandoning frees only its owner's lock" Replace("abandon_owner", "local mine = true") => abandoning_beside_a_holder(stage);

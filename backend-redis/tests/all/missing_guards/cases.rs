@@ -338,12 +338,3 @@ pub(super) async fn the_token_after_a_raise(server: &mut Server) -> Verdict {
     assert!(server.free("a", "").await);
     above(server.taken("a").await?, raised)
 }
-
-/// A lock is released while the server refuses every write that needs memory.
-pub(super) async fn without_memory(server: &mut Server) -> Verdict {
-    server.entry("b").await;
-    let next = server.attempt("c").await;
-    server.short_of_memory = true;
-    let said = server.ask(Way::Next, &next).await;
-    stays(&server.record().await, "b").map_err(|why| format!("{why}; it was told {said:?}"))
-}

@@ -66,7 +66,8 @@ end
 
 local LATE = text(one_in(20) and NOW - 1 or pick(NOW, NOW + 30000000))
 local MARGIN = pick('', '', '0', '3000000')
-local PACKED = RUN .. ' ' .. REPLID .. ' ' .. text(LONGEST) .. ' on' .. (MARGIN ~= '' and ' ' .. MARGIN or '')
+-- All arguments of a script that may grant, with its own.
+local function in_epoch(...) return {RUN, REPLID, text(LONGEST), 'on', MARGIN, LATE, ...} end
 
 -- An answer in one form, whichever way gave it.
 local function of_acquire(answer)
@@ -75,23 +76,17 @@ end
 
 local function of_release(answer)
   if type(answer) == 'number' then return {answer} end
-  if type(answer) ~= 'string' then return answer end
-  local retry, left, owner, token, label = string.match(answer, '^(%d+) (%d+) (%x+) (%d+) %d (.*)$')
-  if retry then return {1, {'busy', owner, label, left, token, retry, 1}} end
-  return {1, {'granted', answer}}
+  if type(answer) == 'string' then answer = {'granted', answer} end
+  return type(answer[1]) == 'string' and {1, answer} or answer
 end
 
 -- The short ways answer with one text or number.
 local function plainly(answer) return type(answer) ~= 'table' and 'short' or 'long' end
 
 local function attempt()
-  local owner, own = pick(unpack(OWNERS)), nil
-  if one_in(2) then
-    own = {PACKED, LATE, owner, text(lease()), label()}
-  else
-    own = {PACKED, LATE, owner, text(lease()), label(), of_either(floor()), one_in(2) and channel() or ''}
-  end
-  return owner, own
+  local owner = pick(unpack(OWNERS))
+  if one_in(2) then return owner, in_epoch(owner, text(lease()), label(), '0', '') end
+  return owner, in_epoch(owner, text(lease()), label(), of_either(floor()), one_in(2) and channel() or '')
 end
 
 local function one_attempt()
@@ -104,29 +99,23 @@ local function one_attempt()
   return plainly(short), differs(words, {of_acquire(short), of_acquire(long)})
 end
 
--- Mostly the holder.
-local function releaser(name)
+-- Mostly the holder. Readers are among the first three owners; `first` is the first owner to draw from.
+local function releaser(name, first)
   local held = redis.call('GET', worlds[1].base .. 'lock:' .. name)
   -- No client draws the owner that stands for readers.
   local owner = held and string.sub(held, 1, 32)
   local drawn = owner and string.find(owner, '[^0]')
-  return drawn and not one_in(6) and owner or pick(unpack(OWNERS))
+  return drawn and not one_in(6) and owner or pick(unpack(OWNERS, first or 1))
 end
 
 local function one_release()
   record('a')
   if not one_in(3) then queue('a', 11) end
   local owner = releaser('a')
-  local own, next_ = {PACKED, LATE, owner}, owner
-  local shared = string.find(redis.call('GET', worlds[1].base .. 'lock:a') or '', '\n', 1, true)
-  if shared then
-    -- A reader sends all arguments: it has no short way.
-    own = {PACKED, LATE, owner, '', '', '', '', '', ''}
-  elseif one_in(6) then
-    own = {PACKED, LATE, owner, '5000', '', '', '', '', ''}
-  elseif not one_in(3) then
+  local own, next_ = in_epoch(owner, one_in(6) and '5000' or '', '', '', '', '', ''), owner
+  if not one_in(3) then
     repeat next_ = pick(unpack(OWNERS)) until next_ ~= owner
-    own = {PACKED, LATE, owner, one_in(6) and '5000' or '', next_, text(lease()), label(), of_either(floor()), channel()}
+    own = in_epoch(owner, one_in(6) and '5000' or '', next_, text(lease()), label(), of_either(floor()), channel())
   end
   local words = shown(own) .. '\nBEFORE: ' .. data(worlds[1])
   local short = ask(release, worlds[1], 'a', next_, own)
@@ -137,12 +126,12 @@ end
 -- One job of a batch, alone.
 local function single(each, job)
   local name, owner, lease, label = unpack(job)
-  if lease then return of_acquire(ask(acquire, each, name, owner, {PACKED, LATE, owner, lease, label})) end
-  return of_release(ask(release, each, name, owner, {PACKED, LATE, owner}))[1]
+  if lease then return of_acquire(ask(acquire, each, name, owner, in_epoch(owner, lease, label, '0', ''))) end
+  return of_release(ask(release, each, name, owner, in_epoch(owner, '', '', '', '', '', '')))[1]
 end
 
 local function together(each, releases, attempts, label)
-  local keys, own = {each.base .. 'epoch'}, {RUN, REPLID, text(LONGEST), 'on', text(#releases), label}
+  local keys, own = {each.base .. 'epoch'}, in_epoch(text(#releases), label)
   for _, jobs in ipairs({releases, attempts}) do
     for _, kind in ipairs({'lock:', 'queue:'}) do
       for _, job in ipairs(jobs) do keys[#keys + 1] = each.base .. kind .. job[1] end
@@ -152,7 +141,6 @@ local function together(each, releases, attempts, label)
     end
   end
   for _, job in ipairs(attempts) do keys[#keys + 1] = each.base .. 'gone:' .. job[2] end
-  own[#own + 1], own[#own + 2] = LATE, MARGIN
   return batch(each.redis, keys, own)
 end
 
@@ -166,10 +154,11 @@ local function one_batch()
   for _, name in ipairs(NAMES) do
     record(name)
     if one_in(4) then queue(name, 3) end
-    if one_in(2) then releases[#releases + 1] = {name, releaser(name)} end
+    if one_in(2) then releases[#releases + 1] = {name, releaser(name, 4)} end
   end
   for at = 1, random(0, 7) do
-    attempts[at] = {pick(unpack(NAMES)), OWNERS[at + 3], text(lease()), batch_label}
+    -- No owner that may hold a lock: a repeat alone checks no epoch, and so begins none.
+    attempts[at] = {pick(unpack(NAMES)), OWNERS[at + 4], text(lease()), batch_label}
   end
   for _, part in ipairs({releases, attempts}) do
     for _, job in ipairs(part) do jobs[#jobs + 1] = job end

@@ -15,7 +15,7 @@ variants! {
     "S6: a release carries no late request" LeaveOut("next_late") => a_late_request(stage, Way::Next);
     "S6: the long way checks for a tombstone" LeaveOut("tombstone") => an_abandoned_owner(stage, Way::Long);
     "S6: a release checks for the tombstone of the next request"
-        Replace("next_tombstone", "if next_ ~= '' then") => an_abandoned_owner(stage, Way::Next);
+        Replace("next_tombstone", "if next_owner ~= '' then") => an_abandoned_owner(stage, Way::Next);
     "S6: an abandoned owner leaves a tombstone" LeaveOut("abandon_tombstone") => an_abandoned_owner(stage, Way::Short);
     "S6: a repeat is the same grant" Replace("repeat", "if false then") => a_repeat(stage);
     "S1: another run id starts a quarantine" Replace("new_epoch", "from = 0") => another_run(stage, Way::Long);
@@ -43,11 +43,9 @@ variants! {
         LeaveOut("failover") => a_failover_that_went_unnoticed(stage, Way::Long);
     "S1: the long way refuses a lease above the longest" LeaveOut("lease") => a_lease_above_the_longest(stage, Way::Long);
     "S1: a release refuses a next request above the longest lease"
-        LeaveOut("next_lease") => a_lease_above_the_longest(stage, Way::Next);
-    "L2: a handoff needs no memory"
-        Replace("handover_memory", "if redis.call('HSET', KEYS[4], next_, entry) == 1 then") => without_memory(stage);
+        LeaveOut("next_unfit") => a_lease_above_the_longest(stage, Way::Next);
     "S2: the long way refuses a floor far ahead" LeaveOut("floor") => a_floor_far_ahead(stage, Way::Long);
-    "S2: a release refuses a next request with a floor far ahead" LeaveOut("next_floor") => a_floor_far_ahead(stage, Way::Next);
+    "S2: a release refuses a next request with a floor far ahead" LeaveOut("next_unfit") => a_floor_far_ahead(stage, Way::Next);
     "S2: a raise far ahead is refused" LeaveOut("raise_limit") => a_raise_far_ahead(stage);
     "S1: the long way takes only a free lock" Replace("held", "local record = false") => a_held_lock(stage, Way::Long);
     "S2: the long way writes its token to the watermark" LeaveOut("mark") => a_clock_that_went_back(stage, Way::Long, Way::Short);
@@ -56,7 +54,7 @@ variants! {
     "S2: the long way goes above the floor"
         Replace("mint", "local token = math.max(now, mark + 1)") => a_token_above_the_floor(stage, Way::Long);
     "S2: a handoff goes above the floor of the entry"
-        Replace("entry_floor", "local own_token = mint(now, mark, 0)") => a_token_above_the_floor(stage, Way::Next);
+        Replace("entry_floor", "local own_token, shown = mint(now, mark, 0)") => a_token_above_the_floor(stage, Way::Next);
     "S2: a raise lifts the watermark" LeaveOut("raise_mark") => the_token_after_a_raise(stage);
     "S2: a token is only raised" Replace("raise_only", "if true then") => a_lower_token(stage);
     "S3: a repeat shortens no lease"
@@ -71,9 +69,9 @@ variants! {
     "S4: a clean-up frees only its owner's lock" LeaveOut("abandon_owner") => a_clean_up_by_another(stage);
     "S4: a clean-up leaves a lock that is kept" LeaveOut("abandon_kept") => a_clean_up_of_what_is_kept(stage);
     "S4: only the owner raises" LeaveOut("raise_owner") => a_raise_by_another(stage);
-    "S5: a lock that is gone is not renewed" Replace("renew_gone", "local answer = 1") => a_renewal_of_what_is_gone(stage);
+    "S5: a lock that is gone is not renewed" Replace("renew_gone", "if not record then return 1 end") => a_renewal_of_what_is_gone(stage);
     "S5: a lock that was released and is kept is not renewed"
-        Replace("renew_kept", "elseif state then") => a_renewal_of_what_is_kept(stage);
+        LeaveOut("renew_kept") => a_renewal_of_what_is_kept(stage);
     "S5: a lock that was released and is kept is not raised" LeaveOut("raise_kept") => a_raise_of_what_is_kept(stage);
     "S5: a repeat does not hold a lock again that was released and is kept"
         Replace("repeat_kept", "else") => a_repeat_after_a_release_that_keeps(stage);

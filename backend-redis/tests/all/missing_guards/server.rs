@@ -9,7 +9,7 @@ use redis::Value;
 use servers::Change;
 use verification::missing_guards::{
     Setup, Verdict,
-    redis::{LONGEST, Raw, SECOND, evaluating, owner, parts, text},
+    redis::{LONGEST, Raw, SECOND, owner, parts, text},
 };
 
 use super::text::whole;
@@ -58,8 +58,6 @@ pub(crate) struct Server {
     raw: Raw,
     /// Whether a replica may be promoted, so that the script checks the server's identity again.
     pub(super) replicated: bool,
-    /// Whether the server has no memory left when a release arrives.
-    pub(super) short_of_memory: bool,
 }
 
 impl Deref for Server {
@@ -80,7 +78,7 @@ impl DerefMut for Server {
 impl Setup for Server {
     async fn start(changes: &[Change<'_>]) -> Self {
         let raw = Raw::start("leasehold:{0}:", changes).await;
-        Self { raw, replicated: false, short_of_memory: false }
+        Self { raw, replicated: false }
     }
 
     fn altered(&self) -> u64 {
@@ -101,15 +99,6 @@ impl Server {
         self.say(&["RPUSH", &queue, &owner(letter)]).await;
     }
 
-    /// Puts an owner with an entry into the queue.
-    pub(super) async fn entry(&mut self, letter: &str) {
-        let until = self.now().await + 2 * SECOND;
-        let entries = self.key("entries", "a");
-        let entry = format!("{until} 20000 0 channel label");
-        self.say(&["HSET", &entries, &owner(letter), &entry]).await;
-        self.queue(letter).await;
-    }
-
     /// The token if it is granted, otherwise the answer.
     pub(super) async fn ask(&mut self, way: Way, attempt: &Attempt) -> Result<u64, String> {
         if way != Way::Short {
@@ -119,25 +108,21 @@ impl Server {
         let [lease, floor, late] = [lease, floor, late].map(|number| number.to_string());
         let (asker, label, channel) = (owner(letter), "label".to_owned(), "channel".to_owned());
         let margin = if self.replicated { "0" } else { "" };
-        let packed = format!("{} {margin}", self.in_epoch().join(" ")).trim_end().to_owned();
+        let mut arguments = self.in_epoch();
+        arguments.extend([margin.to_owned(), late]);
         let [epoch, lock, queue, entries, tombstone] = self.keys(letter);
         let answer = match way {
             Way::Short | Way::Long => {
                 let keys = [epoch, lock, queue, entries, tombstone];
-                let arguments = [packed, late, asker, lease, label, floor];
+                arguments.extend([asker, lease, label, floor, String::new()]);
                 self.eval(&ACQUIRE, &keys, &arguments).await
             }
             Way::Next | Way::Again => {
                 self.hold(if way == Way::Next { "e" } else { letter }).await;
                 let keys = [epoch, lock, queue, entries, tombstone];
                 let (holder, keep) = (owner("e"), String::new());
-                let arguments = [packed, late, holder, keep, asker, lease, label, floor, channel];
-                if self.short_of_memory {
-                    self.say(&["CONFIG", "SET", "maxmemory", "1"]).await;
-                }
-                let release = evaluating(&RELEASE, &keys, &arguments);
-                let answer = self.link.send_packed_command(&release).await;
-                answer.and_then(Value::extract_error).map_err(|error| error.to_string())?
+                arguments.extend([holder, keep, asker, lease, label, floor, channel]);
+                self.eval(&RELEASE, &keys, &arguments).await
             }
         };
         told(answer)
@@ -159,11 +144,9 @@ impl Server {
     /// Releases; with `keep`, the lock is kept for that many ms.
     pub(super) async fn free(&mut self, letter: &str, keep: &str) -> bool {
         let keys = self.keys(letter);
-        let late = (self.now().await + 60 * SECOND).to_string();
-        let mut arguments = vec![self.in_epoch().join(" "), late, owner(letter)];
-        if !keep.is_empty() {
-            arguments.extend([keep, "", "", "", "", ""].map(str::to_owned));
-        }
+        let mut arguments = self.in_time();
+        arguments.extend([owner(letter), keep.to_owned()]);
+        arguments.extend([""; 5].map(str::to_owned));
         text(&self.eval(&RELEASE, &keys, &arguments).await) == "1"
     }
 
@@ -178,11 +161,17 @@ impl Server {
         text(&parts(answer)[0])
     }
 
-    async fn plain(&mut self, script: &str, letter: &str, own: &[&str]) -> Value {
+    /// The first arguments of a script, without a margin, and of a request that is never late.
+    pub(crate) fn in_time(&self) -> Vec<String> {
         let mut arguments = self.in_epoch();
+        arguments.extend([String::new(), u64::MAX.to_string()]);
+        arguments
+    }
+
+    async fn plain(&mut self, script: &str, letter: &str, own: &[&str]) -> Value {
+        let mut arguments = self.in_time();
         arguments.push(owner(letter));
         arguments.extend(own.iter().map(|word| (*word).to_owned()));
-        arguments.extend([u64::MAX.to_string(), String::new()]);
         let keys = self.keys(letter);
         self.eval(script, &keys, &arguments).await
     }
@@ -194,9 +183,8 @@ impl Server {
 
     /// The same for everything that `init.lua` sets. `u64::MAX` if it is refused.
     pub(super) async fn set_up(&mut self, how: &str, longest: &str, quarantine: &str) -> u64 {
-        let mut arguments = self.in_epoch();
+        let mut arguments = self.in_time();
         arguments.extend([how, longest, quarantine].map(str::to_owned));
-        arguments.extend([u64::MAX.to_string(), String::new()]);
         let keys = [self.epoch()];
         let answer = parts(self.eval(&INIT, &keys, &arguments).await);
         if text(&answer[0]) == "version" {

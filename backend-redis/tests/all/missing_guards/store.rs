@@ -74,10 +74,10 @@ variants! {
         Replace("abandon_epoch", "local mark = redis.call('EXISTS', KEYS[3])") => a_handover_after_a_restart(stage, End::Abandon);
     "S1: a release by force with handoff checks the epoch"
         Replace("force_epoch", "local mark = redis.call('EXISTS', KEYS[3])") => a_handover_after_a_restart(stage, End::Force);
-    "S4: only the owner renews" Replace("renew_owner", "if record == '' then") => a_renewal_by_another(stage);
+    "S4: only the owner renews" LeaveOut("renew_owner") => a_renewal_by_another(stage);
     "L3: a clean-up passes over dead entries" LeaveOut("dead_entry") => dead_entries(stage);
     "L3: a waiter that does not claim its handoff loses it soon"
-        Replace("claim", "record = hold(owner, token, mine and '0' or '2', label, lease)") => an_unclaimed_handover(stage);
+        Replace("claim", "record = hold(owner, shown, mine and '0' or '2', label, lease)") => an_unclaimed_handover(stage);
     "S2: the fence refuses a lower token" LeaveOut("fence") => a_stale_write(stage);
 }
 

@@ -23,15 +23,14 @@ macro_rules! file {
 
 macro_rules! script {
     ($name:literal) => {
-        LazyLock::new(|| Script::plain(file!($name)))
+        LazyLock::new(|| Script::new(file!($name)))
     };
 }
 
-pub(super) static ACQUIRE_FAST: LazyLock<Script> = script!("acquire_fast");
 pub(super) static ACQUIRE: LazyLock<Script> =
-    LazyLock::new(|| Script::in_epoch(file!("acquire_fast"), file!("acquire")));
+    LazyLock::new(|| Script::new(concat!(file!("acquire_fast"), file!("acquire"))));
 /// For readers.
-static ACQUIRE_SHARED: LazyLock<Script> = LazyLock::new(|| Script::in_epoch("", file!("acquire")));
+pub(super) static ACQUIRE_SHARED: LazyLock<Script> = script!("acquire");
 pub(super) static BATCH: LazyLock<Script> = script!("batch");
 pub(super) static FREE: LazyLock<Script> = script!("free");
 static RENEW: LazyLock<Script> = script!("renew");
@@ -160,8 +159,15 @@ impl Node {
         voted(&parts(self.send(&command).await))
     }
 
-    fn asking(&self, attempt: &Attempt) -> redis::Cmd {
+    /// The first arguments of a script that may grant.
+    fn in_time(&self, deadline: u64) -> Vec<String> {
         let mut arguments = self.in_epoch();
+        arguments.extend([String::new(), deadline.to_string()]);
+        arguments
+    }
+
+    fn asking(&self, attempt: &Attempt) -> redis::Cmd {
+        let mut arguments = self.in_time(attempt.late);
         arguments.extend([owner(attempt.owner), attempt.lease.to_string(), "label".to_owned()]);
         let Attempt { floor, proposed, number, late, estimated, shared, .. } = *attempt;
         let (script, zero) = if shared { (&ACQUIRE_SHARED, "0") } else { (&ACQUIRE, "") };
@@ -171,7 +177,7 @@ impl Node {
         let channel = if attempt.entry { "channel" } else { "" };
         // The rank is the letter, so owners are queued by their letters.
         let rank = attempt.owner.as_bytes()[0].to_string();
-        arguments.extend([channel.to_owned(), rank, late.to_string(), String::new()]);
+        arguments.extend([channel.to_owned(), rank]);
         evaluating(script.text(), &self.keys(attempt.owner), &arguments)
     }
 
@@ -229,7 +235,7 @@ impl Node {
             shared: false,
         });
         let differ = attempts.iter().any(|attempt| attempt.lease != first.lease);
-        let mut arguments = self.in_epoch();
+        let mut arguments = self.in_time(first.late);
         let common = [BOUND, first.late, first.estimated, first.number, first.proposed];
         arguments.extend(common.map(|part| part.to_string()));
         arguments.extend(["label".to_owned(), releases.len().to_string()]);
@@ -239,7 +245,6 @@ impl Node {
             arguments.extend([owner(attempt.owner), "mark1".to_owned()]);
             arguments.extend(differ.then(|| attempt.lease.to_string()));
         }
-        arguments.extend([first.late.to_string(), String::new()]);
         let answer = parts(self.eval(BATCH.text(), &keys, &arguments).await);
         let numbers: Vec<i64> = match &answer[2] {
             Value::Array(numbers) => {

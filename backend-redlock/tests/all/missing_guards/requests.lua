@@ -1,5 +1,5 @@
--- Attempts and releases on one node of a quorum, by `acquire`, `free` and `batch`. `long_acquire` and `long_free` are only
--- the long ways.
+-- Attempts and releases on one node of a quorum, by `acquire`, `free` and `batch`. `long_acquire` has no common
+-- case in front.
 local LONGEST, BOUND, LIFE_US, TURN_US = 30000000, 400000, 3000000, 100000
 local function lease() return one_in(12) and 40000 or pick(1000, 1500, 20000, 30000) end
 local function floor()
@@ -88,8 +88,8 @@ local ESTIMATED = text(pick(NOW, NOW, NOW - 9, NOW + 9, NOW + BOUND, one_in(4) a
 local NUMBER = text(number())
 
 local function attempt(each, way, name, owner, lease, label, floor, channel)
-  local own = {RUN, REPLID, text(LONGEST), 'on', owner, lease, label, floor, PROPOSED, text(BOUND), NUMBER, LATE, MARKS[name],
-    ESTIMATED, channel, '3', text(NOW + 30000000), ''}
+  local own = {RUN, REPLID, text(LONGEST), 'on', '', text(NOW + 30000000), owner, lease, label, floor, PROPOSED, text(BOUND), NUMBER,
+    LATE, MARKS[name], ESTIMATED, channel, '3'}
   return ask(way, each, name, owner, own)
 end
 
@@ -125,21 +125,10 @@ local function releaser(name, last)
   return holder and holder ~= READERS and holder or pick(unpack(OWNERS, 1, last))
 end
 
-local function one_release(before)
-  local owner = releaser('a', 14)
-  local own = {owner, '', '', '', '', '60000'}
-  if one_in(3) then
-    own = {one_in(9) and '' or owner, pick('', '5000'), pick('', '0', NUMBER), pick('', NUMBER), pick('', '1'), '60000'}
-  end
-  local answers = {}
-  for at, way in ipairs({free, long_free}) do answers[at] = ask(way, worlds[at], 'a', owner, own) end
-  return 'short', differs(shown(own) .. '\nBEFORE: ' .. before, answers)
-end
-
 -- The answer to each job of a batch.
 local function together(each, releases, attempts, label, one_lease)
   local keys = {each.base .. 'epoch'}
-  local own = {RUN, REPLID, text(LONGEST), 'on', text(BOUND), LATE, ESTIMATED, NUMBER, PROPOSED, label, text(#releases),
+  local own = {RUN, REPLID, text(LONGEST), 'on', '', text(NOW + 30000000), text(BOUND), LATE, ESTIMATED, NUMBER, PROPOSED, label, text(#releases),
     one_lease or ''}
   for _, jobs in ipairs({releases, attempts}) do
     for _, job in ipairs(jobs) do
@@ -148,7 +137,6 @@ local function together(each, releases, attempts, label, one_lease)
       if job[3] and not one_lease then own[#own + 1] = job[3] end
     end
   end
-  own[#own + 1], own[#own + 2] = text(NOW + 30000000), ''
   local answer = batch(each.redis, keys, own)[3]
   if type(answer) ~= 'string' then return answer end
   local answers = {}
@@ -210,7 +198,7 @@ end
 local function run()
   epoch()
   tombstones()
-  local kind = pick('attempt', 'release', 'batch')
+  local kind = pick('attempt', 'batch')
   local names = kind == 'batch' and {'a', 'b', 'c', 'd', 'e', 'f'} or {'a'}
   for _, name in ipairs(names) do
     record(name)
@@ -222,7 +210,7 @@ local function run()
   elseif one_in(2) then
     both('HSET', 'epoch', 'crowd', text(NOW - pick(0, 1)))
   end
-  local ways = {attempt = one_attempt, release = one_release, batch = one_batch}
+  local ways = {attempt = one_attempt, batch = one_batch}
   local held = redis.call('EXISTS', worlds[1].base .. 'lock:a') == 1
   local how, difference = ways[kind](data(worlds[1]), held, names)
   if difference == '' then difference = watermarks_are_sound(worlds[1]) end

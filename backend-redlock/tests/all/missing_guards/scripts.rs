@@ -22,7 +22,7 @@ variants! {
     "S1: a clock that was ahead and came back begins a quarantine"
         Replace("clock_came_back", "local ahead = false") => a_clock_that_came_back(stage, Seen::Granting);
     "S1: a clock that came back cuts no wait short"
-        Replace("waits_out", "local span = tonumber(ARGV[3])") => a_clock_that_came_back_in_a_long_wait(stage);
+        Replace("waits_out", "local span = tonumber(longest)") => a_clock_that_came_back_in_a_long_wait(stage);
     "S1: an attempt notes the clock" Replace("notes_clock", "elseif false then") => a_clock_that_came_back(stage, Seen::Refusing);
     "S1: a late attempt notes the clock" LeaveOut("late_notes_clock") => a_clock_that_came_back(stage, Seen::Late);
     "S1: a renewal notes a clock ahead" LeaveOut("renew_notes_clock") => a_clock_that_came_back(stage, Seen::Renewing);
@@ -34,12 +34,12 @@ variants! {
     "S2: a number is above the floor"
         Replace("above_the_marks", "number = math.max(number, mark + 1)") => a_number_above_the_floor(stage, Way::Long);
     "S2: an attempt notes the highest number"
-        Replace("notes_number", "redis.call('HSET', KEYS[1], ARGV[13], text(number))")
+        Replace("notes_number", "redis.call('HSET', KEYS[1], watermark, text(number))")
         => a_batch_after_a_number_far_ahead(stage, Raised::ByAttempt);
     "S2: a number that is written notes the highest"
         LeaveOut("write_notes_top") => a_batch_after_a_number_far_ahead(stage, Raised::Written);
     "S2: a proposal far ahead is lowered"
-        Replace("near_the_clock", "number = tonumber(ARGV[9])") => a_proposal_far_ahead(stage, Way::Long);
+        Replace("near_the_clock", "number = tonumber(proposed)") => a_proposal_far_ahead(stage, Way::Long);
     "S5: a repeat does not hold a lock again that was released and is kept"
         Replace("repeat", "if holder == owner then") => a_repeat_after_a_release_that_keeps(stage);
     "S3: a repeat shortens no lease" Replace("repeat_lease", "local left = lease") => a_repeat_with_a_shorter_lease(stage);
@@ -62,13 +62,12 @@ variants! {
     "S4: only the owner releases" Replace("owner_frees", "mine = true") => a_release_by_another(stage);
     "S4: a release leaves a lock that is kept" LeaveOut("kept") => a_release_after_one_that_keeps(stage);
     "S6: a clean-up leaves a later attempt" LeaveOut("later_attempt") => a_late_clean_up(stage);
-    "S4: only the owner renews" Replace("renew_owner", "elseif false then") => a_renewal_by_another(stage);
-    "S5: a lock that is gone is not renewed" Replace("renew_gone", "local answer = 1") => a_renewal_of_what_is_gone(stage);
-    "S5: a lock that was released and is kept is not renewed"
-        Replace("renew_kept", "elseif record then") => a_renewal_of_what_is_kept(stage);
+    "S4: only the owner renews" LeaveOut("renew_owner") => a_renewal_by_another(stage);
+    "S5: a lock that is gone is not renewed" Replace("renew_gone", "if not record then return 1 end") => a_renewal_of_what_is_gone(stage);
+    "S5: a lock that was released and is kept is not renewed" LeaveOut("renew_kept") => a_renewal_of_what_is_kept(stage);
     "S1: a renewal keeps to the present longest lease" LeaveOut("renew_longest") => a_renewal_above_the_longest_lease(stage);
     "S3: a renewal shortens no lease"
-        Replace("renew_lengthens", "redis.call('PEXPIRE', KEYS[at], lease)") => a_renewal_with_a_shorter_lease(stage);
+        Replace("renew_shorter", "local left = lease") => a_renewal_with_a_shorter_lease(stage);
     "L2: a release calls the next waiter" Replace("hand_over", "if false then") => a_release_with_one_waiting(stage);
     "L3: dead entries are passed over" Replace("live_entry", "if ends <= now + LIFE_US then") => a_dead_entry(stage);
     "L3: entries from before the clock went back are passed over"

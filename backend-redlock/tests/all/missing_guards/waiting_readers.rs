@@ -30,7 +30,7 @@ variants! {
     "L3: a writer is not called with the readers before it"
         Replace("call_writer", "if not reader and shared then break end") => a_writer_behind_a_reader(stage);
     "L2: readers that were called pass the call on"
-        Replace("turn_left", "if whose == ARGV[1] then") => a_reader_that_is_called_and_leaves(stage);
+        Replace("turn_left", "if whose == leaver then") => a_reader_that_is_called_and_leaves(stage);
     "L3: a writer is not called beside readers"
         Replace("call_writer", "if not reader and readers > 0 then break end") => a_writer_that_waits_for_a_reader(stage);
     "L2: a writer that gives up calls the readers behind it" LeaveOut("call_beside") => a_writer_that_gives_up(stage);

@@ -5,7 +5,7 @@ use std::sync::{Arc, MutexGuard};
 use lock_core::{Grant, Instant, LossReason, Mutex};
 
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct GrantVotes {
     /// The number of the attempt.
     pub(crate) attempt: u64,
     /// This client knows of no other attempt of this owner. So if a release finds something, this
@@ -48,7 +48,7 @@ impl Part {
     }
 }
 
-impl Held {
+impl GrantVotes {
     pub(crate) fn new(attempt: u64, lone: bool, nodes: Vec<Part>, reported: Instant) -> Self {
         let parts = Mutex::new(Parts { nodes, reported, lost: None, released: false });
         Self { attempt, lone, parts }
@@ -104,9 +104,9 @@ mod tests {
     use super::*;
 
     /// A grant that was released before its only node had answered.
-    fn given_back(lone: bool) -> Held {
+    fn given_back(lone: bool) -> GrantVotes {
         let reported = Instant::default();
-        let held = Held::new(1, lone, vec![Part::new(None, false, true)], reported);
+        let held = GrantVotes::new(1, lone, vec![Part::new(None, false, true)], reported);
         held.parts().released = true;
         held
     }

@@ -1,0 +1,114 @@
+//! The arguments of the scripts, by the names that each script declares.
+
+use std::{fmt, time::Duration};
+
+use lock_core::{FencingToken, Mode, OwnerId, Request, whole_millis as millis};
+
+use super::arguments::{Arguments, arguments, declared};
+
+/// A floor, which also tells the mode of its request: a reader's floor has a 0 in front. So all
+/// queue entries have the same form.
+fn floor(mode: Mode, floor: FencingToken) -> String {
+    let zero = if mode == Mode::Shared { "0" } else { "" };
+    format!("{zero}{floor}")
+}
+
+/// The arguments of `acquire.lua`. `channel` is empty if no queue entry is wanted.
+pub(crate) fn acquire(request: &Request, channel: &str) -> Arguments {
+    let Request { owner, lease, label, .. } = request;
+    arguments!("acquire.lua": owner, lease = millis(*lease), label,
+        floor = floor(request.mode, request.floor), channel)
+}
+
+/// The arguments of `release.lua`. `keep` is how long the record is kept, and `next` the process's
+/// own next request with the channel for its pushes.
+pub(crate) fn release(
+    owner: OwnerId,
+    keep: Option<Duration>,
+    next: Option<(&Request, &str)>,
+) -> Arguments {
+    let keep = Field(keep.map(millis));
+    let of = |field: fn(&Request) -> String| Field(next.map(|(request, _)| field(request)));
+    arguments!("release.lua": owner, keep,
+        next_owner = of(|next| next.owner.to_string()),
+        next_lease = of(|next| millis(next.lease).to_string()),
+        next_label = of(|next| next.label.to_string()),
+        next_floor = of(|next| floor(next.mode, next.floor)),
+        next_channel = Field(next.map(|(_, channel)| channel)))
+}
+
+/// An argument that may be missing, which is the empty text.
+struct Field<T>(Option<T>);
+
+impl<T: fmt::Display> fmt::Display for Field<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.as_ref().map_or(Ok(()), |value| value.fmt(f))
+    }
+}
+
+/// The arguments of `renew.lua`: owner and lease of each lock.
+pub(crate) fn renewals(grants: impl ExactSizeIterator<Item = (OwnerId, Duration)>) -> Arguments {
+    declared!("renew.lua": ; grants);
+    let mut arguments = Arguments::with_room(2 * grants.len(), 40 * grants.len());
+    for (owner, lease) in grants {
+        arguments.add(owner).add(millis(lease));
+    }
+    arguments
+}
+
+/// The text of an entry behind its time, as acquire.lua writes it.
+pub(crate) fn entry_of(request: &Request, channel: &str) -> String {
+    let Request { lease, floor, label, .. } = request;
+    format!(" {} {floor} {channel} {label}", millis(*lease))
+}
+
+/// The arguments of `heartbeat.lua`, which reads the last `read` locks.
+pub(crate) fn heartbeats(
+    owners: impl Iterator<Item = OwnerId>,
+    entry: &str,
+    read: usize,
+) -> Arguments {
+    let mut arguments = arguments!("heartbeat.lua": entry, read; owners);
+    owners.for_each(|owner| _ = arguments.add(owner));
+    arguments
+}
+
+/// The arguments of `abandon.lua`.
+pub(crate) fn abandon(leaver: OwnerId) -> Arguments {
+    arguments!("abandon.lua": leaver)
+}
+
+/// The arguments of `raise.lua`.
+pub(crate) fn raise(raiser: OwnerId, wanted: FencingToken) -> Arguments {
+    arguments!("raise.lua": raiser, wanted)
+}
+
+/// The arguments of `identity.lua`, with a random name.
+pub(crate) fn identity(random: u128) -> Arguments {
+    arguments!("identity.lua": name = format_args!("{random:032x}"))
+}
+
+/// The arguments of `init.lua`. A setting that is `None` keeps its present value.
+pub(crate) fn init(
+    first_use: bool,
+    reset_tokens: bool,
+    longest: Option<Duration>,
+    quarantine: Option<bool>,
+) -> Arguments {
+    let action = match (first_use, reset_tokens) {
+        (true, _) => "1",
+        (false, true) => "2",
+        (false, false) => "0",
+    };
+    arguments!("init.lua": action,
+        new_longest = Field(longest.map(|longest| longest.as_micros())),
+        new_quarantine = Field(quarantine.map(|on| if on { "on" } else { "off" })))
+}
+
+/// The arguments of `fence.lua`: a fenced write.
+pub(crate) fn fenced_write(token: FencingToken, value: &[u8]) -> Arguments {
+    declared!("fence.lua": token value);
+    let mut arguments = Arguments::with_room(2, value.len() + 20);
+    arguments.add(token).add_bytes(value);
+    arguments
+}
