@@ -1,7 +1,8 @@
 -- Creates or changes the store's settings, and upgrades its records.
 -- KEYS: 1 epoch record
 -- epoch args: action new_longest new_quarantine
---       action: 1 for a first use, 2 to set the tokens back, or 0. The settings: '' to keep the present one
+--       action: 1 for a first use, 2 to set the tokens back, or 0. The settings: '' to keep the
+--       present one
 -- Answer: {'set', longest lease, quarantine, µs until grants begin}, or that of unknown.lua
 
 -- include limits.lua
@@ -10,7 +11,8 @@ local now = clock()
 local last_run, last_replid, from, span, stored_longest, stored_quarantine, version = unpack(redis.call(
   'HMGET', KEYS[1], 'run', 'replid', 'from', 'span', 'longest', 'quarantine', 'version'))
 local refusal = unknown(version, stored_longest)
--- The step to version 1 only changes the number, which is set below. A step that changes records would stand here.
+-- The step to version 1 only changes the number, which is set below. A step that changes records
+-- would stand here.
 -- guard: init_version
 if refusal and refusal[2] ~= '0' then return refusal end
 from, span = tonumber(from or 0), tonumber(span or 0)
@@ -46,11 +48,12 @@ elseif from - now > span then
   from = now + span
 end
 if action == '1' then
-  -- The operator says that nobody holds a lock. So no longer lease from before has to be waited out.
+  -- The operator says that nobody holds a lock. So no longer lease from before has to be waited
+  -- out.
   span = new_longest + (tonumber(margin) or 0)
 end
--- If a wait runs while the quarantine is off, an operator has started it. An init that changes nothing does not cut it
--- short.
+-- If a wait runs while the quarantine is off, an operator has started it. An init that changes
+-- nothing does not cut it short.
 if action == '1' or (action == '0' and new_quarantine == 'off'
   and not (known and (stored_longest ~= new_longest or stored_quarantine == 'off'))) then
   from = 0
@@ -58,7 +61,8 @@ end
 redis.call('HSET', KEYS[1], 'run', true_run, 'replid', true_replid, 'from', text(from), 'span', text(span),
   'longest', new_longest, 'quarantine', new_quarantine, 'version', VERSION)
 if action == '2' then
-  -- When grants begin again, the clock is past all tokens: none was further ahead of it than the wait is long.
+  -- When grants begin again, the clock is past all tokens: none was further ahead of it than the
+  -- wait is long.
   local marks = {'mark', 'top'}
   -- Redlock's watermarks, by the names in its scripts.
   for at = 0, 1023 do marks[#marks + 1] = 'mark' .. at end
