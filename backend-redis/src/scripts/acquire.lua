@@ -1,9 +1,11 @@
 -- One attempt. If it is refused and the client wants it, the owner gets an entry in the queue.
 -- KEYS: 1 epoch record   2 lock   3 queue   4 entries   5 tombstone of the owner
 -- epoch args: owner lease label floor channel
---       lease: in ms. floor: with a 0 in front for a reader. channel: for pushes, or '' for no entry
--- Answer: in the common case only the token, since a table would cost the server a buffer of its own. Otherwise
---       {'granted', token}, {'busy', ...} of `busy`, or the refusals of `admit` and `grant`.
+--       lease: in ms. floor: with a 0 in front for a reader. channel: for pushes, or '' for no
+--       entry
+-- Answer: in the common case only the token, since a table would cost the server a buffer of its
+--       own. Otherwise {'granted', token}, {'busy', ...} of `busy`, or the refusals of `admit` and
+--       `grant`.
 
 -- include records.lua
 -- include epoch.lua

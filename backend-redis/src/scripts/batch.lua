@@ -1,10 +1,12 @@
--- Simple releases and attempts of many tasks of one client: of locks for which nobody waits, and without floors. It repeats
--- two rules of release.lua and acquire.lua for many locks. For any other the answer is -1, and the client sends it in its
--- own script.
--- KEYS: 1 epoch record, then the locks of the releases, their queues, the locks of the attempts, their
+-- Simple releases and attempts of many tasks of one client: of locks for which nobody waits, and
+-- without floors. It repeats two rules of release.lua and acquire.lua for many locks. For any other
+-- the answer is -1, and the client sends it in its own script.
+-- KEYS: 1 epoch record, then the locks of the releases, their queues, the locks of the attempts,
+-- their
 --       queues, their owners' tombstones
 -- epoch args: releases label owners...
---       how many releases; the label of all attempts; the owner of each release, then owner and lease ms of each attempt
+--       how many releases; the label of all attempts; the owner of each release, then owner and
+--       lease ms of each attempt
 -- Answers: for each release 1 if the lock was held, otherwise 0; for each attempt a token.
 
 releases = releases + 0
@@ -35,8 +37,8 @@ local now = clock()
 local mark = not late(now) and gate(now)
 local token = math.max(now, (mark or 0) + 1)
 local open = mark and token + attempts <= 9007199254740991
--- Written before the first grant, for as many tokens as there are attempts. So if a later step fails, no token is used
--- twice.
+-- Written before the first grant, for as many tokens as there are attempts. So if a later step
+-- fails, no token is used twice.
 -- guard: batch_mark
 if open then call('HSET', KEYS[1], 'mark', text(token + attempts - 1)) end
 -- guard: batch_free

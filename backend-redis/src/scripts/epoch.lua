@@ -1,14 +1,15 @@
--- The first part of every script that may grant: the check of the epoch, the token, and the grant of a free lock. Times are
--- microseconds of the server's clock. Numbers that may be large are always formatted with %.0f, since Lua's own format loses
--- digits from 1e14 on.
+-- The first part of every script that may grant: the check of the epoch, the token, and the grant
+-- of a free lock. Times are microseconds of the server's clock. Numbers that may be large are
+-- always formatted with %.0f, since Lua's own format loses digits from 1e14 on.
 --
--- Memory: if a server has reached its maxmemory, it refuses the first write of a script if that write may need memory
--- (SET, HSET, RPUSH), and no write after it. A first write that changes nothing counts too. So every script frees or
--- shortens first (DEL, HDEL, LPOP, PEXPIRE), and writes more after that. So also on a full server a held lock can be
--- renewed, claimed, released and handed over. Only a new grant or a new entry begins with a write that may be refused.
+-- Memory: if a server has reached its maxmemory, it refuses the first write of a script if that
+-- write may need memory (SET, HSET, RPUSH), and no write after it. A first write that changes
+-- nothing counts too. So every script frees or shortens first (DEL, HDEL, LPOP, PEXPIRE), and
+-- writes more after that. So also on a full server a held lock can be renewed, claimed, released
+-- and handed over. Only a new grant or a new entry begins with a write that may be refused.
 --
--- Speed: each function costs the server as much as an argument, or half of a command. So a script serves its common case
--- right after this text, and only then makes the functions of queue.lua.
+-- Speed: each function costs the server as much as an argument, or half of a command. So a script
+-- serves its common case right after this text, and only then makes the functions of queue.lua.
 --
 -- KEYS: 1 epoch record   2 lock   3 queue (list of owners)   4 entries (hash by owner)   5 tombstone
 -- The first arguments of each script that may grant (text.rs makes them local variables):
@@ -16,12 +17,13 @@
 --   longest       the longest lease, as this client knows it, as text
 --   quarantine    the quarantine setting, as this client knows it, 'on' or 'off'
 --   margin        if a replica may be promoted: by how many microseconds a quarantine is longer, for what an old
---                 master may still do; otherwise ''. With a margin, the script checks the server's role again: two
---                 failovers may have gone unnoticed since the handshake.
+--                 master may still do; otherwise ''. With a margin, the script checks the server's
+--                 role again: two failovers may have gone unnoticed since the handshake.
 --   deadline      the time after which an attempt is too late: its caller has given up
 --
--- A lock is "owner token state label", with Redis's own expiry. State 0: held. State 1: released and kept for a last
--- while. State 2: handed over and not claimed. records.lua says how readers share a lock.
+-- A lock is "owner token state label", with Redis's own expiry. State 0: held. State 1: released
+-- and kept for a last while. State 2: handed over and not claimed. records.lua says how readers
+-- share a lock.
 
 -- include unknown.lua
 local function text(number) return string.format('%.0f', number) end
@@ -93,7 +95,8 @@ local function gate(now)
   return math.min(tonumber(mark or 0) or 9007199254740991, 9007199254740991)
 end
 
--- The refusal of a request whose floor or lease is above what the settings allow; nil if there is none.
+-- The refusal of a request whose floor or lease is above what the settings allow; nil if there is
+-- none.
 local function unfit(now, lease, floor)
   local highest = now + longest
   -- guard: floor
@@ -102,7 +105,8 @@ local function unfit(now, lease, floor)
   if lease * 1000 > tonumber(longest) then return {'lease'} end
 end
 
--- The watermark, if nothing but the lock itself stands against this attempt; otherwise nil and the refusal.
+-- The watermark, if nothing but the lock itself stands against this attempt; otherwise nil and the
+-- refusal.
 local function admit(now, lease, floor)
   local refusal, mark = late(now), nil
   if not refusal then mark, refusal = gate(now) end
@@ -111,8 +115,8 @@ local function admit(now, lease, floor)
   return mark
 end
 
--- A token above all tokens of this store. It is written to the watermark before anything can forget it. nil if no number is
--- left. Also returns it as text.
+-- A token above all tokens of this store. It is written to the watermark before anything can forget
+-- it. nil if no number is left. Also returns it as text.
 local function mint(now, mark, floor)
   -- guard: mint
   local token = math.max(now, mark + 1, floor + 1)
@@ -130,7 +134,8 @@ local function hold(owner, token, state, label, ms)
   return record
 end
 
--- Gives the free lock, for which nobody waits, to a writer. Returns the token as text; otherwise nil and the refusal.
+-- Gives the free lock, for which nobody waits, to a writer. Returns the token as text; otherwise
+-- nil and the refusal.
 local function grant(owner, lease, label, floor)
   local now = clock()
   local mark, refusal = admit(now, lease, floor)
@@ -141,9 +146,10 @@ local function grant(owner, lease, label, floor)
   return shown
 end
 
--- Runs what follows a release. The release stands even if the server refuses that: for want of memory, or because a script
--- has emptied a key while its slot is moving, so that a cluster takes the key for one that has moved. Entries that were
--- passed over learn it from their next heartbeat. Returns whether it was done, and its result.
+-- Runs what follows a release. The release stands even if the server refuses that: for want of
+-- memory, or because a script has emptied a key while its slot is moving, so that a cluster takes
+-- the key for one that has moved. Entries that were passed over learn it from their next heartbeat.
+-- Returns whether it was done, and its result.
 local function try(...)
   local done, result = pcall(...)
   if done then return true, result end

@@ -1,5 +1,5 @@
--- Frees a lock of any holder, and hands it to the first live entry. It also removes keys of another type, which cannot be
--- read: such a queue or such entries would make every attempt fail.
+-- Frees a lock of any holder, and hands it to the first live entry. It also removes keys of another
+-- type, which cannot be read: such a queue or such entries would make every attempt fail.
 -- KEYS: as in epoch.lua
 -- epoch args:
 -- Answer: 1 if something was removed, otherwise 0; or that of unknown.lua.

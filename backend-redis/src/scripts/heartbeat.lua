@@ -1,11 +1,13 @@
--- Prolongs many entries of one client, and reads the locks of some. It grants nothing, so it does not check the epoch.
+-- Prolongs many entries of one client, and reads the locks of some. It grants nothing, so it does
+-- not check the epoch.
 -- KEYS: 1 epoch record, then the entries, then their locks
 -- epoch args: entry read owners...
---       the text of all entries behind their time: ' lease floor channel label'; how many of the last locks to read; the
---       owner of each entry
--- Answers, for each entry: 0 if it and its lock exist, and the lock was not to be read; 'retry-ms remaining-ms owner token
--- state label' of the holder if it was; -1 if the case is not simple, since the entry is gone, or the lock is free, or was
--- read and ends before the next heartbeat. Then the client sends acquire.lua. Or the answer of unknown.lua.
+--       the text of all entries behind their time: ' lease floor channel label'; how many of the
+--       last locks to read; the owner of each entry
+-- Answers, for each entry: 0 if it and its lock exist, and the lock was not to be read; 'retry-ms
+--       remaining-ms owner token state label' of the holder if it was; -1 if the case is not
+--       simple, since the entry is gone, or the lock is free, or was read and ends before the next
+--       heartbeat. Then the client sends acquire.lua. Or the answer of unknown.lua.
 
 -- include unknown.lua
 -- include limits.lua
@@ -14,7 +16,8 @@ local epoch = call('HMGET', KEYS[1], 'version', 'longest')
 local refusal = unknown(epoch[1], epoch[2])
 -- guard: heartbeat_version
 if refusal then return refusal end
--- A write that changes nothing and needs no memory. After it a full server accepts the other writes too.
+-- A write that changes nothing and needs no memory. After it a full server accepts the other writes
+-- too.
 -- guard: heartbeat_memory
 call('HDEL', KEYS[1], '')
 local time = call('TIME')
@@ -31,7 +34,8 @@ for at = 1, count do
   end
   answers[at] = answer
 end
--- The holder may be another one than the client has read, with a shorter lease or an unclaimed handoff.
+-- The holder may be another one than the client has read, with a shorter lease or an unclaimed
+-- handoff.
 -- guard: heartbeat_free
 local free = call('EXISTS', unpack(KEYS, 2 + count)) < count
 if free then
@@ -45,7 +49,8 @@ local records = call('MGET', unpack(KEYS, 2 + count + unread))
 for at = unread + 1, count do
   local record = records[at - unread]
   local left = record and answers[at] == 0 and call('PTTL', KEYS[1 + count + at]) or 0
-  -- Only acquire.lua prolongs the key of the queue, which may expire 20 s before that of the entries.
+  -- Only acquire.lua prolongs the key of the queue, which may expire 20 s before that of the
+  -- entries.
   -- guard: heartbeat_queue_life
   if left > 0 and call('PTTL', KEYS[1 + at]) < TOMB_MS * 2 / 3 then left = 0 end
   -- Without the line of readers, if it has one.

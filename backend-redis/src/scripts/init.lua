@@ -1,7 +1,8 @@
 -- Creates or changes the store's settings.
 -- KEYS: 1 epoch record
 -- epoch args: action new_longest new_quarantine
---       action: 1 for a first use, 2 to set the tokens back, or 0. The settings: '' to keep the present one
+--       action: 1 for a first use, 2 to set the tokens back, or 0. The settings: '' to keep the
+--       present one
 -- Answer: {'set', longest lease, quarantine, µs until grants begin}, or that of unknown.lua
 
 -- include limits.lua
@@ -45,11 +46,12 @@ elseif from - now > span then
   from = now + span
 end
 if action == '1' then
-  -- The operator says that nobody holds a lock. So no longer lease from before has to be waited out.
+  -- The operator says that nobody holds a lock. So no longer lease from before has to be waited
+  -- out.
   span = new_longest + (tonumber(margin) or 0)
 end
--- If a wait runs while the quarantine is off, an operator has started it. An init that changes nothing does not cut it
--- short.
+-- If a wait runs while the quarantine is off, an operator has started it. An init that changes
+-- nothing does not cut it short.
 if action == '1' or (action == '0' and new_quarantine == 'off'
   and not (known and (stored_longest ~= new_longest or stored_quarantine == 'off'))) then
   from = 0
@@ -57,7 +59,8 @@ end
 redis.call('HSET', KEYS[1], 'run', true_run, 'replid', true_replid, 'from', text(from), 'span', text(span),
   'longest', new_longest, 'quarantine', new_quarantine, 'version', VERSION)
 if action == '2' then
-  -- When grants begin again, the clock is past all tokens: none was further ahead of it than the wait is long.
+  -- When grants begin again, the clock is past all tokens: none was further ahead of it than the
+  -- wait is long.
   local marks = {'mark', 'top'}
   -- Redlock's watermarks, by the names in its scripts.
   for at = 0, 1023 do marks[#marks + 1] = 'mark' .. at end

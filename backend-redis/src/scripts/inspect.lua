@@ -1,7 +1,8 @@
 -- The state of some locks.
 -- KEYS: 1 epoch record, then lock and queue of each
--- Answers: {record, remaining ms, number of entries} of each, and last the watermark; or that of unknown.lua. A record of
--- another type is '', and so is the record if its queue is of another type. Redlock's inspect.lua does the same.
+-- Answers: {record, remaining ms, number of entries} of each, and last the watermark; or that of
+--       unknown.lua. A record of another type is '', and so is the record if its queue is of
+--       another type. Redlock's inspect.lua does the same.
 
 -- include unknown.lua
 -- include records.lua

@@ -1,4 +1,5 @@
--- The queue and its hand-over, and what readers share. epoch.lua, limits.lua and records.lua stand before this text.
+-- The queue and its hand-over, and what readers share. epoch.lua, limits.lua and records.lua stand
+-- before this text.
 --
 -- An entry is "until lease floor channel label". The floor of a reader's entry has a 0 in front.
 
@@ -25,16 +26,17 @@ local function hold_anew(owner, token, state, label, ms)
   return hold(owner, token, state, label, ms)
 end
 
--- The token, also as text, of a reader that joins a group: the group's token, unless the reader's floor is not below it. A new token if
--- there is no group.
+-- The token, also as text, of a reader that joins a group: the group's token, unless the reader's
+-- floor is not below it. A new token if there is no group.
 local function mint_for(token, now, mark, floor)
   -- guard: join_floor
   if token and token > floor then return token, text(token) end
   return mint(now, mark, floor)
 end
 
--- Adds readers to those of `group`, or makes them the first readers if there is no group. Each of `more` is a space, the
--- owner, a colon and the end of its lease. The latest of these ends is in `ms`.
+-- Adds readers to those of `group`, or makes them the first readers if there is no group. Each of
+-- `more` is a space, the owner, a colon and the end of its lease. The latest of these ends is in
+-- `ms`.
 local function share(group, more, token, label, ms)
   local others = group and string.sub(group, readers_line(group)) or '\n'
   -- guard: join_shorter
@@ -44,8 +46,9 @@ local function share(group, more, token, label, ms)
   return record
 end
 
--- Prolongs the lease of the owner, alone or among readers. It may be asked late, so it never shortens a lease. It always
--- writes: Valkey lets WAIT cover only what a call has written. The expiry is set first, since that needs no memory.
+-- Prolongs the lease of the owner, alone or among readers. It may be asked late, so it never
+-- shortens a lease. It always writes: Valkey lets WAIT cover only what a call has written. The
+-- expiry is set first, since that needs no memory.
 local function prolong(record, owner, now, ms)
   -- guard: repeat_keeps
   local left = math.max(ms, redis.call('PTTL', KEYS[2]))
@@ -60,8 +63,8 @@ local function prolong(record, owner, now, ms)
   redis.call('SET', KEYS[2], string.sub(record, 1, at + 32) .. ends .. string.sub(record, at + 46), 'PX', left)
 end
 
--- Removes one reader from a group. Returns the rest of the record, or false if that was the last reader and the lock is
--- free.
+-- Removes one reader from a group. Returns the rest of the record, or false if that was the last
+-- reader and the lock is free.
 local function leave(group, owner, now)
   local at = reader_position(group, owner)
   if readers(group) == 1 then
@@ -83,10 +86,11 @@ local function leave(group, owner, now)
   return rest
 end
 
--- Gives the free lock to the first live entry. If that is a reader's, the readers behind it get in too, up to the first
--- writer. If readers share the lock, `group` is their record, and only readers get in. Returns the new record, or the given
--- one if nobody gets in. The owner `asker` gets its whole lease at once; any other owner gets a push, and has the claim
--- window. The record is written once, however many readers get in, and before the pushes: who is pushed believes.
+-- Gives the free lock to the first live entry. If that is a reader's, the readers behind it get in
+-- too, up to the first writer. If readers share the lock, `group` is their record, and only readers
+-- get in. Returns the new record, or the given one if nobody gets in. The owner `asker` gets its
+-- whole lease at once; any other owner gets a push, and has the claim window. The record is written
+-- once, however many readers get in, and before the pushes: who is pushed believes.
 local function hand_over(now, mark, asker, group)
   group = group or nil
   local count, longest_ms, more, pushes = group and readers(group) or 0, 0, {}, {}
@@ -137,8 +141,9 @@ end
 
 local function entry_of(lease, floor, channel, label) return table.concat({lease, floor, channel, label}, ' ') end
 
--- Puts an entry at the end of the queue, or prolongs the entry that exists. With `entry` nil it only prolongs. Returns nil
--- if there is no entry, true for an old one, or the position of a new one.
+-- Puts an entry at the end of the queue, or prolongs the entry that exists. With `entry` nil it
+-- only prolongs. Returns nil if there is no entry, true for an old one, or the position of a new
+-- one.
 local function keep_entry(now, owner, entry)
   local known = redis.call('HGET', KEYS[4], owner)
   if not known and not entry then return nil end
@@ -158,8 +163,9 @@ local function keep_entry(now, owner, entry)
   return number
 end
 
--- {'busy', owner ('?' if the record cannot be read), label, remaining ms, token, retry ms, 1 if the asker has an entry}.
--- `record` is the present one, and `queued` the result of `keep_entry` for the asker.
+-- {'busy', owner ('?' if the record cannot be read), label, remaining ms, token, retry ms, 1 if the
+-- asker has an entry}. `record` is the present one, and `queued` the result of `keep_entry` for the
+-- asker.
 local function busy(asker, queued, mark, record)
   local owner, token, _, label = parse(record)
   local left = record and redis.call('PTTL', KEYS[2]) or 0

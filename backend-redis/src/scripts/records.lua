@@ -1,9 +1,9 @@
 -- The records of locks that readers share, and what a script reads of a record.
 --
--- A lock that readers share: "READERS token 0 label", and on a second line for each reader a space, its owner, a colon, and
--- the end of its lease in ms of the server's clock. Each reader takes the same number of bytes. So no pattern runs over all
--- of them, since there may be a thousand. The label is that of the reader that came last, and the key's expiry is that of
--- the latest lease.
+-- A lock that readers share: "READERS token 0 label", and on a second line for each reader a space,
+-- its owner, a colon, and the end of its lease in ms of the server's clock. Each reader takes the
+-- same number of bytes. So no pattern runs over all of them, since there may be a thousand. The
+-- label is that of the reader that came last, and the key's expiry is that of the latest lease.
 local READERS, READER_BYTES = string.rep('0', 32), 47
 
 -- Whether the floor of a request or of an entry is a reader's: it has a 0 in front.
@@ -17,7 +17,8 @@ local function readers_line(record)
   return string.sub(record, 1, 32) == READERS and string.find(record, '\n', 1, true) or nil
 end
 
--- A record without the readers whose leases are over; false if none is left. Any other record is returned as it is.
+-- A record without the readers whose leases are over; false if none is left. Any other record is
+-- returned as it is.
 local function living(record, now)
   local line = record and readers_line(record)
   if not line then return record end
@@ -41,7 +42,8 @@ local function read(key)
   return ''
 end
 
--- The parts of a record; nil if it cannot be read. Such a record belongs to no owner, and holds the lock until it expires.
+-- The parts of a record; nil if it cannot be read. Such a record belongs to no owner, and holds the
+-- lock until it expires.
 local function parse(record)
   local owner, token, state, label = string.match(record or '', '^(%x+) (%d+) ([012]) ([^\n]*)')
   if not owner or #owner ~= 32 or tonumber(token) > 9007199254740991 then return nil end

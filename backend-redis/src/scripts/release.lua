@@ -1,10 +1,10 @@
--- Releases a grant and hands the lock to the first live entry, in one step. It may carry the next request of the same
--- process.
+-- Releases a grant and hands the lock to the first live entry, in one step. It may carry the next
+-- request of the same process.
 -- KEYS: 1 epoch record   2 lock   3 queue   4 entries   and, with a next request, 5 tombstone of its owner
 -- epoch args: owner keep next_owner next_lease next_label next_floor next_channel
 --       keep: ms to keep the record, or ''. next_owner: '' for none; the others as in acquire.lua
--- Answer: 1 if it was held, otherwise 0. With a next request: the answer to that, as in acquire.lua, if it was held; otherwise
---       0 or {0, answer}.
+-- Answer: 1 if it was held, otherwise 0. With a next request: the answer to that, as in
+--       acquire.lua, if it was held; otherwise 0 or {0, answer}.
 
 local waited = redis.call('EXISTS', KEYS[3]) == 1
 local record, mine = redis.pcall('GET', KEYS[2]), 0
@@ -44,8 +44,8 @@ elseif repeats and state ~= '1'
   -- guard: next_version
   and not unknown(unpack(redis.call('HMGET', KEYS[1], 'version', 'longest')))
 then
-  -- A repeat of this release: the first try, or another client that came between, has handed the lock on. The next request
-  -- gets its whole lease, as in acquire.lua.
+  -- A repeat of this release: the first try, or another client that came between, has handed the
+  -- lock on. The next request gets its whole lease, as in acquire.lua.
   if readers(record) then
     prolong(record, next_owner, now, next_lease + 0)
   else

@@ -2,7 +2,8 @@
 -- KEYS: the locks, then the epoch record, unless the caller has read it
 -- args: grants...
 --       owner and lease ms of each lock
--- Answers: 1 renewed, 2 somebody else's, 0 gone; last the longest lease in µs, or 0. Or that of unknown.lua.
+-- Answers: 1 renewed, 2 somebody else's, 0 gone; last the longest lease in µs, or 0. Or that of
+--       unknown.lua.
 
 -- include unknown.lua
 -- include records.lua

@@ -1,8 +1,10 @@
--- The rule of a renewal, for renew.lua here and in backend-redlock. Before this text stand records.lua, and the format's
--- reader_end(record, owner): where the 13 digits of the end of this reader's lease are in the record; nil if it is not there.
+-- The rule of a renewal, for renew.lua here and in backend-redlock. Before this text stand
+-- records.lua, and the format's reader_end(record, owner): where the 13 digits of the end of this
+-- reader's lease are in the record; nil if it is not there.
 
--- Renews one lock. It grants nothing, so it does not check the epoch. But it sets no lease above `longest`, the present
--- longest lease in µs (0: unknown), which may have been lowered since the grant. Returns 1: renewed, 2: somebody else's, 0: gone.
+-- Renews one lock. It grants nothing, so it does not check the epoch. But it sets no lease above
+-- `longest`, the present longest lease in µs (0: unknown), which may have been lowered since the
+-- grant. Returns 1: renewed, 2: somebody else's, 0: gone.
 local function renew(key, owner, lease, longest, now)
   lease = tonumber(lease)
   -- guard: renew_longest
@@ -19,8 +21,8 @@ local function renew(key, owner, lease, longest, now)
   local state = string.match(record, '^%x+ %d+ (%d)')
   -- guard: renew_kept
   if state ~= '0' and state ~= '2' then return 0 end
-  -- Always written: Valkey lets WAIT cover only what a call has written. The expiry is set first, since that needs no
-  -- memory: see epoch.lua.
+  -- Always written: Valkey lets WAIT cover only what a call has written. The expiry is set first,
+  -- since that needs no memory: see epoch.lua.
   -- guard: renew_shorter
   local left = math.max(lease, redis.call('PTTL', key))
   -- guard: renew_writes
@@ -28,8 +30,8 @@ local function renew(key, owner, lease, longest, now)
   -- guard: renew_end
   if ends and lease_end(now, lease) > ends then redis.call('SETRANGE', key, at - 1, lease_end(now, lease)) end
   if state == '2' then
-    -- The claim of a lock that was handed over, as in acquire.lua. The holder relies on the claim window, and the
-    -- longest lease may be shorter than that.
+    -- The claim of a lock that was handed over, as in acquire.lua. The holder relies on the claim
+    -- window, and the longest lease may be shorter than that.
     redis.call('SET', key, (string.gsub(record, '^(%x+ %d+) 2', '%1 0')), 'PX', left)
   end
   return 1

@@ -1,21 +1,25 @@
--- One node's vote on an attempt. It follows the functions of backend-redis, and for a writer also acquire_fast.lua.
+-- One node's vote on an attempt. It follows the functions of backend-redis, and for a writer also
+-- acquire_fast.lua.
 --
 -- KEYS: 1 epoch record   2 lock   3 queue (sorted set of owners by rank)
 --       4 entries (hash: owner to "until channel"; `turn` to "owner until")   5 tombstone
 -- epoch args: owner lease label floor proposed bound attempt late_after watermark estimated channel rank
---       lease: ms. floor: with a 0 in front for a reader. proposed: a number. bound: of clocks, µs. attempt: its number, which
---       rises for one owner. late_after: the clock after which it is late. watermark: which one. estimated: the client's
---       estimate of this clock. channel: '' for no entry. rank: of the entry
+--       lease: ms. floor: with a 0 in front for a reader. proposed: a number. bound: of clocks, µs.
+--       attempt: its number, which rises for one owner. late_after: the clock after which it is
+--       late. watermark: which one. estimated: the client's estimate of this clock. channel: '' for
+--       no entry. rank: of the entry
 -- Answers: {word, clock, ...}; words: ours, busy, late, clock, quarantine, floor, lease, exhausted.
 --
--- If the record cannot be read, 'busy' gives the owner '?'.
--- A lock is "owner number state attempt label", with Redis's own expiry. State 0: held. State 1: released and kept for a
--- last while. A tombstone holds the number of the last attempt that must take nothing.
+-- If the record cannot be read, 'busy' gives the owner '?'. A lock is "owner number state attempt
+-- label", with Redis's own expiry. State 0: held. State 1: released and kept for a last while. A
+-- tombstone holds the number of the last attempt that must take nothing.
 --
--- A lock that readers share is "READERS number 0 count label", with a line "owner number attempt end" for each of them. The
--- first line has the highest of their numbers, how many they are, and the label of the reader that came last. The end of a
--- reader's lease is as in records.lua of backend-redis. The expiry is that of the latest lease. No pattern runs over all lines, since there may be a thousand. The `until` of a reader's entry has a 0 in
--- front. Older scripts read the same time, and see another owner's lock.
+-- A lock that readers share is "READERS number 0 count label", with a line "owner number attempt
+-- end" for each of them. The first line has the highest of their numbers, how many they are, and
+-- the label of the reader that came last. The end of a reader's lease is as in records.lua of
+-- backend-redis. The expiry is that of the latest lease. No pattern runs over all lines, since
+-- there may be a thousand. The `until` of a reader's entry has a 0 in front. Older scripts read the
+-- same time, and see another owner's lock.
 -- include epoch.lua
 -- include limits.lua
 -- include records.lua
@@ -40,8 +44,8 @@ if now > tonumber(late_after) then
 end
 -- guard: clock_behind
 if now < estimated - bound then return {'clock', stamp} end
--- A waiter keeps its entry, and is served, also if memory is short: the expiry is set first, see epoch.lua of
--- backend-redis.
+-- A waiter keeps its entry, and is served, also if memory is short: the expiry is set first, see
+-- epoch.lua of backend-redis.
 if redis.call('HGET', KEYS[4], owner) then redis.call('PEXPIRE', KEYS[4], TOMB_MS) end
 -- A deadline written by a wrong clock could end a quarantine too early.
 local epoch = redis.call('HMGET', KEYS[1], 'run', 'replid', 'from', 'span')
@@ -52,7 +56,8 @@ if epoch[1] ~= run or epoch[2] ~= replid or tonumber(epoch[3] or 0) > now or ahe
   if math.abs(now - estimated) > bound then return {'clock', stamp} end
 end
 if ahead then
-  -- The clock was ahead and came back. Records of this node may have expired early, which counts as a loss of data.
+  -- The clock was ahead and came back. Records of this node may have expired early, which counts as
+  -- a loss of data.
   redis.call('HSET', KEYS[1], 'clock', stamp)
   if quarantine == 'on' then
     -- The longest lease may have been longer before, and that may not be waited out yet.
@@ -73,7 +78,8 @@ if not mark then
 end
 -- If the watermark is not a number, or is above all tokens, no token is left to grant.
 mark = math.min(tonumber(redis.call('HGET', KEYS[1], watermark) or 0) or 9007199254740991, 9007199254740991)
--- After a loss of data the clocks may be behind the old ones by the bound. The margin leaves room for that.
+-- After a loss of data the clocks may be behind the old ones by the bound. The margin leaves room
+-- for that.
 local highest = now + tonumber(longest) - 2 * bound
 -- guard: floor
 if floor > highest then return {'floor', stamp, text(highest)} end
@@ -135,7 +141,8 @@ if own or holder == owner and state == '0' then
 end
 local turn, ends = string.match(redis.call('HGET', KEYS[4], 'turn') or '', '^(%x+) (%d+)$')
 ends = tonumber(ends or 0)
--- For a moment after a release the node serves only the head of the queue, or the readers at its head.
+-- For a moment after a release the node serves only the head of the queue, or the readers at its
+-- head.
 -- guard: readers_turn
 if reader and turn == READERS then turn = owner end
 -- guard: turn
@@ -186,7 +193,8 @@ number = math.min(math.max(tonumber(proposed), now - bound), now + bound)
 -- guard: above_the_marks
 number = math.max(number, mark + 1, floor + 1)
 if number > 9007199254740991 then return {'exhausted', stamp} end
--- `top` is the highest of all watermarks. A number above it need not be compared with its own watermark.
+-- `top` is the highest of all watermarks. A number above it need not be compared with its own
+-- watermark.
 local top = math.max(number, tonumber(redis.call('HGET', KEYS[1], 'top') or 0))
 -- guard: notes_number
 redis.call('HSET', KEYS[1], watermark, text(number), 'top', text(top))

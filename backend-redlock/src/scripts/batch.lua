@@ -1,15 +1,18 @@
--- Simple attempts and releases of many tasks of one client: attempts that fit acquire_fast.lua, and releases of locks for
--- which nobody waits here. For any other the answer is -1, and the client sends it again in its own script.
+-- Simple attempts and releases of many tasks of one client: attempts that fit acquire_fast.lua, and
+-- releases of locks for which nobody waits here. For any other the answer is -1, and the client
+-- sends it again in its own script.
 --
--- The arguments are few, since each costs the server as much as the work for it. While the node has no entries and no
--- tombstones (see `crowd` in acquire.lua), the script does not check for them.
+-- The arguments are few, since each costs the server as much as the work for it. While the node has
+-- no entries and no tombstones (see `crowd` in acquire.lua), the script does not check for them.
 --
 -- KEYS: 1 epoch record, then the locks of the releases, then those of the attempts
 -- epoch args: bound late_after estimated attempt proposed label releases lease list...
---       as in acquire.lua, for all attempts: tokens of different names may be equal. lease: '' if they differ. The list: the
---       owner of each release; then owner and watermark of each attempt, and its lease if they differ
--- Answer: {'batch', clock, {for each release 1 if it was held, otherwise 0; the number of each attempt}}. If all
---       releases found their locks held, and all attempts have the same number: {'batch', clock, that number}
+--       as in acquire.lua, for all attempts: tokens of different names may be equal. lease: '' if
+--       they differ. The list: the owner of each release; then owner and watermark of each attempt,
+--       and its lease if they differ
+-- Answer: {'batch', clock, {for each release 1 if it was held, otherwise 0; the number of each
+--       attempt}}. If all releases found their locks held, and all attempts have the same number:
+--       {'batch', clock, that number}
 -- include version.lua
 local call, answers, time = redis.call, {}, redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -82,8 +85,8 @@ if not open then
   return {'batch', stamp, answers}
 end
 
--- The stored token: see acquire.lua. All attempts share one number and one text. Only a number raised above its watermark
--- has a text of its own.
+-- The stored token: see acquire.lua. All attempts share one number and one text. Only a number
+-- raised above its watermark has a text of its own.
 local text, marks, top = proposed, nil, (e[7] or 0) + 0
 proposed = proposed + 0
 -- guard: batch_proposal
@@ -117,7 +120,8 @@ end
 -- Written before the first lock is taken. So if a later step fails, no number is used twice.
 if set[5] then
   set[4] = top == proposed and text or string.format('%.0f', top)
-  -- Refused if memory is short. Then each attempt is sent in its own script, and the releases stand.
+  -- Refused if memory is short. Then each attempt is sent in its own script, and the releases
+  -- stand.
   if type(redis.pcall('HSET', KEYS[1], unpack(set))) ~= 'number' then
     for at = 1, attempts do answers[releases + at] = -1 end
     return {'batch', stamp, answers}

@@ -1,12 +1,14 @@
--- Releases a lock on one node, or makes sure that an owner has nothing there. Then it wakes the head of the queue, or
--- the readers at the head. It grants nothing, so it does not check the epoch. It works also if memory is short, since its
--- first write needs none: see epoch.lua of backend-redis.
+-- Releases a lock on one node, or makes sure that an owner has nothing there. Then it wakes the
+-- head of the queue, or the readers at the head. It grants nothing, so it does not check the epoch.
+-- It works also if memory is short, since its first write needs none: see epoch.lua of
+-- backend-redis.
 --
 -- KEYS: those of acquire.lua
 -- args: leaver keep up_to tombstone leaves_queue tombstone_ms
---       leaver: an owner, or '' to free the lock of any holder, even if it cannot be read. keep: ms to keep it, or ''.
---       up_to: the last attempt whose record may be freed, or '' for any. tombstone: the last attempt that must take nothing
---       from now on, or '' to leave no tombstone. leaves_queue: 1 to remove its entry, too. tombstone_ms: how long one stays
+--       leaver: an owner, or '' to free the lock of any holder, even if it cannot be read. keep: ms
+--       to keep it, or ''. up_to: the last attempt whose record may be freed, or '' for any.
+--       tombstone: the last attempt that must take nothing from now on, or '' to leave no
+--       tombstone. leaves_queue: 1 to remove its entry, too. tombstone_ms: how long one stays
 -- Answer: {'freed', clock, 1 if it was held}, or that of unknown.lua of backend-redis
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -58,8 +60,8 @@ if record then
   end
   -- guard: later_attempt
   if up_to ~= '' and mine and tonumber(last) > tonumber(up_to) then mine = false end
-  -- A lock that was released and is kept stays until it expires or is freed by force, even if the release that keeps it is
-  -- repeated late.
+  -- A lock that was released and is kept stays until it expires or is freed by force, even if the
+  -- release that keeps it is repeated late.
   -- guard: kept
   if mine and leaver ~= '' and state == '1' then mine = false end
   was_full = mine and from and tonumber(count) >= MOST_READERS
@@ -94,8 +96,8 @@ if tombstone ~= '' then
     end
   end
 end
--- Beside readers only readers get in: if a writer before them gave up, or if the number of readers was at its limit. All
--- readers that were called before need no second call.
+-- Beside readers only readers get in: if a writer before them gave up, or if the number of readers
+-- was at its limit. All readers that were called before need no second call.
 local shared = record and string.sub(record, 1, 32) == READERS
 local called = not record and (mine or head_left)
 -- guard: call_beside

@@ -1,5 +1,6 @@
 -- The highest of a node's watermarks.
--- KEYS: 1 epoch record. Answer: {'highest', clock, the watermark}, or that of unknown.lua of backend-redis
+-- KEYS: 1 epoch record. Answer: {'highest', clock, the watermark}, or that of unknown.lua of
+-- backend-redis
 -- include unknown.lua
 local refusal = unknown(unpack(redis.call('HMGET', KEYS[1], 'version', 'longest')))
 if refusal then return refusal end

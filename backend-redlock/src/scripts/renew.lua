@@ -2,8 +2,8 @@
 -- KEYS: 1 epoch record, then the locks
 -- args: ahead_after grants...
 --       the clock after which this clock is ahead; owner and lease ms of each lock
--- Answer: {'renewed', clock, answers, the longest lease in µs or 0}; answers: 1 renewed, 2 somebody else's, 0 gone. Or
--- that of unknown.lua of backend-redis.
+-- Answer: {'renewed', clock, answers, the longest lease in µs or 0}; answers: 1 renewed, 2 somebody
+--       else's, 0 gone. Or that of unknown.lua of backend-redis.
 -- include unknown.lua
 -- include records.lua
 -- Each reader has its own line in the record: see acquire.lua.

@@ -1,10 +1,11 @@
--- Raises the number of a lock on one node, while the asker still holds it there, and never lowers it. The rule is that of
--- `takes_write_back` in token.rs.
+-- Raises the number of a lock on one node, while the asker still holds it there, and never lowers
+-- it. The rule is that of `takes_write_back` in token.rs.
 -- KEYS: 1 epoch record   2 lock.
 -- args: owner wanted watermark lead
 --       wanted: a number. watermark: which one. lead: how far it may lead the clock, µs, or ''
--- Answer: {'written', clock, 1} if the asker holds the lock and the lock has at least this number now, otherwise
--- {'written', clock, 0}; {'floor', clock, the highest allowed}; or that of unknown.lua of backend-redis
+-- Answer: {'written', clock, 1} if the asker holds the lock and the lock has at least this number
+--       now, otherwise {'written', clock, 0}; {'floor', clock, the highest allowed}; or that of
+--       unknown.lua of backend-redis
 -- include unknown.lua
 local refusal = unknown(unpack(redis.call('HMGET', KEYS[1], 'version', 'longest')))
 if refusal then return refusal end
@@ -21,7 +22,8 @@ rest = rest and string.sub(record, rest)
 local holder, first = whose, wanted
 local from = whose == string.rep('0', 32) and string.find(rest, '\n' .. owner .. ' ', 1, true)
 if from then
-  -- Each reader has its own line in the record. The first line has the highest of their numbers: see acquire.lua.
+  -- Each reader has its own line in the record. The first line has the highest of their numbers:
+  -- see acquire.lua.
   if tonumber(own) > number then first = own end
   local mine, to = string.match(rest, '^(%d+)()', from + 34)
   holder, own = owner, mine
