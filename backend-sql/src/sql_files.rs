@@ -90,6 +90,12 @@ impl<'a> SqlFiles<'a> {
         let Some((arguments, text)) = self.statements.get(name) else {
             return Statement::default();
         };
+        self.of(text, arguments)
+    }
+
+    /// A statement whose text is in no file.
+    #[must_use]
+    pub(crate) fn of(&self, text: &str, arguments: &[&str]) -> Statement {
         self.with_arguments(&self.sent(text), arguments)
     }
 

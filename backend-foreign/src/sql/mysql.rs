@@ -47,7 +47,7 @@ pub(super) struct Mysql {
 impl Mysql {
     pub(super) fn new(server: mysql::Server, described: Described) -> Self {
         let exists = Statement::new(&described.tables, EXISTS);
-        let durability = Statement::new(&described.tables, Durability::STATEMENT);
+        let durability = Statement::durability(&described.tables);
         Self { server, described, exists, durability }
     }
 }

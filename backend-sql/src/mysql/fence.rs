@@ -1,20 +1,17 @@
 //! The fence: the check of the token in the database that the lock protects.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use lock_core::{Error, ErrorKind, FencingToken, Stale};
 use sqlx::{AssertSqlSafe, MySqlConnection, Row as _, SqlSafeStr as _, SqlStr};
 
 use super::{
     connection::error::failure,
-    statements::{Argument, Statement, refuse_view},
+    statements::{Argument, Statement, fence as statements, fence_schema, refuse_view},
 };
 use crate::{error::general, tables::Tables};
 
-/// The longest resource, in bytes, as in `fence_schema.sql`.
+/// The longest resource, in bytes, as in `fence.sql`.
 const LONGEST: usize = 512;
 
 /// Admits writes whose token is not stale, inside the transaction that makes them.
@@ -38,7 +35,7 @@ pub struct MysqlFence {
     /// Whether the table was found, and is no view.
     checked: AtomicBool,
     create: SqlStr,
-    admit: SqlStr,
+    admit: Statement,
 }
 
 impl MysqlFence {
@@ -48,17 +45,10 @@ impl MysqlFence {
     /// `InvalidInput` for a prefix that is not 1 to 40 of the characters `A-Z a-z 0-9 _`.
     pub fn new(table_prefix: &str) -> Result<Self, Error> {
         let tables = Tables::new(table_prefix)?;
-        let filled = |text: &str| {
-            let text: Arc<str> = tables.fill(text, '`').into();
-            AssertSqlSafe(text).into_sql_str()
-        };
-        Ok(Self {
-            table: tables.fill("{fence}", '`').trim_matches('`').to_owned(),
-            exists: Statement::new(&tables, include_str!("sql/exists.sql")),
-            checked: AtomicBool::new(false),
-            create: filled(include_str!("sql/fence_schema.sql")),
-            admit: filled(include_str!("sql/fence_admit.sql")),
-        })
+        let create = AssertSqlSafe(fence_schema(&tables)).into_sql_str();
+        let [exists, admit] = statements(&tables);
+        let table = tables.fill("{fence}", '`').trim_matches('`').to_owned();
+        Ok(Self { table, exists, checked: AtomicBool::new(false), create, admit })
     }
 
     /// Refuses a view, before any statement names it.
@@ -116,8 +106,8 @@ impl MysqlFence {
             self.check(connection).await?;
         }
         let offered = token.get().cast_signed();
-        let query = sqlx::query(self.admit.clone());
-        let query = query.bind(resource.as_bytes()).bind(offered).bind(offered);
+        let query =
+            self.admit.with(&[Argument::Bytes(resource.as_bytes()), Argument::Number(offered)]);
         let answer = query.execute(connection).await.map_err(error)?;
         let admitted = FencingToken::new(answer.last_insert_id()).unwrap_or(FencingToken::MAX);
         if admitted == token {

@@ -17,9 +17,6 @@ pub struct Durability {
 }
 
 impl Durability {
-    /// Tells the variables that [`read`](Self::read) reads.
-    pub const STATEMENT: &str = include_str!("sql/durability.sql");
-
     /// By the server's variables, of which some are not known to each version.
     pub fn read<'a>(variables: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
         let (mut doubt, mut log, mut sync_log, mut flush) = (None, false, false, false);

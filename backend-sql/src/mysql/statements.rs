@@ -9,7 +9,8 @@ use sqlx::{
 
 use crate::{
     dialect::READER,
-    tables::{Tables, is_sent},
+    sql_files::{self, SqlFiles, Syntax},
+    tables::Tables,
     tunables::{ENTRY_LIFE, REMEMBERED, mysql::SEEN_AHEAD},
 };
 
@@ -18,39 +19,33 @@ use crate::{
 /// wait, as its client does.
 const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))";
 
-/// Whether the row may be taken, or is our own, and keeps us not away.
-const TAKES: &str = include_str!("sql/takes.sql");
+const FILES: [&str; 9] = [
+    include_str!("sql/schema.sql"),
+    include_str!("sql/acquire.sql"),
+    include_str!("sql/queue.sql"),
+    include_str!("sql/release.sql"),
+    include_str!("sql/renew.sql"),
+    include_str!("sql/readers.sql"),
+    include_str!("sql/admin.sql"),
+    include_str!("sql/sweep.sql"),
+    include_str!("sql/fence.sql"),
+];
 
-/// Whether the row may be shared, or is already.
-const JOINS: &str = include_str!("sql/joins.sql");
+fn with_files<T>(tables: &Tables, read: impl FnOnce(&SqlFiles<'_>) -> T) -> T {
+    let values = [
+        ("now", NOW.to_owned()),
+        ("life", ENTRY_LIFE.as_micros().to_string()),
+        ("remembered", REMEMBERED.as_micros().to_string()),
+        ("far", SEEN_AHEAD.to_string()),
+        ("shared", format!("'{}'", OwnerId::READERS)),
+        ("reader", READER.to_string()),
+        ("most", (Mode::MOST_READERS * READER).to_string()),
+    ];
+    let syntax = Syntax { quote: '`', argument: |_| "?".to_owned() };
+    read(&SqlFiles::new(&FILES, &values, tables, syntax))
+}
 
-/// Whether the owner ?2 is one of those who share the row.
-const HAS_READER: &str = include_str!("sql/has_reader.sql");
-
-/// Whether the row `l` is that of the grant `g`.
-const RENEWS: &str = include_str!("sql/renews.sql");
-
-/// What those who share the row take up in it.
-const READERS: &str = "IF(owner = {shared}, LENGTH(readers) DIV {reader}, NULL) AS readers";
-
-/// Whether the owner has no tombstone in the row.
-const NOT_ABANDONED: &str = include_str!("sql/not_abandoned.sql");
-
-/// Whether the row's tombstones, if any, are so old that no statement of theirs is under way.
-const NO_TOMBSTONES: &str =
-    "({locks}.buried_at IS NULL OR {locks}.buried_at < {now} - {remembered})";
-
-/// Whether the first live entry belongs to another owner than ?2.
-const BEHIND: &str = include_str!("sql/behind.sql");
-
-/// Whether the entry `q` is alive.
-const ALIVE: &str = include_str!("sql/alive.sql");
-
-/// A batch of locks in one argument.
-const BATCH: &str = "JSON_TABLE(?1, '$[*]' COLUMNS (name VARCHAR(510) PATH '$[0]', \
-    owner VARCHAR(32) PATH '$[1]', lease BIGINT PATH '$[2]')) AS g";
-
-/// What replaces `?1` and so on.
+/// The value of an argument.
 #[derive(Clone, Copy, Debug)]
 pub enum Argument<'a> {
     /// Bytes.
@@ -63,21 +58,32 @@ pub enum Argument<'a> {
     Null,
 }
 
-/// A statement and which argument goes where: MySQL's own have no numbers.
+/// A statement, and which argument each of its marks stands for: MySQL's marks have no numbers.
 #[derive(Debug)]
 pub struct Statement {
     text: SqlStr,
     order: Vec<usize>,
 }
 
+impl From<sql_files::Statement> for Statement {
+    /// The text is ours but for the tables' names, which were checked. Cloning it does not copy it.
+    fn from(statement: sql_files::Statement) -> Self {
+        let text = AssertSqlSafe(Arc::<str>::from(statement.text)).into_sql_str();
+        Self { text, order: statement.order }
+    }
+}
+
 impl Statement {
-    /// Of a text with `{locks}`, `{settings}`, `{batch}` and other parts in braces, and `?1` and so
-    /// on for arguments.
+    /// Of a text with `{locks}`, `{now}` and other names in braces, and `?1` to `?9` for arguments.
     pub fn new(tables: &Tables, text: &str) -> Self {
-        let (text, order) = unnumbered(&filled(tables, text));
-        // Our own text but for the tables' names, which were checked. Shared: a clone copies
-        // nothing.
-        Self { text: AssertSqlSafe(Arc::<str>::from(text)).into_sql_str(), order }
+        let arguments = ["1", "2", "3", "4", "5", "6", "7", "8", "9"];
+        with_files(tables, |files| files.of(&text.replace('?', "$"), &arguments)).into()
+    }
+
+    /// The statement that tells the variables which [`Durability`](super::guarantees::Durability)
+    /// reads.
+    pub fn durability(tables: &Tables) -> Self {
+        with_files(tables, |files| files.statement("durability")).into()
     }
 
     /// Ready to run. An argument that is missing is null.
@@ -92,21 +98,6 @@ impl Statement {
     }
 }
 
-/// Replaces `?1` and so on by `?`. Also returns the numbers in their order, counted from 0.
-fn unnumbered(text: &str) -> (String, Vec<usize>) {
-    let (mut plain, mut order) = (String::with_capacity(text.len()), Vec::new());
-    let mut rest = text;
-    while let Some(at) = rest.find('?') {
-        plain.push_str(&rest[..=at]);
-        rest = &rest[at + 1..];
-        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-        order.push(rest[..digits].parse::<usize>().map_or(usize::MAX, |number| number - 1));
-        rest = &rest[digits..];
-    }
-    plain.push_str(rest);
-    (plain, order)
-}
-
 /// The statements of one store.
 macro_rules! statements {
     ($($name:ident)*) => {
@@ -117,12 +108,9 @@ macro_rules! statements {
 
         impl Statements {
             pub(super) fn new(tables: &Tables) -> Self {
-                Self {
-                    $($name: Statement::new(
-                        tables,
-                        include_str!(concat!("sql/", stringify!($name), ".sql")),
-                    ),)*
-                }
+                with_files(tables, |files| Self {
+                    $($name: files.statement(stringify!($name)).into(),)*
+                })
             }
         }
     };
@@ -133,49 +121,24 @@ statements! {
     enter heartbeat abandon_entry leave dead_entries forget_entries forgotten checked watermark sweep_watermark sweep settings set_longest_lease durability clock exists identity highest_token version
 }
 
-/// Without comments, which would be sent each time and hold marks of arguments.
-fn filled(tables: &Tables, text: &str) -> String {
-    let lines = text.lines().filter(|line| is_sent(line));
-    let text = lines.collect::<Vec<_>>().join("\n");
-    let (life, far) = (ENTRY_LIFE.as_micros().to_string(), SEEN_AHEAD.to_string());
-    let (reader, most) = (READER.to_string(), (Mode::MOST_READERS * READER).to_string());
-    let shared = format!("'{}'", OwnerId::READERS);
-    let remembered = REMEMBERED.as_micros().to_string();
-    let parts = [
-        ("{behind}", BEHIND),
-        ("{alive}", ALIVE),
-        ("{life}", &life),
-        ("{far}", &far),
-        ("{takes}", TAKES),
-        ("{joins}", JOINS),
-        ("{has_reader}", HAS_READER),
-        ("{renews}", RENEWS),
-        ("{readers}", READERS),
-        ("{shared}", &shared),
-        ("{reader}", &reader),
-        ("{most}", &most),
-        ("{not_abandoned}", NOT_ABANDONED),
-        ("{no_tombstones}", NO_TOMBSTONES),
-        ("{remembered}", &remembered),
-        ("{batch}", BATCH),
-        ("{now}", NOW),
-    ];
-    let text = parts.iter().fold(text, |text, (part, sql)| text.replace(part, sql));
-    tables.fill(&text, '`')
-}
-
 /// The SQL that makes the tables.
 pub(super) fn schema(tables: &Tables, longest_lease: i64) -> String {
-    let text = include_str!("sql/schema.sql");
-    tables.fill(&text.replace("{longest_lease}", &longest_lease.to_string()), '`')
+    let text = with_files(tables, |files| files.script("schema"));
+    text.replace("{longest_lease}", &longest_lease.to_string())
 }
 
 /// The SQL that makes the table of the fence.
 pub(super) fn fence_schema(tables: &Tables) -> String {
-    format!("{};\n", tables.fill(include_str!("sql/fence_schema.sql"), '`').trim_end())
+    let text = with_files(tables, |files| files.script("fence_schema"));
+    format!("{};\n", text.trim_end())
 }
 
-/// Whether a table is there, by the answer to `exists.sql`. Refuses a view: with SQL SECURITY
+/// The statements of the fence: whether its table exists, and admit.
+pub(super) fn fence(tables: &Tables) -> [Statement; 2] {
+    with_files(tables, |files| ["exists", "admit"].map(|name| files.statement(name).into()))
+}
+
+/// Whether a table is there, by the answer to the statement `exists`. Refuses a view: with SQL SECURITY
 /// INVOKER it runs functions of the user who made it with the rights of whoever reads it. A trigger
 /// runs with those of the user who made it.
 ///
@@ -198,16 +161,15 @@ mod tests {
 
     #[test]
     fn arguments_go_where_their_numbers_are() {
-        let (plain, order) = unnumbered("a = ?2 AND b = ?10 OR c = ?1");
-        assert_eq!((plain.as_str(), order), ("a = ? AND b = ? OR c = ?", vec![1, 9, 0]));
+        let tables = Tables::new("app").unwrap();
+        let statement = Statement::new(&tables, "a = ?2 OR b = ?1");
+        assert_eq!(statement.text.as_str(), "a = ? OR b = ?");
+        assert_eq!(statement.order, [1, 0]);
     }
 
     #[test]
-    fn nothing_is_left_to_fill_in() {
-        let statements = Statements::new(&Tables::new("app").unwrap());
-        let text = statements.insert.text.as_str();
-        assert!(!text.contains(['{', '}']) && !text.contains("-- ?1"), "{text}");
-        assert!(text.contains("LOCATE(?, `app_locks`.buried)"), "{text}");
-        assert!(statements.insert.order.iter().all(|at| *at < 5));
+    fn the_statements_as_they_are_sent_are_on_record() {
+        let sent = with_files(&Tables::new("leasehold").unwrap(), |files| files.as_sent());
+        sql_files::assert_on_record("mysql", &sent);
     }
 }

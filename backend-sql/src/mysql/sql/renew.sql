@@ -1,8 +1,13 @@
--- Renews a batch: ?1 is a JSON array of [name in hexadecimal digits, owner, lease]. Each row is found
--- by its key, and no other is locked; one that another transaction has is left out, since an UPDATE would wait
--- for it. Nothing is inserted: the rows are there, and are ours until the statement ends. A batch may be carried
--- out after one that was sent later: it never shortens. The insert id of the answer is the clock of this statement,
--- for renewed.sql. The version makes every row that was found a changed one, and each counts as two.
+-- How holders, readers too, keep their locks. Leases are microseconds. A $batch is a JSON array of
+-- [name in hexadecimal digits, owner, lease].
+--
+-- The server may carry out a renewal after one that was sent later, so no statement here shortens a lease.
+
+-- name: renew(batch)
+-- Renews a batch. It finds each row by its key, and locks no other. It skips a row that another transaction has locked, for which
+-- an UPDATE would wait. It inserts nothing, because the rows exist, and stay locked until the statement ends. The insert id is
+-- the clock of this statement, for `renewed`. The new version makes each found row a changed one, which counts as two
+-- affected rows.
 INSERT INTO {locks} (name, token, version, expires, kept)
 SELECT l.name, l.token, l.version, l.expires, l.kept
 FROM {batch} STRAIGHT_JOIN {locks} AS l ON l.name = UNHEX(g.name) AND {renews}
@@ -14,3 +19,34 @@ FOR UPDATE SKIP LOCKED
 ON DUPLICATE KEY UPDATE
     expires = GREATEST({locks}.expires, LAST_INSERT_ID({now}) + g.lease),
     version = {locks}.version + 1
+
+-- name: renewed(batch, clock)
+-- Which owners of the batch have what `renew` sets, by its $clock: a lease that had ended by then is too short. The
+-- statement reads no clock. If the clock was set back since, it would take an expired grant for a held one.
+SELECT g.owner
+FROM {batch} STRAIGHT_JOIN {locks} AS l ON l.name = UNHEX(g.name) AND {renews}
+WHERE l.kept <> 1
+-- guard: renewed-clock
+AND l.expires >= $clock + g.lease
+
+-- name: renew_one(name, owner, lease)
+-- Renews one lock, and waits for its row. The insert id is the new version.
+UPDATE {locks} SET
+    expires = GREATEST(expires, {now} + $lease), version = LAST_INSERT_ID(version + 1)
+WHERE name = $name AND (owner = $owner OR {has_reader}) AND kept <> 1 AND expires > {now}
+
+-- name: raise(name, owner, token)
+-- Raises the token of the lock to $token if it is $owner's. The insert id is the new version.
+UPDATE {locks} SET token = GREATEST(token, $token), version = LAST_INSERT_ID(version + 1)
+WHERE name = $name AND (owner = $owner OR {has_reader}) AND expires > {now}
+
+-- part: batch
+-- The elements of $batch.
+JSON_TABLE($batch, '$[*]' COLUMNS (name VARCHAR(510) PATH '$[0]', owner VARCHAR(32) PATH '$[1]', lease BIGINT PATH '$[2]')) AS g
+
+-- part: renews
+-- Whether the owner in the batch's element `g` holds the row `l`, alone or as a reader.
+(l.owner = g.owner OR (l.owner = {shared} AND
+-- guard: renew-reader
+LOCATE(g.owner, l.readers) > 0
+))

@@ -1,38 +1,39 @@
--- The tables of leasehold in MySQL and MariaDB. Times are microseconds of the server's clock. Names
--- and owners are bytes: no collation makes two of them one.
+-- name: schema
+-- The tables of leasehold in MySQL and MariaDB. Times are microseconds of the server's clock. Names and owners are bytes,
+-- because under a collation two different names could be equal.
 CREATE TABLE IF NOT EXISTS {settings} (
     id            INT    NOT NULL PRIMARY KEY, -- 1
     longest_lease BIGINT NOT NULL,
-    -- No row of a name that is gone had a token above the watermark.
+    -- No deleted row had a token above the watermark.
     watermark     BIGINT NOT NULL,
-    -- Which store this is: made once.
+    -- Identifies this store. It never changes.
     identity      VARBINARY(32) NOT NULL,
-    -- Of the records, in all tables.
+    -- Of the records in all tables.
     version       BIGINT NOT NULL DEFAULT 1
 ) ENGINE = InnoDB;
 
 CREATE TABLE IF NOT EXISTS {locks} (
     name      VARBINARY(255) NOT NULL PRIMARY KEY,
-    owner     VARBINARY(32),           -- hexadecimal digits; of the holder, or of the last one; all 0 where readers share it
+    owner     VARBINARY(32),           -- 32 hexadecimal digits; of the holder, or of the last one; all 0 where readers share it
     label     VARBINARY(255),          -- the owner's, for people
     token     BIGINT         NOT NULL, -- of the holder, or of the last one
     version   BIGINT         NOT NULL, -- one more with every change
     expires   BIGINT         NOT NULL, -- 0 when released; another version of the records renames it
-    kept      TINYINT        NOT NULL, -- 1: released, and kept for a last while; 2: the token may be below the watermark
-    -- Owners that must never be granted anything any more, one behind the other, and when the last of
-    -- them came; NULL if there is none.
+    kept      TINYINT        NOT NULL, -- 1: released, and kept for a minimum hold; 2: the token may be below the watermark
+    -- Tombstones: owners that are never granted this lock again, one after the other without a separator, and when the last
+    -- one was added; NULL if there is none.
     buried    BLOB,
     buried_at BIGINT,
-    -- The owners that share it, with a comma behind each; counts only where the owner is all 0.
+    -- The owners that share the lock, with a comma behind each. It counts only if the owner is all 0.
     readers   BLOB
 ) ENGINE = InnoDB;
 
--- Who waits, in order of the positions.
+-- The queue: waiters in the order of their positions.
 CREATE TABLE IF NOT EXISTS {queue} (
     name     VARBINARY(255) NOT NULL,
     position BIGINT         NOT NULL AUTO_INCREMENT,
     owner    VARBINARY(32)  NOT NULL, -- fresh for each entry
-    heard    BIGINT         NOT NULL, -- the last heartbeat; if below 0, when the owner was abandoned
+    heard    BIGINT         NOT NULL, -- the last heartbeat; if below 0, the time when the owner was abandoned, negated
     PRIMARY KEY (name, position),
     UNIQUE KEY (name, owner),
     KEY (position)

@@ -1,4 +1,0 @@
-(IFNULL((SELECT q.owner FROM {queue} AS q WHERE q.name = ?1 AND {alive} ORDER BY q.position LIMIT 1), ?2)
--- guard: barging
-<> ?2
-)

@@ -1,1 +1,0 @@
-(owner = {shared} AND LOCATE(?2, readers) > 0)

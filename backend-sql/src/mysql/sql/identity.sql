@@ -1,2 +1,0 @@
--- Which store this is.
-SELECT identity FROM {settings} WHERE id = 1

@@ -1,0 +1,358 @@
+-- What leasehold sends, with the default names of the tables.
+
+-- abandon(name, owner, watermark)
+INSERT INTO `leasehold_locks` (name, owner, label, token, version, expires, kept, buried, buried_at)
+VALUES (?, NULL, NULL, ?, 1, 0, 2, ?, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)))
+ON DUPLICATE KEY UPDATE
+    version = `leasehold_locks`.version + 1,
+    buried = IF(
+        `leasehold_locks`.buried IS NULL OR `leasehold_locks`.buried_at < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 3600000000, ?,
+        IF((`leasehold_locks`.buried IS NULL OR
+LOCATE(?, `leasehold_locks`.buried) = 0
+), RIGHT(CONCAT(`leasehold_locks`.buried, ?), 32000), `leasehold_locks`.buried)
+    ),
+    buried_at = TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)),
+    expires = IF(`leasehold_locks`.owner = ?
+        AND `leasehold_locks`.kept <> 1
+        , 0, `leasehold_locks`.expires);
+
+-- abandon_entry(name, owner)
+INSERT INTO `leasehold_queue` (name, owner, heard) VALUES (?, ?, -TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))) ON DUPLICATE KEY UPDATE heard = -TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6));
+
+-- admit(resource, token)
+INSERT INTO `leasehold_fence` (resource, token) VALUES (?, LAST_INSERT_ID(?))
+ON DUPLICATE KEY UPDATE
+    token = LAST_INSERT_ID(GREATEST(token, ?));
+
+-- checked(name, token)
+UPDATE `leasehold_locks` SET kept = 0 WHERE name = ? AND token = ? AND kept = 2;
+
+-- clock()
+SELECT TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6));
+
+-- create_row(name, watermark)
+INSERT IGNORE INTO `leasehold_locks` (name, owner, label, token, version, expires, kept)
+VALUES (?, NULL, NULL, ?, 0, 0, 2);
+
+-- dead_entries(most)
+SELECT q.position FROM `leasehold_queue` AS q
+WHERE (q.heard > 0 AND NOT (q.heard > 0
+AND q.heard > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 4000000
+AND q.heard < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + 4000000)) OR (q.heard < 0 AND q.heard > 3600000000 - TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)))
+LIMIT ?;
+
+-- durability()
+SHOW GLOBAL VARIABLES WHERE Variable_name IN (
+    'innodb_flush_log_at_trx_commit',
+    'innodb_flush_method', 'log_bin', 'sync_binlog', 'wsrep_on', 'group_replication_group_name'
+);
+
+-- enter(name, owner)
+INSERT INTO `leasehold_queue` (name, owner, heard) VALUES (?, ?, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)))
+ON DUPLICATE KEY UPDATE
+    heard = IF(heard < 0, heard, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)));
+
+-- exists(table)
+SELECT table_type = 'BASE TABLE' FROM information_schema.tables
+WHERE table_schema = DATABASE() AND table_name = ?;
+
+-- force(name, longest)
+UPDATE `leasehold_locks` SET
+    expires = 0,
+    token = IF(token BETWEEN 0 AND 9007199254740990, token,
+        TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?),
+    version = LAST_INSERT_ID(IF(version BETWEEN 0 AND 9007199254740990, version + 1, 1))
+WHERE name = ? AND (
+    expires > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))
+    OR token NOT BETWEEN 0 AND 9007199254740990 OR version NOT BETWEEN 0 AND 9007199254740990
+);
+
+-- forget_entries(positions)
+DELETE `leasehold_queue` FROM (
+    SELECT q.position FROM JSON_TABLE(?, '$[*]' COLUMNS (position BIGINT PATH '$')) AS g
+    STRAIGHT_JOIN `leasehold_queue` AS q ON q.position = g.position
+    WHERE NOT (q.heard > 0
+AND q.heard > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 4000000
+AND q.heard < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + 4000000)
+    LIMIT 1000000
+    FOR UPDATE SKIP LOCKED
+) AS dead STRAIGHT_JOIN `leasehold_queue` ON `leasehold_queue`.position = dead.position;
+
+-- forgotten(name, token)
+SELECT s.watermark FROM `leasehold_settings` AS s, `leasehold_locks` AS l WHERE s.id = 1
+    AND l.name = ? AND l.token = ? AND l.kept = 2
+    AND s.watermark >= ?;
+
+-- free_names(most)
+SELECT HEX(name), token FROM `leasehold_locks`
+WHERE expires <= TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AND (`leasehold_locks`.buried_at IS NULL OR `leasehold_locks`.buried_at < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 3600000000) AND name NOT IN (SELECT q.name FROM `leasehold_queue` AS q WHERE q.heard > 0
+AND q.heard > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 4000000
+AND q.heard < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + 4000000)
+LIMIT ?;
+
+-- hand_on(name, owner, label, lease, least, holder)
+UPDATE `leasehold_locks` SET
+    token = LAST_INSERT_ID(GREATEST(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), token + 1, ?)),
+    owner = ?, label = ?, version = version + 1, expires = TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?,
+    kept = 0
+WHERE name = ?
+    AND owner = ?
+    AND kept <> 1
+    AND expires > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))
+    AND (`leasehold_locks`.buried IS NULL OR
+LOCATE(?, `leasehold_locks`.buried) = 0
+) AND NOT (IFNULL((SELECT q.owner FROM `leasehold_queue` AS q WHERE q.name = ? AND q.heard > 0
+AND q.heard > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 4000000
+AND q.heard < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + 4000000 ORDER BY q.position LIMIT 1), ?)
+<> ?
+);
+
+-- heartbeat(batch)
+INSERT INTO `leasehold_queue` (name, position, owner, heard)
+SELECT q.name, q.position, q.owner, q.heard
+FROM JSON_TABLE(?, '$[*]' COLUMNS (name VARCHAR(510) PATH '$[0]', owner VARCHAR(32) PATH '$[1]', lease BIGINT PATH '$[2]')) AS g STRAIGHT_JOIN `leasehold_queue` AS q ON q.name = UNHEX(g.name) AND q.owner = g.owner
+WHERE
+    q.heard > 0
+FOR UPDATE SKIP LOCKED
+ON DUPLICATE KEY UPDATE heard = TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6));
+
+-- highest_token()
+SELECT GREATEST(
+    (SELECT IFNULL(MAX(watermark), 0) FROM `leasehold_settings`), (SELECT IFNULL(MAX(token), 0) FROM `leasehold_locks`)
+);
+
+-- identity()
+SELECT identity FROM `leasehold_settings` WHERE id = 1;
+
+-- insert(name, owner, label, lease, least)
+INSERT INTO `leasehold_locks` (name, owner, label, token, version, expires, kept)
+SELECT ?, ?, ?, LAST_INSERT_ID(GREATEST(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), ?)), 1, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?, 2
+FROM DUAL WHERE NOT (IFNULL((SELECT q.owner FROM `leasehold_queue` AS q WHERE q.name = ? AND q.heard > 0
+AND q.heard > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 4000000
+AND q.heard < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + 4000000 ORDER BY q.position LIMIT 1), ?)
+<> ?
+)
+ON DUPLICATE KEY UPDATE
+    token = IF(
+        ((`leasehold_locks`.expires <= TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) OR (
+`leasehold_locks`.owner = ? AND
+`leasehold_locks`.kept <> 1)) AND (`leasehold_locks`.buried IS NULL OR
+LOCATE(?, `leasehold_locks`.buried) = 0
+)),
+        LAST_INSERT_ID(
+            IF(`leasehold_locks`.expires <= TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), GREATEST(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), `leasehold_locks`.token + 1, ?), `leasehold_locks`.token)
+        ),
+        `leasehold_locks`.token + CAST(LAST_INSERT_ID(0) AS SIGNED)
+    ),
+    owner = IF(((`leasehold_locks`.expires <= TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) OR (
+`leasehold_locks`.owner = ? AND
+`leasehold_locks`.kept <> 1)) AND (`leasehold_locks`.buried IS NULL OR
+LOCATE(?, `leasehold_locks`.buried) = 0
+)), ?, `leasehold_locks`.owner),
+    label = IF(((`leasehold_locks`.expires <= TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) OR (
+`leasehold_locks`.owner = ? AND
+`leasehold_locks`.kept <> 1)) AND (`leasehold_locks`.buried IS NULL OR
+LOCATE(?, `leasehold_locks`.buried) = 0
+)), ?, `leasehold_locks`.label),
+    version = IF(((`leasehold_locks`.expires <= TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) OR (
+`leasehold_locks`.owner = ? AND
+`leasehold_locks`.kept <> 1)) AND (`leasehold_locks`.buried IS NULL OR
+LOCATE(?, `leasehold_locks`.buried) = 0
+)), `leasehold_locks`.version + 1, `leasehold_locks`.version),
+    kept = IF(((`leasehold_locks`.expires <= TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) OR (
+`leasehold_locks`.owner = ? AND
+`leasehold_locks`.kept <> 1)) AND (`leasehold_locks`.buried IS NULL OR
+LOCATE(?, `leasehold_locks`.buried) = 0
+)) AND `leasehold_locks`.expires <= TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), 2, `leasehold_locks`.kept),
+    expires = IF(((`leasehold_locks`.expires <= TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) OR (
+`leasehold_locks`.owner = ? AND
+`leasehold_locks`.kept <> 1)) AND (`leasehold_locks`.buried IS NULL OR
+LOCATE(?, `leasehold_locks`.buried) = 0
+)), GREATEST(`leasehold_locks`.expires, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?), `leasehold_locks`.expires);
+
+-- join(name, owner, label, lease, least, version, kept, least_shared)
+INSERT INTO `leasehold_locks` (name, owner, readers, label, token, version, expires, kept)
+SELECT ?, '00000000000000000000000000000000', CONCAT(?, ','), ?, LAST_INSERT_ID(GREATEST(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), ?)), 1, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?, 2
+FROM DUAL WHERE NOT (IFNULL((SELECT q.owner FROM `leasehold_queue` AS q WHERE q.name = ? AND q.heard > 0
+AND q.heard > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 4000000
+AND q.heard < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + 4000000 ORDER BY q.position LIMIT 1), ?)
+<> ?
+)
+ON DUPLICATE KEY UPDATE
+    token = IF(
+        ((`leasehold_locks`.expires <= TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) OR (
+`leasehold_locks`.owner = '00000000000000000000000000000000' AND
+(LOCATE(?, `leasehold_locks`.readers) > 0 OR
+LENGTH(`leasehold_locks`.readers) < 33000
+))) AND (`leasehold_locks`.buried IS NULL OR
+LOCATE(?, `leasehold_locks`.buried) = 0
+)),
+        LAST_INSERT_ID(
+            IF(`leasehold_locks`.expires <= TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), GREATEST(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)),
+                `leasehold_locks`.token + 1,
+                ?), GREATEST(`leasehold_locks`.token, ?))
+        ),
+        `leasehold_locks`.token + CAST(LAST_INSERT_ID(0) AS SIGNED)
+    ),
+    label = IF(((`leasehold_locks`.expires <= TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) OR (
+`leasehold_locks`.owner = '00000000000000000000000000000000' AND
+(LOCATE(?, `leasehold_locks`.readers) > 0 OR
+LENGTH(`leasehold_locks`.readers) < 33000
+))) AND (`leasehold_locks`.buried IS NULL OR
+LOCATE(?, `leasehold_locks`.buried) = 0
+)), ?, `leasehold_locks`.label),
+    version = IF(((`leasehold_locks`.expires <= TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) OR (
+`leasehold_locks`.owner = '00000000000000000000000000000000' AND
+(LOCATE(?, `leasehold_locks`.readers) > 0 OR
+LENGTH(`leasehold_locks`.readers) < 33000
+))) AND (`leasehold_locks`.buried IS NULL OR
+LOCATE(?, `leasehold_locks`.buried) = 0
+)), `leasehold_locks`.version + 1, `leasehold_locks`.version),
+    kept = IF(((`leasehold_locks`.expires <= TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) OR (
+`leasehold_locks`.owner = '00000000000000000000000000000000' AND
+(LOCATE(?, `leasehold_locks`.readers) > 0 OR
+LENGTH(`leasehold_locks`.readers) < 33000
+))) AND (`leasehold_locks`.buried IS NULL OR
+LOCATE(?, `leasehold_locks`.buried) = 0
+)) AND `leasehold_locks`.expires <= TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), 2, `leasehold_locks`.kept),
+    owner = IF(((`leasehold_locks`.expires <= TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) OR (
+`leasehold_locks`.owner = '00000000000000000000000000000000' AND
+(LOCATE(?, `leasehold_locks`.readers) > 0 OR
+LENGTH(`leasehold_locks`.readers) < 33000
+))) AND (`leasehold_locks`.buried IS NULL OR
+LOCATE(?, `leasehold_locks`.buried) = 0
+)), '00000000000000000000000000000000', `leasehold_locks`.owner),
+    readers = IF(((`leasehold_locks`.expires <= TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) OR (
+`leasehold_locks`.owner = '00000000000000000000000000000000' AND
+(LOCATE(?, `leasehold_locks`.readers) > 0 OR
+LENGTH(`leasehold_locks`.readers) < 33000
+))) AND (`leasehold_locks`.buried IS NULL OR
+LOCATE(?, `leasehold_locks`.buried) = 0
+)), IF(`leasehold_locks`.expires <= TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), CONCAT(?, ','),
+        IF(LOCATE(?, `leasehold_locks`.readers) > 0, `leasehold_locks`.readers,
+        CONCAT(`leasehold_locks`.readers, ?, ',')
+        )), `leasehold_locks`.readers),
+    expires = IF(((`leasehold_locks`.expires <= TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) OR (
+`leasehold_locks`.owner = '00000000000000000000000000000000' AND
+(LOCATE(?, `leasehold_locks`.readers) > 0 OR
+LENGTH(`leasehold_locks`.readers) < 33000
+))) AND (`leasehold_locks`.buried IS NULL OR
+LOCATE(?, `leasehold_locks`.buried) = 0
+)),
+        GREATEST(`leasehold_locks`.expires, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?)
+        , `leasehold_locks`.expires);
+
+-- keep(name, owner, hold)
+UPDATE `leasehold_locks` SET expires = TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?, kept = 1, version = LAST_INSERT_ID(version + 1)
+WHERE name = ? AND owner = ? AND expires > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6));
+
+-- leave(name, owner)
+DELETE FROM `leasehold_queue` WHERE name = ?
+    AND owner = ?;
+
+-- list(after, most)
+SELECT HEX(name) AS position, name, owner, IF(owner = '00000000000000000000000000000000', LENGTH(readers) DIV 33, NULL) AS readers, label, token, version, kept, GREATEST(expires, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))) - TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AS remaining,
+    (SELECT COUNT(*) FROM `leasehold_queue` AS q WHERE q.name = `leasehold_locks`.name AND q.heard > 0
+AND q.heard > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 4000000
+AND q.heard < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + 4000000) AS waiting, 0 AS ahead, 0 AS queued
+FROM `leasehold_locks` WHERE name > UNHEX(?) AND expires > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))
+ORDER BY name LIMIT ?;
+
+-- part(name, owner)
+UPDATE `leasehold_locks` SET
+    version = version + LEAST(1, CAST(LAST_INSERT_ID(IF(LENGTH(readers) = 33, 2, 1)) AS SIGNED)),
+    owner = IF(LENGTH(readers) = 33, ?, owner),
+    readers = IF(LENGTH(readers) = 33, NULL,
+        CONCAT(LEFT(readers, LOCATE(?, readers) - 1), SUBSTR(readers, LOCATE(?, readers) + 33)))
+WHERE name = ? AND (owner = '00000000000000000000000000000000' AND LOCATE(?, readers) > 0) AND expires > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6));
+
+-- raise(name, owner, token)
+UPDATE `leasehold_locks` SET token = GREATEST(token, ?), version = LAST_INSERT_ID(version + 1)
+WHERE name = ? AND (owner = ? OR (owner = '00000000000000000000000000000000' AND LOCATE(?, readers) > 0)) AND expires > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6));
+
+-- read_row(name, owner)
+SELECT name, IF((owner = '00000000000000000000000000000000' AND LOCATE(?, readers) > 0), SUBSTR(readers, LOCATE(?, readers), 32), owner) AS owner, IF(owner = '00000000000000000000000000000000', LENGTH(readers) DIV 33, NULL) AS readers, label, token, version, kept, GREATEST(expires, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))) - TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AS remaining,
+    IF(? IS NULL, (SELECT COUNT(*) FROM `leasehold_queue` AS q WHERE q.name = ? AND q.heard > 0
+AND q.heard > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 4000000
+AND q.heard < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + 4000000), NULL) AS waiting,
+    (SELECT COUNT(*) FROM (
+        SELECT 1 FROM `leasehold_queue` AS q WHERE q.name = ? AND q.heard > 0
+AND q.heard > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 4000000
+AND q.heard < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + 4000000 AND q.position < IFNULL(
+            (SELECT m.position FROM `leasehold_queue` AS m WHERE m.name = ? AND m.owner = ?), 9223372036854775807
+        )
+        LIMIT 64
+    ) AS before_it) AS ahead,
+    EXISTS(SELECT 1 FROM `leasehold_queue` AS q WHERE q.name = ? AND q.owner = ? AND q.heard > 0) AS queued
+FROM `leasehold_locks` WHERE name = ?;
+
+-- release(name, owner, unchecked)
+UPDATE `leasehold_locks` SET expires = 0, kept = IF(? = 1, kept, 0), version = LAST_INSERT_ID(version + 1)
+WHERE name = ?
+    AND owner = ?
+    AND expires > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6));
+
+-- renew(batch)
+INSERT INTO `leasehold_locks` (name, token, version, expires, kept)
+SELECT l.name, l.token, l.version, l.expires, l.kept
+FROM JSON_TABLE(?, '$[*]' COLUMNS (name VARCHAR(510) PATH '$[0]', owner VARCHAR(32) PATH '$[1]', lease BIGINT PATH '$[2]')) AS g STRAIGHT_JOIN `leasehold_locks` AS l ON l.name = UNHEX(g.name) AND (l.owner = g.owner OR (l.owner = '00000000000000000000000000000000' AND
+LOCATE(g.owner, l.readers) > 0
+))
+WHERE l.kept <> 1
+AND l.expires > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))
+FOR UPDATE SKIP LOCKED
+ON DUPLICATE KEY UPDATE
+    expires = GREATEST(`leasehold_locks`.expires, LAST_INSERT_ID(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))) + g.lease),
+    version = `leasehold_locks`.version + 1;
+
+-- renew_one(name, owner, lease)
+UPDATE `leasehold_locks` SET
+    expires = GREATEST(expires, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?), version = LAST_INSERT_ID(version + 1)
+WHERE name = ? AND (owner = ? OR (owner = '00000000000000000000000000000000' AND LOCATE(?, readers) > 0)) AND kept <> 1 AND expires > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6));
+
+-- renewed(batch, clock)
+SELECT g.owner
+FROM JSON_TABLE(?, '$[*]' COLUMNS (name VARCHAR(510) PATH '$[0]', owner VARCHAR(32) PATH '$[1]', lease BIGINT PATH '$[2]')) AS g STRAIGHT_JOIN `leasehold_locks` AS l ON l.name = UNHEX(g.name) AND (l.owner = g.owner OR (l.owner = '00000000000000000000000000000000' AND
+LOCATE(g.owner, l.readers) > 0
+))
+WHERE l.kept <> 1
+AND l.expires >= ? + g.lease;
+
+-- set_longest_lease(longest)
+UPDATE `leasehold_settings` SET longest_lease = ? WHERE id = 1;
+
+-- settings()
+SELECT longest_lease, @@autocommit FROM `leasehold_settings` WHERE id = 1;
+
+-- sweep(batch, highest)
+DELETE `leasehold_locks` FROM (
+    SELECT l.name FROM JSON_TABLE(?, '$[*]' COLUMNS (name VARCHAR(510) PATH '$[0]', owner VARCHAR(32) PATH '$[1]', lease BIGINT PATH '$[2]')) AS g STRAIGHT_JOIN `leasehold_locks` AS l ON l.name = UNHEX(g.name)
+    WHERE l.expires <= TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AND l.token <= ? AND (l.buried_at IS NULL OR l.buried_at < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 3600000000)
+    LIMIT 1000000
+    FOR UPDATE SKIP LOCKED
+) AS free STRAIGHT_JOIN `leasehold_locks` ON `leasehold_locks`.name = free.name;
+
+-- sweep_watermark(highest)
+UPDATE `leasehold_settings` SET
+    watermark = GREATEST(watermark, ?)
+WHERE id = 1;
+
+-- take(name, owner, label, lease, least, version, kept)
+UPDATE `leasehold_locks` SET
+    token = LAST_INSERT_ID(GREATEST(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), token + 1, ?)),
+    owner = ?, label = ?, version = version + 1, expires = TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?, kept = ?
+WHERE name = ? AND version = IFNULL(?, version) AND expires <= TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AND (`leasehold_locks`.buried IS NULL OR
+LOCATE(?, `leasehold_locks`.buried) = 0
+)
+    AND NOT (IFNULL((SELECT q.owner FROM `leasehold_queue` AS q WHERE q.name = ? AND q.heard > 0
+AND q.heard > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 4000000
+AND q.heard < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + 4000000 ORDER BY q.position LIMIT 1), ?)
+<> ?
+)
+    AND (? = 2 OR kept <> 2);
+
+-- version()
+SELECT (SELECT version FROM `leasehold_settings` WHERE id = 1) FROM (SELECT 0 AS version) AS before_it;
+
+-- watermark()
+SELECT watermark FROM `leasehold_settings` WHERE id = 1;
