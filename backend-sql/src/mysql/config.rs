@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use lock_core::{Backend, ConnectionSecurity, Error, is_loopback};
 use sqlx::{
-    AssertSqlSafe, ConnectOptions as _, MySql, MySqlPool, SqlSafeStr as _, SqlStr,
+    AssertSqlSafe, ConnectOptions as _, MySql, MySqlConnection, MySqlPool, SqlSafeStr as _, SqlStr,
     mysql::{MySqlConnectOptions, MySqlSslMode},
     pool::PoolOptions,
 };
@@ -74,7 +74,10 @@ impl MysqlBuilder {
         let own = move |options: PoolOptions<MySql>| {
             options.after_connect(move |session, _| {
                 let limit = limit.clone();
-                Box::pin(async move { sqlx::raw_sql(limit).execute(session).await.map(drop) })
+                Box::pin(async move {
+                    sqlx::raw_sql(limit).execute(&mut *session).await?;
+                    isolate(session).await
+                })
             })
         };
         let (pool, given) = self.reached.pool(self.settings.timeout, own);
@@ -92,6 +95,18 @@ fn wait_limit(timeout: Duration) -> SqlStr {
     let variables = ["innodb_lock_wait_timeout", "lock_wait_timeout"];
     let set = variables.map(|variable| format!("SESSION {variable} = {seconds}"));
     AssertSqlSafe(format!("SET {}", set.join(", "))).into_sql_str()
+}
+
+/// Sets the isolation level under which a statement that waits for one row keeps no other rows, and
+/// no gap of the queue, locked meanwhile. A binary log of statements allows no writes under it.
+async fn isolate(session: &mut MySqlConnection) -> Result<(), sqlx::Error> {
+    let statements_logged = "SHOW VARIABLES WHERE (Variable_name = 'log_bin' AND Value = 'ON') \
+                             OR (Variable_name = 'binlog_format' AND Value = 'STATEMENT')";
+    if sqlx::raw_sql(statements_logged).fetch_all(&mut *session).await?.len() < 2 {
+        let set = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
+        sqlx::raw_sql(set).execute(session).await?;
+    }
+    Ok(())
 }
 
 /// The way to the server.

@@ -21,6 +21,11 @@
 //! The session may have any time zone, SQL mode and isolation level. Its autocommit must be on, and
 //! its variable `timestamp` must not be set. The client repeats a statement that lost a conflict.
 //!
+//! The client's own sessions use READ COMMITTED, unless the server has a binary log of statements
+//! (`binlog_format=STATEMENT`), which does not allow it. Set it in a pool of yours, too: under
+//! REPEATABLE READ, an attempt that waits for a row which somebody else has locked keeps others from
+//! entering the queues of names beside it, for as long as it waits.
+//!
 //! There is no quarantine: exclusion needs grants that survive a crash of the server. The client
 //! reads the server's settings, and [`Guarantees`](lock_core::Guarantees) withholds exclusion if
 //! `innodb_flush_log_at_trx_commit` is not 1, if there is a binary log and `sync_binlog` is not 1,

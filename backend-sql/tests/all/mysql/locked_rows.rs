@@ -1,14 +1,154 @@
 //! Somebody else has locked a row of ours in MySQL. Only who needs that row waits.
 
+use std::{sync::Arc, time::Duration};
+
 use backend_sql::{Strategy, mysql::connect};
-use lock_core::ErrorKind;
-use servers::Server as _;
-use sqlx::Connection as _;
+use lock_core::{Backend, ErrorKind, Mode};
+use servers::{Mariadb, MariadbOptions, Server as _};
+use sqlx::{AssertSqlSafe, Connection as _, MySqlConnection};
 
 use crate::support::mariadb::{
-    BOTH, assert_renewed, cause_a_sweep, granted, made, no_transaction_is_open, open, prefix,
-    request, session, start, url, used_once, waiting_for_rows,
+    BOTH, WAIT, assert_renewed, busy, cause_a_sweep, enqueue, granted, made,
+    no_transaction_is_open, open, prefix, request, session, start, url, used_once,
+    waiting_for_rows,
 };
+
+/// For who waits for a locked row: longer than any other call.
+const PATIENT: Duration = Duration::from_secs(60);
+
+/// A client whose calls may take so long.
+async fn with_timeout(server: &Mariadb, strategy: Strategy, timeout: Duration) -> Arc<dyn Backend> {
+    let (url, prefix, timeout) = (url(server.address()), prefix(strategy), timeout.as_secs());
+    let url = format!("{url}&strategy={strategy}&table_prefix={prefix}&timeout={timeout}s");
+    connect(&url).await.unwrap()
+}
+
+/// A transaction of somebody else that has locked what this statement reads.
+async fn lock(server: &Mariadb, reads: String) -> MySqlConnection {
+    let mut foreign = session(server).await;
+    let sql = AssertSqlSafe(format!("BEGIN; {reads} FOR UPDATE"));
+    sqlx::raw_sql(sql).execute(&mut foreign).await.unwrap();
+    foreign
+}
+
+/// Attempts of each kind that wait for a row lock no gap of the queue: others enter the queues of
+/// names beside it.
+#[tokio::test]
+async fn an_attempt_that_waits_for_its_row_keeps_nobody_out_of_other_queues() {
+    let server = start().await;
+    for strategy in BOTH {
+        let store = made(&server, strategy).await;
+        let others = with_timeout(&server, strategy, WAIT).await;
+        let patient = with_timeout(&server, strategy, PATIENT).await;
+        // This client knows the name, and takes it by another statement than one that does not.
+        used_once(&patient, &request("locked")).await;
+        let neighbours = ["a", "locke", "lockee", "locked a", "m", "z"];
+        for name in neighbours {
+            granted(&store, &request(name)).await;
+        }
+        let early = enqueue(&store, &request("m")).await;
+        let table = format!("{}_locks", prefix(strategy));
+        let foreign = lock(&server, format!("SELECT * FROM {table} WHERE name = 'locked'")).await;
+        let mut shared = request("locked");
+        shared.mode = Mode::Shared;
+        let wanted = [request("locked"), request("locked"), shared];
+        let waits = wanted.map(|wanted| {
+            let patient = Arc::clone(&patient);
+            tokio::spawn(async move { patient.try_acquire(&wanted).await.map(drop) })
+        });
+        waiting_for_rows(&server, waits.len()).await;
+        for name in neighbours {
+            let entry = enqueue(&others, &request(name)).await;
+            busy(&others, &request(name)).await;
+            entry.leave().await.unwrap();
+        }
+        for new in ["lockecd", "locked too"] {
+            used_once(&others, &request(new)).await;
+        }
+        waiting_for_rows(&server, waits.len()).await;
+        foreign.close().await.unwrap();
+        for wait in waits {
+            wait.await.unwrap().unwrap();
+        }
+        early.leave().await.unwrap();
+    }
+}
+
+/// The clean-up and the withdrawal of an entry whose row is locked wait, and keep nobody else from a
+/// queue, also not from the same one.
+#[tokio::test]
+async fn a_locked_entry_stops_only_who_needs_it() {
+    let server = start().await;
+    for strategy in BOTH {
+        let store = made(&server, strategy).await;
+        let others = with_timeout(&server, strategy, WAIT).await;
+        let patient = with_timeout(&server, strategy, PATIENT).await;
+        for name in ["l", "m", "n"] {
+            granted(&store, &request(name)).await;
+        }
+        let (left, abandoned) = (request("m"), request("m"));
+        let leaves = enqueue(&patient, &left).await;
+        let _abandons = enqueue(&patient, &abandoned).await;
+        let table = format!("{}_queue", prefix(strategy));
+        let mut locks = Vec::new();
+        for owner in [left.owner, abandoned.owner] {
+            let row = format!("SELECT * FROM {table} WHERE name = 'm' AND owner = '{owner}'");
+            locks.push(lock(&server, row).await);
+        }
+        let cleaning = Arc::clone(&patient);
+        let waits = [
+            tokio::spawn(async move { leaves.leave().await }),
+            tokio::spawn(async move { cleaning.abandon(&abandoned).await }),
+        ];
+        waiting_for_rows(&server, waits.len()).await;
+        for name in ["l", "m", "n"] {
+            for _ in 0..8 {
+                let entry = enqueue(&others, &request(name)).await;
+                busy(&others, &request(name)).await;
+                entry.leave().await.unwrap();
+            }
+        }
+        for lock in locks {
+            lock.close().await.unwrap();
+        }
+        for wait in waits {
+            wait.await.unwrap().unwrap();
+        }
+    }
+}
+
+/// Only sweeps, and an `init` that changes a setting, need the row of the settings for themselves.
+#[tokio::test]
+async fn locked_settings_stop_no_name() {
+    let server = start().await;
+    for strategy in BOTH {
+        let store = made(&server, strategy).await;
+        let table = format!("{}_settings", prefix(strategy));
+        let foreign = lock(&server, format!("SELECT * FROM {table}")).await;
+        let held = granted(&store, &request("held")).await;
+        cause_a_sweep(&store).await;
+        let other = open(&server, strategy).await;
+        enqueue(&other, &request("held")).await.leave().await.unwrap();
+        other.abandon(&request("held")).await.unwrap();
+        assert_renewed(&store, &held).await;
+        used_once(&other, &request("new")).await;
+        foreign.close().await.unwrap();
+    }
+}
+
+/// A server that logs statements refuses writes under the isolation level of our sessions.
+#[tokio::test]
+async fn a_server_that_logs_statements_serves_locks() {
+    let options = MariadbOptions::new().flag("--log-bin").flag("--binlog-format=STATEMENT");
+    let server = Mariadb::start(options).await.unwrap();
+    for strategy in BOTH {
+        let store = made(&server, strategy).await;
+        let held = granted(&store, &request("held")).await;
+        enqueue(&store, &request("held")).await.leave().await.unwrap();
+        assert_renewed(&store, &held).await;
+        cause_a_sweep(&store).await;
+    }
+}
 
 /// Attempts at a locked free row keep nobody else from anything, also not a sweep.
 #[tokio::test]

@@ -4,6 +4,7 @@ mod access;
 mod faults;
 mod fence;
 mod foreign;
+mod init;
 mod locked_rows;
 mod queue;
 mod rows;
