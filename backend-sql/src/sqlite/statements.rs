@@ -6,7 +6,6 @@ use lock_core::{Mode, OwnerId};
 use sqlx::{AssertSqlSafe, SqlSafeStr as _, SqlStr};
 
 use crate::{
-    dialect::READER,
     sql_files::{SqlFiles, Syntax},
     tables::Tables,
     tunables::{CLAIM_WINDOW, ENTRY_LIFE, FAR},
@@ -30,8 +29,7 @@ fn with_files<T>(tables: &Tables, read: impl FnOnce(&SqlFiles<'_>) -> T) -> T {
         ("life", ENTRY_LIFE.as_nanos().to_string()),
         ("claim_window", CLAIM_WINDOW.as_nanos().to_string()),
         ("far", FAR.to_string()),
-        ("reader", READER.to_string()),
-        ("most", (Mode::MOST_READERS * READER).to_string()),
+        ("most", Mode::MOST_READERS.to_string()),
     ];
     let syntax = Syntax { quote: '"', argument: |at| format!("?{at}") };
     read(&SqlFiles::new(&FILES, &values, tables, syntax))

@@ -28,7 +28,11 @@ INSERT INTO "leasehold_queue" (name, position, owner, label, floor, bell, heard,
 SELECT ?1, coalesce((SELECT max(position) FROM "leasehold_queue" WHERE name = ?1), 0) + 1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9
 WHERE true
     AND NOT EXISTS (SELECT 1 FROM "leasehold_abandoned" AS a WHERE a.owner = ?2)
-    AND NOT EXISTS (SELECT 1 FROM "leasehold_locks" AS l WHERE l.name = ?1 AND (l.owner = ?2 OR instr(l.readers, ?2)) AND NOT ((
+    AND NOT EXISTS (SELECT 1 FROM "leasehold_locks" AS l WHERE l.name = ?1 AND (l.owner = ?2 OR EXISTS (SELECT 1 FROM (SELECT key AS reader, value AS ends FROM json_each(l.readers)
+WHERE value > (CASE
+WHEN l.epoch <> ?7 THEN l.expires - l.lease
+ELSE ?6 END)
+) WHERE reader = ?2)) AND NOT ((
 l.epoch = ?7 AND
 l.expires <= ?6) OR (l.epoch <> ?7 AND EXISTS (
 SELECT 1 FROM "leasehold_seen" AS s WHERE s.name = l.name AND s.epoch = ?7 AND s.token = l.token
@@ -128,7 +132,7 @@ RETURNING token;
 
 -- join(name, owner, label, lease, now, epoch, wall, floor)
 INSERT INTO "leasehold_locks" AS l (name, owner, readers, label, token, version, lease, expires, epoch, kept)
-SELECT ?1, '00000000000000000000000000000000', ?2 || ',', ?3, max(?7, s.watermark + 1, ?8), 1, ?4, ?5 + ?4, ?6, 0
+SELECT ?1, '00000000000000000000000000000000', json_object(?2, ?5 + ?4), ?3, max(?7, s.watermark + 1, ?8), 1, ?4, ?5 + ?4, ?6, 0
 FROM "leasehold_settings" AS s
 WHERE true
     AND NOT EXISTS (SELECT 1 FROM "leasehold_abandoned" AS a WHERE a.owner = ?2)
@@ -145,35 +149,26 @@ AND s.until <= ?5
 )))) THEN max(l.token, ?8)
         ELSE max(?7, l.token + 1, ?8)
     END,
-    expires = CASE
-        WHEN (l.readers IS NOT NULL AND NOT ((
+    (readers, expires, lease) = (
+        SELECT json_group_object(reader, ends),
+            max(ends), max(ends) - ?5
+        FROM (
+            SELECT ?2 AS reader, ?5 + ?4 AS ends
+            UNION ALL SELECT reader, ends - (CASE
+WHEN l.epoch <> ?6 THEN l.expires - l.lease
+ELSE ?5 END) + ?5 FROM (SELECT key AS reader, value AS ends FROM json_each(l.readers)
+WHERE value > (CASE
+WHEN l.epoch <> ?6 THEN l.expires - l.lease
+ELSE ?5 END)
+) WHERE (l.readers IS NOT NULL AND NOT ((
 l.epoch = ?6 AND
 l.expires <= ?5) OR (l.epoch <> ?6 AND EXISTS (
 SELECT 1 FROM "leasehold_seen" AS s WHERE s.name = l.name AND s.epoch = ?6 AND s.token = l.token
 AND s.version = l.version
 AND s.until <= ?5
-)))) THEN max(CASE WHEN l.epoch = ?6 THEN l.expires ELSE ?5 + l.lease END, ?5 + ?4)
-        ELSE ?5 + ?4
-    END,
-    lease = CASE
-        WHEN (l.readers IS NOT NULL AND NOT ((
-l.epoch = ?6 AND
-l.expires <= ?5) OR (l.epoch <> ?6 AND EXISTS (
-SELECT 1 FROM "leasehold_seen" AS s WHERE s.name = l.name AND s.epoch = ?6 AND s.token = l.token
-AND s.version = l.version
-AND s.until <= ?5
-)))) THEN max(CASE WHEN l.epoch = ?6 THEN l.expires - ?5 ELSE l.lease END, ?4)
-        ELSE ?4
-    END,
-    readers =
-        CASE WHEN (l.readers IS NOT NULL AND NOT ((
-l.epoch = ?6 AND
-l.expires <= ?5) OR (l.epoch <> ?6 AND EXISTS (
-SELECT 1 FROM "leasehold_seen" AS s WHERE s.name = l.name AND s.epoch = ?6 AND s.token = l.token
-AND s.version = l.version
-AND s.until <= ?5
-)))) THEN l.readers ELSE '' END ||
-        ?2 || ',',
+))))
+        )
+    ),
     owner = '00000000000000000000000000000000', label = ?3, version = l.version + 1, epoch = ?6, kept = 0
 WHERE l.owner IS NULL OR ((
 l.epoch = ?6 AND
@@ -182,8 +177,16 @@ SELECT 1 FROM "leasehold_seen" AS s WHERE s.name = l.name AND s.epoch = ?6 AND s
 AND s.version = l.version
 AND s.until <= ?5
 ))) OR (
-    instr(l.readers, ?2) = 0
-    AND length(l.readers) < 33000
+    l.readers IS NOT NULL AND NOT EXISTS (SELECT 1 FROM (SELECT key AS reader, value AS ends FROM json_each(l.readers)
+WHERE value > (CASE
+WHEN l.epoch <> ?6 THEN l.expires - l.lease
+ELSE ?5 END)
+) WHERE reader = ?2)
+    AND CASE WHEN l.readers IS NOT NULL THEN (SELECT count(*) FROM (SELECT key AS reader, value AS ends FROM json_each(l.readers)
+WHERE value > (CASE
+WHEN l.epoch <> ?6 THEN l.expires - l.lease
+ELSE ?5 END)
+)) END < 1000
 )
 RETURNING token;
 
@@ -197,7 +200,11 @@ DELETE FROM "leasehold_queue" WHERE name = ?1
     AND owner = ?2;
 
 -- list(after, now, epoch, wall, most)
-SELECT hex(l.name) AS position, l.name, l.owner, length(l.readers) / 33 AS readers, l.label, l.token, l.version,
+SELECT hex(l.name) AS position, l.name, l.owner, CASE WHEN l.readers IS NOT NULL THEN (SELECT count(*) FROM (SELECT key AS reader, value AS ends FROM json_each(l.readers)
+WHERE value > (CASE
+WHEN l.epoch <> ?3 THEN l.expires - l.lease
+ELSE ?2 END)
+)) END AS readers, l.label, l.token, l.version,
     kept, lease, expires, l.epoch, until, 0 AS before,
     (SELECT count(*) FROM "leasehold_queue" AS q WHERE q.name = l.name AND CASE WHEN q.epoch = ?3 THEN
 q.heard > ?2 - 4000000000
@@ -225,20 +232,45 @@ ON CONFLICT (name, epoch) DO UPDATE SET
 WHERE token <> excluded.token OR version <> excluded.version;
 
 -- part(name, owner, now, epoch)
-UPDATE "leasehold_locks" SET
-    owner = CASE WHEN readers = ?2 || ',' THEN ?2 ELSE owner END,
-    readers = nullif(replace(readers, ?2 || ',', ''), ''),
+UPDATE "leasehold_locks" AS l SET
+    (owner, readers, expires, lease) = (
+        SELECT CASE WHEN count(*) THEN l.owner ELSE ?2 END, CASE WHEN count(*) THEN json_group_object(reader, ends) END,
+            coalesce(max(ends), l.expires), coalesce(max(ends), l.expires) - (CASE
+WHEN l.epoch <> ?4 THEN l.expires - l.lease
+ELSE ?3 END)
+        FROM (SELECT key AS reader, value AS ends FROM json_each(l.readers)
+WHERE value > (CASE
+WHEN l.epoch <> ?4 THEN l.expires - l.lease
+ELSE ?3 END)
+) WHERE reader <> ?2
+    ),
     version = version + 1
-WHERE name = ?1 AND instr(readers, ?2) AND (epoch <> ?4 OR expires > ?3)
+WHERE name = ?1 AND EXISTS (SELECT 1 FROM (SELECT key AS reader, value AS ends FROM json_each(l.readers)
+WHERE value > (CASE
+WHEN l.epoch <> ?4 THEN l.expires - l.lease
+ELSE ?3 END)
+) WHERE reader = ?2)
 RETURNING owner;
 
 -- raise(name, owner, now, epoch, token)
-UPDATE "leasehold_locks" SET token = max(token, ?5), version = version + 1
-WHERE name = ?1 AND (owner = ?2 OR instr(readers, ?2)) AND (epoch <> ?4 OR expires > ?3)
+UPDATE "leasehold_locks" AS l SET token = max(token, ?5), version = version + 1
+WHERE name = ?1 AND (owner = ?2 OR EXISTS (SELECT 1 FROM (SELECT key AS reader, value AS ends FROM json_each(l.readers)
+WHERE value > (CASE
+WHEN l.epoch <> ?4 THEN l.expires - l.lease
+ELSE ?3 END)
+) WHERE reader = ?2)) AND (epoch <> ?4 OR expires > ?3)
 RETURNING version;
 
 -- read_row(name, owner, now, epoch, wall)
-SELECT l.name, CASE WHEN instr(l.readers, ?2) THEN ?2 ELSE l.owner END AS owner, length(l.readers) / 33 AS readers, l.label, l.token, l.version, kept, lease, expires, l.epoch, until,
+SELECT l.name, CASE WHEN EXISTS (SELECT 1 FROM (SELECT key AS reader, value AS ends FROM json_each(l.readers)
+WHERE value > (CASE
+WHEN l.epoch <> ?4 THEN l.expires - l.lease
+ELSE ?3 END)
+) WHERE reader = ?2) THEN ?2 ELSE l.owner END AS owner, CASE WHEN l.readers IS NOT NULL THEN (SELECT count(*) FROM (SELECT key AS reader, value AS ends FROM json_each(l.readers)
+WHERE value > (CASE
+WHEN l.epoch <> ?4 THEN l.expires - l.lease
+ELSE ?3 END)
+)) END AS readers, l.label, l.token, l.version, kept, lease, expires, l.epoch, until,
     CASE WHEN ?2 IS NULL THEN
         (SELECT count(*) FROM "leasehold_queue" AS q WHERE q.name = l.name AND CASE WHEN q.epoch = ?4 THEN
 q.heard > ?3 - 4000000000
@@ -268,7 +300,7 @@ UPDATE "leasehold_locks" AS l SET
 FROM (
     SELECT * FROM (
         SELECT q.position, CASE WHEN q.shared THEN '00000000000000000000000000000000' ELSE q.owner END AS owner,
-            CASE WHEN q.shared THEN q.owner || ',' END AS readers, q.label, q.floor, q.bell, 2000000000 AS lease
+            CASE WHEN q.shared THEN json_object(q.owner, ?3 + 2000000000) END AS readers, q.label, q.floor, q.bell, 2000000000 AS lease
         FROM "leasehold_queue" AS q WHERE q.name = ?1 AND CASE WHEN q.epoch = ?4 THEN
 q.heard > ?3 - 4000000000
 ELSE abs(q.wall - ?5) < 4000000000 / 1000 END
@@ -285,7 +317,7 @@ ELSE abs(q.wall - ?5) < 4000000000 / 1000 END
 WHERE l.name = ?1
     AND l.owner = ?2
     AND (l.epoch <> ?4 OR l.expires > ?3)
-RETURNING version, coalesce(substr(readers, 1, 32), owner), token, bell;
+RETURNING version, coalesce(substr(readers, 3, 32), owner), token, bell;
 
 -- renew(now, epoch, grants)
 UPDATE "leasehold_locks" AS l SET
@@ -304,20 +336,36 @@ RETURNING owner, (SELECT longest_lease FROM "leasehold_settings");
 
 -- renew_readers(now, epoch, grants)
 UPDATE "leasehold_locks" AS l SET
-    lease = CASE WHEN l.epoch = ?2 THEN max(l.expires - ?1, g.lease) ELSE max(l.lease, g.lease) END,
-    epoch = ?2, version = version + 1,
-    expires = CASE WHEN l.epoch = ?2 THEN max(l.expires, ?1 + g.lease) ELSE ?1 + max(l.lease, g.lease) END
+    (readers, expires, lease) = (
+        SELECT json_group_object(reader, ends), max(ends), max(ends) - ?1
+        FROM (
+            SELECT reader, max(
+                ends - (CASE
+WHEN l.epoch <> ?2 THEN l.expires - l.lease
+ELSE ?1 END) + ?1,
+                coalesce(?1 + json_extract(g.leases, '$.' || reader), 0)) AS ends
+            FROM (SELECT key AS reader, value AS ends FROM json_each(l.readers)
+WHERE value > (CASE
+WHEN l.epoch <> ?2 THEN l.expires - l.lease
+ELSE ?1 END)
+)
+        )
+    ),
+    epoch = ?2, version = version + 1
 FROM (
-    SELECT r.name, min(s.longest_lease * 1000000, max(value ->> 2)) AS lease
-    FROM json_each(?3), "leasehold_settings" AS s, "leasehold_locks" AS r
-    WHERE r.name = value ->> 0
-        AND instr(r.readers, value ->> 1)
-    GROUP BY r.name
+    SELECT value ->> 0 AS name, json_group_object(value ->> 1, min(s.longest_lease * 1000000, value ->> 2)) AS leases
+    FROM json_each(?3), "leasehold_settings" AS s
+    GROUP BY value ->> 0
 ) AS g
 WHERE l.name = g.name
-AND (l.epoch <> ?2 OR l.expires > ?1)
+    AND EXISTS (SELECT 1 FROM (SELECT key AS reader, value AS ends FROM json_each(l.readers)
+WHERE value > (CASE
+WHEN l.epoch <> ?2 THEN l.expires - l.lease
+ELSE ?1 END)
+) WHERE json_extract(g.leases, '$.' || reader) IS NOT NULL)
 RETURNING (
-    SELECT json_group_array(value ->> 1) FROM json_each(?3) WHERE value ->> 0 = name AND instr(readers, value ->> 1)
+    SELECT json_group_array(value ->> 1) FROM json_each(?3) WHERE value ->> 0 = name
+    AND json_extract(readers, '$.' || (value ->> 1)) IS NOT NULL
 ), (SELECT longest_lease FROM "leasehold_settings");
 
 -- set_longest_lease(longest)

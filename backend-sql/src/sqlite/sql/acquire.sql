@@ -67,7 +67,7 @@ WHERE true ON CONFLICT DO NOTHING
 -- Reads the row for $owner or, if that is null, for an operator. `before` is how many live entries come first, up to a limit
 -- beyond which the number makes no difference. A dead entry of $owner counts as none in {behind}, but keeps its position here:
 -- its heartbeat comes first.
-SELECT l.name, CASE WHEN instr(l.readers, $owner) THEN $owner ELSE l.owner END AS owner, length(l.readers) / {reader} AS readers, l.label, l.token, l.version, kept, lease, expires, l.epoch, until,
+SELECT l.name, CASE WHEN {is_reader} THEN $owner ELSE l.owner END AS owner, {count} AS readers, l.label, l.token, l.version, kept, lease, expires, l.epoch, until,
     CASE WHEN $owner IS NULL THEN
         (SELECT count(*) FROM {queue} AS q WHERE q.name = l.name AND {alive})
     END AS waiting,

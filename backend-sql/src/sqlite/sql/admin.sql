@@ -2,7 +2,7 @@
 
 -- name: list(after, now, epoch, wall, most)
 -- At most $most held names after $after, which is in hexadecimal digits.
-SELECT hex(l.name) AS position, l.name, l.owner, length(l.readers) / {reader} AS readers, l.label, l.token, l.version,
+SELECT hex(l.name) AS position, l.name, l.owner, {count} AS readers, l.label, l.token, l.version,
     kept, lease, expires, l.epoch, until, 0 AS before,
     (SELECT count(*) FROM {queue} AS q WHERE q.name = l.name AND {alive}) AS waiting
 FROM {locks} AS l LEFT JOIN {seen} AS s ON {sighting}

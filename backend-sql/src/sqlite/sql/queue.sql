@@ -10,7 +10,7 @@ WHERE true
     -- guard: enter-abandoned
     AND NOT EXISTS (SELECT 1 FROM {abandoned} AS a WHERE a.owner = $owner)
     -- guard: enter-holds
-    AND NOT EXISTS (SELECT 1 FROM {locks} AS l WHERE l.name = $name AND (l.owner = $owner OR instr(l.readers, $owner)) AND NOT {over})
+    AND NOT EXISTS (SELECT 1 FROM {locks} AS l WHERE l.name = $name AND (l.owner = $owner OR {is_reader}) AND NOT {over})
 ON CONFLICT (name, owner) DO UPDATE SET
     bell = excluded.bell, heard = excluded.heard, epoch = excluded.epoch, wall = excluded.wall
 

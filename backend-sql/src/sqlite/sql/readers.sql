@@ -4,9 +4,9 @@
 -- Makes $owner a reader. The name is free, and is taken as by `insert`, or readers share it. An owner that is already a reader
 -- renews instead.
 -- All readers have one token. The row's lease is the longest of theirs, so it is never shortened. By a clock that is not
--- the row's, it starts anew, for at least the whole lease that the row was given last.
+-- the row's, each living reader has what was left of its lease when the row was last written.
 INSERT INTO {locks} AS l (name, owner, readers, label, token, version, lease, expires, epoch, kept)
-SELECT $name, {shared}, $owner || ',', $label, max($wall, s.watermark + 1, $floor), 1, $lease, $now + $lease, $epoch, 0
+SELECT $name, {shared}, json_object($owner, $now + $lease), $label, max($wall, s.watermark + 1, $floor), 1, $lease, $now + $lease, $epoch, 0
 FROM {settings} AS s
 WHERE true
     -- guard: join-abandoned
@@ -18,56 +18,88 @@ ON CONFLICT (name) DO UPDATE SET
         -- guard: join-above
         ELSE max($wall, l.token + 1, $floor)
     END,
-    expires = CASE
-        -- guard: join-expires
-        WHEN {is_shared} THEN max(CASE WHEN l.epoch = $epoch THEN l.expires ELSE $now + l.lease END, $now + $lease)
-        ELSE $now + $lease
-    END,
-    lease = CASE
-        WHEN {is_shared} THEN max(CASE WHEN l.epoch = $epoch THEN l.expires - $now ELSE l.lease END, $lease)
-        ELSE $lease
-    END,
-    readers =
-        -- guard: join-others
-        CASE WHEN {is_shared} THEN l.readers ELSE '' END ||
-        $owner || ',',
+    (readers, expires, lease) = (
+        SELECT json_group_object(reader, ends),
+            -- guard: join-expires
+            max(ends), max(ends) - $now
+        FROM (
+            SELECT $owner AS reader, $now + $lease AS ends
+            -- guard: join-others
+            UNION ALL SELECT reader, ends - {reached} + $now FROM {living} WHERE {is_shared}
+        )
+    ),
     owner = {shared}, label = $label, version = l.version + 1, epoch = $epoch, kept = 0
 WHERE l.owner IS NULL OR {over} OR (
-    instr(l.readers, $owner) = 0
+    l.readers IS NOT NULL AND NOT {is_reader}
     -- guard: join-most
-    AND length(l.readers) < {most}
+    AND {count} < {most}
 )
 RETURNING token
 
 -- name: part(name, owner, now, epoch)
--- Removes the reader $owner from those who share the lock. The last reader then holds it alone, and must release it.
-UPDATE {locks} SET
-    owner = CASE WHEN readers = $owner || ',' THEN $owner ELSE owner END,
-    readers = nullif(replace(readers, $owner || ',', ''), ''),
+-- Removes the reader $owner from those who share the lock, and those whose leases are over. The last reader then holds the
+-- lock alone, and must release it.
+UPDATE {locks} AS l SET
+    (owner, readers, expires, lease) = (
+        SELECT CASE WHEN count(*) THEN l.owner ELSE $owner END, CASE WHEN count(*) THEN json_group_object(reader, ends) END,
+            -- guard: part-expires
+            coalesce(max(ends), l.expires), coalesce(max(ends), l.expires) - {reached}
+        FROM {living} WHERE reader <> $owner
+    ),
     version = version + 1
-WHERE name = $name AND instr(readers, $owner) AND (epoch <> $epoch OR expires > $now)
+WHERE name = $name AND {is_reader}
 RETURNING owner
 
 -- name: renew_readers(now, epoch, grants)
--- Renews a batch of readers, of which several may share a lock. Otherwise as `renew`, with the same answer.
+-- Renews a batch of readers, of which several may share a lock. Otherwise as `renew`, with the same answer. The other readers
+-- of a row keep their ends.
 UPDATE {locks} AS l SET
-    lease = CASE WHEN l.epoch = $epoch THEN max(l.expires - $now, g.lease) ELSE max(l.lease, g.lease) END,
-    epoch = $epoch, version = version + 1,
-    expires = CASE WHEN l.epoch = $epoch THEN max(l.expires, $now + g.lease) ELSE $now + max(l.lease, g.lease) END
+    (readers, expires, lease) = (
+        SELECT json_group_object(reader, ends), max(ends), max(ends) - $now
+        FROM (
+            SELECT reader, max(
+                ends - {reached} + $now,
+                -- guard: renew-own
+                coalesce($now + json_extract(g.leases, '$.' || reader), 0)) AS ends
+            FROM {living}
+        )
+    ),
+    epoch = $epoch, version = version + 1
 FROM (
-    SELECT r.name, min(s.longest_lease * 1000000, max(value ->> 2)) AS lease
-    FROM json_each($grants), {settings} AS s, {locks} AS r
-    WHERE r.name = value ->> 0
-        -- guard: renew-reader
-        AND instr(r.readers, value ->> 1)
-    GROUP BY r.name
+    SELECT value ->> 0 AS name, json_group_object(value ->> 1, min(s.longest_lease * 1000000, value ->> 2)) AS leases
+    FROM json_each($grants), {settings} AS s
+    GROUP BY value ->> 0
 ) AS g
 WHERE l.name = g.name
--- guard: renew-readers-expired
-AND (l.epoch <> $epoch OR l.expires > $now)
+    -- guard: renew-any
+    AND EXISTS (SELECT 1 FROM {living} WHERE json_extract(g.leases, '$.' || reader) IS NOT NULL)
 RETURNING (
-    SELECT json_group_array(value ->> 1) FROM json_each($grants) WHERE value ->> 0 = name AND instr(readers, value ->> 1)
+    SELECT json_group_array(value ->> 1) FROM json_each($grants) WHERE value ->> 0 = name
+    -- guard: renew-reader
+    AND json_extract(readers, '$.' || (value ->> 1)) IS NOT NULL
 ), (SELECT longest_lease FROM {settings})
+
+-- part: is_reader
+-- Whether $owner is a living reader of the row `l`.
+EXISTS (SELECT 1 FROM {living} WHERE reader = $owner)
+
+-- part: count
+-- How many living readers share the row `l`; null if none do.
+CASE WHEN l.readers IS NOT NULL THEN (SELECT count(*) FROM {living}) END
+
+-- part: living
+-- The readers of the row `l` whose leases are not over.
+(SELECT key AS reader, value AS ends FROM json_each(l.readers)
+-- guard: living
+WHERE value > {reached}
+)
+
+-- part: reached
+-- What the clock of the row `l` has reached at least: now or, if it is not ours, what it was when the row was last written.
+(CASE
+-- guard: reached
+WHEN l.epoch <> $epoch THEN l.expires - l.lease
+ELSE $now END)
 
 -- part: is_shared
 -- Whether readers share the row `l`.

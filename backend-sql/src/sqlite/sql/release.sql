@@ -17,7 +17,7 @@ UPDATE {locks} AS l SET
 FROM (
     SELECT * FROM (
         SELECT q.position, CASE WHEN q.shared THEN {shared} ELSE q.owner END AS owner,
-            CASE WHEN q.shared THEN q.owner || ',' END AS readers, q.label, q.floor, q.bell, {claim_window} AS lease
+            CASE WHEN q.shared THEN json_object(q.owner, $now + {claim_window}) END AS readers, q.label, q.floor, q.bell, {claim_window} AS lease
         FROM {queue} AS q WHERE q.name = $name AND {alive}
         ORDER BY
         -- guard: pass-first
@@ -35,7 +35,7 @@ WHERE l.name = $name
     -- guard: release-owner
     AND l.owner = $owner
     AND (l.epoch <> $epoch OR l.expires > $now)
-RETURNING version, coalesce(substr(readers, 1, 32), owner), token, bell
+RETURNING version, coalesce(substr(readers, 3, 32), owner), token, bell
 
 -- name: keep(name, owner, now, epoch, lease)
 -- Lets the lock expire after $lease if it is $owner's.

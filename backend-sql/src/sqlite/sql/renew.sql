@@ -23,6 +23,6 @@ RETURNING owner, (SELECT longest_lease FROM {settings})
 
 -- name: raise(name, owner, now, epoch, token)
 -- Raises the token of the lock to $token if it is $owner's.
-UPDATE {locks} SET token = max(token, $token), version = version + 1
-WHERE name = $name AND (owner = $owner OR instr(readers, $owner)) AND (epoch <> $epoch OR expires > $now)
+UPDATE {locks} AS l SET token = max(token, $token), version = version + 1
+WHERE name = $name AND (owner = $owner OR {is_reader}) AND (epoch <> $epoch OR expires > $now)
 RETURNING version

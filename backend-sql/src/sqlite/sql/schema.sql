@@ -12,7 +12,9 @@ CREATE TABLE IF NOT EXISTS {locks} (
     lease   INTEGER NOT NULL,
     expires INTEGER NOT NULL,    -- another version of the records renames it
     epoch   TEXT    NOT NULL,
-    readers TEXT,                -- the owners that share it, with a comma behind each; NULL where none do
+    -- The owners that share it, the newest first, each with the end of its own lease, on the clock of `expires`, which is the
+    -- latest of them. NULL where none do.
+    readers TEXT CHECK (json_type(readers) = 'object'),
     bell    TEXT,                -- of the entry that a release granted the lock to last
     kept    INTEGER NOT NULL     -- 1: released, and kept for a minimum hold
 ) STRICT, WITHOUT ROWID;
@@ -54,17 +56,17 @@ CREATE TABLE IF NOT EXISTS {queue} (
 CREATE UNIQUE INDEX IF NOT EXISTS {queue_owner} ON {queue} (name, owner);
 
 -- A grant removes the entry of the new owner in the same step, and the dead entries before it. Of readers, the new one is the
--- last in the column.
+-- first in the column.
 CREATE TRIGGER IF NOT EXISTS {served} AFTER UPDATE OF owner ON {locks} WHEN new.owner IS NOT NULL
 BEGIN
     DELETE FROM {queue} WHERE name = new.name AND position <= (
-        SELECT position FROM {queue} WHERE name = new.name AND owner = coalesce(substr(new.readers, -33, 32), new.owner)
+        SELECT position FROM {queue} WHERE name = new.name AND owner = coalesce(substr(new.readers, 3, 32), new.owner)
     );
 END;
 CREATE TRIGGER IF NOT EXISTS {served_first} AFTER INSERT ON {locks} WHEN new.owner IS NOT NULL
 BEGIN
     DELETE FROM {queue} WHERE name = new.name AND position <= (
-        SELECT position FROM {queue} WHERE name = new.name AND owner = coalesce(substr(new.readers, -33, 32), new.owner)
+        SELECT position FROM {queue} WHERE name = new.name AND owner = coalesce(substr(new.readers, 3, 32), new.owner)
     );
 END;
 

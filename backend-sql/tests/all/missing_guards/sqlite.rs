@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use backend_sql::sqlite::{SqliteFence, connect};
-use lock_core::Backend;
+use lock_core::{Backend, Env as _, SystemEnv};
 use servers::Change::{self, LeaveOut, Replace};
 use sqlx::{Connection as _, SqliteConnection};
 use verification::missing_guards::{
@@ -67,11 +67,11 @@ const COMMON: Common = Common {
     renew_expired: &[LeaveOut("renew-expired")],
     abandoned: &[LeaveOut("abandoned")],
     abandon_kept: &[LeaveOut("abandon-kept")],
-    join_expires: &[Replace("join-expires", "WHEN false THEN 0")],
+    join_expires: &[Replace("join-expires", "$now + $lease, $lease")],
     join_others: &[LeaveOut("join-others")],
     join_above: &[Replace("join-above", "ELSE max(?7, ?8)")],
-    renew_reader: &[LeaveOut("renew-reader")],
-    renew_readers_expired: &[LeaveOut("renew-readers-expired")],
+    renew_reader: &[LeaveOut("renew-reader"), LeaveOut("renew-any")],
+    renew_readers_expired: &[LeaveOut("living")],
     join_abandoned: &[LeaveOut("join-abandoned")],
     join_barging: &[LeaveOut("join-barging")],
 };
@@ -109,6 +109,12 @@ variants! {
     "S1: readers join no writer" LeaveOut("held-alone") => readers::beside_a_writer(open_by(file, "primary-key"));
     "S1: also if the row was read before" LeaveOut("take-alone") => readers::beside_a_writer(open_by(file, "optimistic"));
     "S1: no more readers join than may" LeaveOut("join-most") => readers::beside_the_most(file, file.run(FULL));
+    "S1: readers of another clock keep what was left of their leases"
+        Replace("reached", "WHEN false THEN 0") => beside_a_reader_of_another_clock(file);
+    "L1: the lock ends with the latest lease of the readers that are left"
+        Replace("part-expires", "l.expires, l.lease") => a_writer_after_a_reader_that_crashed(file, false);
+    "L1: a renewal prolongs no other reader's lease"
+        Replace("renew-own", "$now + 10000000000) AS ends") => a_writer_after_a_reader_that_crashed(file, true);
     "S2: the fence refuses a lower token" LeaveOut("fence") => a_stale_write(file);
 }
 
@@ -130,7 +136,7 @@ async fn sqlite_misses_its_guards() {
 
 /// Fills the lock with the maximum number of readers.
 const FULL: &str = "UPDATE leasehold_locks SET readers = (WITH RECURSIVE n (at) AS \
-    (SELECT 1 UNION ALL SELECT at + 1 FROM n WHERE at < 1000) SELECT group_concat(printf('%032x,', at), '') FROM n)";
+    (SELECT 1 UNION ALL SELECT at + 1 FROM n WHERE at < 1000) SELECT json_group_object(printf('%032x', at), expires) FROM n)";
 
 /// Makes the last heartbeat of every entry old.
 const SILENCE: &str = "UPDATE leasehold_queue SET heard = 1";
@@ -155,6 +161,33 @@ async fn a_row_of_another_clock_is_held_while_it_is_renewed(file: &OneFile) -> V
     file.run("UPDATE leasehold_locks SET version = version + 1").await?;
     tokio::time::sleep(2 * lease).await;
     not_granted(&*store, &request("a", LONG)).await
+}
+
+/// The clock is a day behind ours.
+async fn beside_a_reader_of_another_clock(file: &OneFile) -> Verdict {
+    let store = first_use(file).await;
+    granted(&*store, &readers::reader(LONG)).await?;
+    file.run(
+        "UPDATE leasehold_locks SET epoch = 'theirs', expires = expires - 86400000000000, \
+        readers = (SELECT json_group_object(key, value - 86400000000000) FROM json_each(readers))",
+    )
+    .await?;
+    let ours = granted(&*store, &readers::reader(LONG)).await?;
+    entries::release(&*store, &ours).await?;
+    not_granted(&*store, &request("a", LONG)).await
+}
+
+/// A reader with a long lease, which may have renewed, leaves one that has crashed.
+async fn a_writer_after_a_reader_that_crashed(file: &OneFile, renews: bool) -> Verdict {
+    let store = first_use(file).await;
+    let long = granted(&*store, &readers::reader(LONG)).await?;
+    granted(&*store, &readers::reader(readers::SHORT)).await?;
+    if renews {
+        store.renew(&[&long], SystemEnv.now()).await;
+    }
+    entries::release(&*store, &long).await?;
+    tokio::time::sleep(2 * readers::SHORT).await;
+    granted(&*store, &request("a", LONG)).await.map(drop)
 }
 
 async fn a_token_over_a_sweep(file: &OneFile) -> Verdict {

@@ -6,6 +6,7 @@ mod clocks;
 mod fence;
 mod place;
 mod queue;
+mod readers;
 mod rows;
 mod settings;
 mod store;

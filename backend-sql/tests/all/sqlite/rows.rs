@@ -5,11 +5,9 @@ use std::{
     time::{Duration, Instant as Started},
 };
 
-use crate::support::sqlite::{
-    BOTH, LEASE, assert_renewed, busy, file, open, raw, request, used_once,
-};
+use crate::support::sqlite::{BOTH, LEASE, busy, file, open, raw, request, used_once};
 use backend_sql::Strategy;
-use lock_core::{Env as _, LockClient, Mode, SystemEnv, TryAcquire};
+use lock_core::{Env as _, LockClient, SystemEnv, TryAcquire};
 
 #[tokio::test]
 async fn a_version_remembered_from_a_row_that_was_swept_away_takes_nothing_held() {
@@ -89,35 +87,6 @@ async fn a_row_of_another_boot_is_held_for_its_lease_from_when_it_is_first_seen(
             store.renew(&[&grant], SystemEnv.now()).await[..],
             [lock_core::Renewal::Lost(lock_core::LossReason::TakenOver)]
         ));
-    }
-}
-
-/// By another clock, the readers have the whole lease of the row.
-#[tokio::test]
-async fn a_reader_of_another_clock_that_joins_and_renews_shortens_no_lease() {
-    for strategy in BOTH {
-        let (_folder, path) = file();
-        let store = open(&path, strategy).await;
-        let mut theirs = request("job").with_mode(Mode::Shared);
-        theirs.lease = Duration::from_secs(20);
-        let long = store.try_acquire(&theirs).await.unwrap().granted().unwrap();
-        let sql = "UPDATE leasehold_locks SET epoch = 'another clock', expires = 1";
-        let mut file = raw(&path).await;
-        sqlx::query(sql).execute(&mut file).await.unwrap();
-
-        let mut ours = request("job").with_mode(Mode::Shared);
-        ours.lease = Duration::from_millis(200);
-        let short = store.try_acquire(&ours).await.unwrap().granted().unwrap();
-        assert_eq!(short.token, long.token);
-        let left = async || {
-            let state = store.inspect(&short.name).await.unwrap().unwrap();
-            assert_eq!(state.readers, Some(2), "{strategy}");
-            state.holder.unwrap().remaining
-        };
-        assert!(left().await > Duration::from_secs(10), "{strategy}: joined");
-        sqlx::query(sql).execute(&mut file).await.unwrap();
-        assert_renewed(&store, &short).await;
-        assert!(left().await > Duration::from_secs(10), "{strategy}: renewed");
     }
 }
 
