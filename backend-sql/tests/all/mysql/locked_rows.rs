@@ -10,18 +10,11 @@ use sqlx::{AssertSqlSafe, Connection as _, MySqlConnection};
 use crate::support::mariadb::{
     BOTH, WAIT, assert_renewed, busy, cause_a_sweep, enqueue, granted, made,
     no_transaction_is_open, open, prefix, request, session, start, url, used_once,
-    waiting_for_rows,
+    waiting_for_rows, with_timeout,
 };
 
 /// For who waits for a locked row: longer than any other call.
 const PATIENT: Duration = Duration::from_secs(60);
-
-/// A client whose calls may take so long.
-async fn with_timeout(server: &Mariadb, strategy: Strategy, timeout: Duration) -> Arc<dyn Backend> {
-    let (url, prefix, timeout) = (url(server.address()), prefix(strategy), timeout.as_secs());
-    let url = format!("{url}&strategy={strategy}&table_prefix={prefix}&timeout={timeout}s");
-    connect(&url).await.unwrap()
-}
 
 /// A transaction of somebody else that has locked what this statement reads.
 async fn lock(server: &Mariadb, reads: String) -> MySqlConnection {
