@@ -67,49 +67,6 @@ async fn an_attempt_that_waits_for_its_row_keeps_nobody_out_of_other_queues() {
     }
 }
 
-/// The clean-up and the withdrawal of an entry whose row is locked wait, and keep nobody else from a
-/// queue, also not from the same one.
-#[tokio::test]
-async fn a_locked_entry_stops_only_who_needs_it() {
-    let server = start().await;
-    for strategy in BOTH {
-        let store = made(&server, strategy).await;
-        let others = with_timeout(&server, strategy, WAIT).await;
-        let patient = with_timeout(&server, strategy, PATIENT).await;
-        for name in ["l", "m", "n"] {
-            granted(&store, &request(name)).await;
-        }
-        let (left, abandoned) = (request("m"), request("m"));
-        let leaves = enqueue(&patient, &left).await;
-        let _abandons = enqueue(&patient, &abandoned).await;
-        let table = format!("{}_queue", prefix(strategy));
-        let mut locks = Vec::new();
-        for owner in [left.owner, abandoned.owner] {
-            let row = format!("SELECT * FROM {table} WHERE name = 'm' AND owner = '{owner}'");
-            locks.push(lock(&server, row).await);
-        }
-        let cleaning = Arc::clone(&patient);
-        let waits = [
-            tokio::spawn(async move { leaves.leave().await }),
-            tokio::spawn(async move { cleaning.abandon(&abandoned).await }),
-        ];
-        waiting_for_rows(&server, waits.len()).await;
-        for name in ["l", "m", "n"] {
-            for _ in 0..8 {
-                let entry = enqueue(&others, &request(name)).await;
-                busy(&others, &request(name)).await;
-                entry.leave().await.unwrap();
-            }
-        }
-        for lock in locks {
-            lock.close().await.unwrap();
-        }
-        for wait in waits {
-            wait.await.unwrap().unwrap();
-        }
-    }
-}
-
 /// Only sweeps, and an `init` that changes a setting, need the row of the settings for themselves.
 #[tokio::test]
 async fn locked_settings_stop_no_name() {
