@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use backend_sql::{Strategy, mysql::connect};
-use lock_core::{Backend, ErrorKind, Mode};
+use lock_core::{ErrorKind, Mode};
 use servers::{Mariadb, MariadbOptions, Server as _};
 use sqlx::{AssertSqlSafe, Connection as _, MySqlConnection};
 

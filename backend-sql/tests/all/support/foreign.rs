@@ -16,7 +16,7 @@ use super::{WAIT, granted, request_for};
 
 /// Long enough that a renewal in time needs no quick machine.
 const LEASE: Duration = Duration::from_secs(10);
-/// A renewal waits for a locked row for a part of it, here longer than a slow machine needs to see that.
+/// A renewal waits for a locked row for a part of it: longer than a slow machine needs to see that.
 pub(crate) const LONG_LEASE: Duration = Duration::from_secs(1200);
 const NAMES: usize = 20;
 /// The foreign transaction locks this name's row.
@@ -85,8 +85,8 @@ pub(crate) async fn one_of_many<T>(
 }
 
 /// Checks the answers of a batch while one row is locked, and when the row becomes free while the
-/// batch waits for it. `waits` returns when a statement waits for the row. The store's longest lease
-/// is [`LONG_LEASE`]; `patient` is another client of it, whose calls may take a minute.
+/// batch waits for it. `waits` returns when a statement waits for the row. The store's longest
+/// lease is [`LONG_LEASE`]; `patient` is another client of it, whose calls may take a minute.
 pub(crate) async fn what_is_answered<T>(
     store: Arc<dyn Backend>,
     patient: Arc<dyn Backend>,
