@@ -16,7 +16,6 @@ use crate::{
     gate::{self, Gate},
     mysql::{
         connection::server::Server,
-        removals::remove,
         rows::{batch, insert_id, row, text},
         statements::{
             self,
@@ -201,9 +200,6 @@ impl Dialect for Mysql {
         let [name, abandoned] = whose;
         let row = [name, abandoned, Number(self.known_watermark())];
         server.execute_repeatable(&self.sql.abandon, &row).await?;
-        // An insert that finds the entry locked would keep a gap of the queue locked while it waits,
-        // and all who enter there. A deletion waits without one.
-        remove(&self.server, &self.sql, request).await?;
         server.execute_repeatable(&self.sql.abandon_entry, &whose).await?;
         let left = Grant::new(request, FencingToken::ZERO);
         if request.mode == Mode::Shared && !self.part(&left).await? {

@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use crate::support::foreign;
 use crate::support::mariadb::{
-    BOTH, WAIT, made, no_transaction_is_open, prefix, session, start, waiting_for_rows,
+    BOTH, SECOND, WAIT, made, no_transaction_is_open, open, prefix, session, start,
+    waiting_for_rows, with_timeout,
 };
 use backend_sql::Strategy;
+use lock_core::Init;
 use servers::{Mariadb, wait::until};
 use sqlx::{AssertSqlSafe, Executor as _, MySqlConnection};
 
@@ -41,10 +43,13 @@ async fn a_row_that_another_transaction_has_costs_no_lock_but_its_own() {
 async fn a_batch_is_answered_while_another_transaction_has_a_row_of_it() {
     let server = start().await;
     for strategy in BOTH {
-        let store = made(&server, strategy).await;
+        let store = open(&server, strategy).await;
+        let longest = Init::new().with_longest_lease(foreign::LONG_LEASE);
+        store.init(&longest).await.unwrap();
+        let patient = with_timeout(&server, strategy, 60 * SECOND).await;
         let waits = async || waiting_for_rows(&server, 1).await;
-        foreign::what_is_answered(store, async || lock(&server, strategy).await, waits, commit)
-            .await;
+        let lock = async || lock(&server, strategy).await;
+        foreign::what_is_answered(store, patient, lock, waits, commit).await;
         no_transaction_is_open(&server).await;
     }
 }

@@ -3,25 +3,18 @@
 use std::{sync::Arc, time::Duration};
 
 use backend_sql::{Strategy, mysql::connect};
-use lock_core::{Backend, ErrorKind, Mode};
+use lock_core::{ErrorKind, Mode};
 use servers::{Mariadb, MariadbOptions, Server as _};
 use sqlx::{AssertSqlSafe, Connection as _, MySqlConnection};
 
 use crate::support::mariadb::{
     BOTH, WAIT, assert_renewed, busy, cause_a_sweep, enqueue, granted, made,
     no_transaction_is_open, open, prefix, request, session, start, url, used_once,
-    waiting_for_rows,
+    waiting_for_rows, with_timeout,
 };
 
 /// For who waits for a locked row: longer than any other call.
 const PATIENT: Duration = Duration::from_secs(60);
-
-/// A client whose calls may take so long.
-async fn with_timeout(server: &Mariadb, strategy: Strategy, timeout: Duration) -> Arc<dyn Backend> {
-    let (url, prefix, timeout) = (url(server.address()), prefix(strategy), timeout.as_secs());
-    let url = format!("{url}&strategy={strategy}&table_prefix={prefix}&timeout={timeout}s");
-    connect(&url).await.unwrap()
-}
 
 /// A transaction of somebody else that has locked what this statement reads.
 async fn lock(server: &Mariadb, reads: String) -> MySqlConnection {
@@ -71,49 +64,6 @@ async fn an_attempt_that_waits_for_its_row_keeps_nobody_out_of_other_queues() {
             wait.await.unwrap().unwrap();
         }
         early.leave().await.unwrap();
-    }
-}
-
-/// The clean-up and the withdrawal of an entry whose row is locked wait, and keep nobody else from a
-/// queue, also not from the same one.
-#[tokio::test]
-async fn a_locked_entry_stops_only_who_needs_it() {
-    let server = start().await;
-    for strategy in BOTH {
-        let store = made(&server, strategy).await;
-        let others = with_timeout(&server, strategy, WAIT).await;
-        let patient = with_timeout(&server, strategy, PATIENT).await;
-        for name in ["l", "m", "n"] {
-            granted(&store, &request(name)).await;
-        }
-        let (left, abandoned) = (request("m"), request("m"));
-        let leaves = enqueue(&patient, &left).await;
-        let _abandons = enqueue(&patient, &abandoned).await;
-        let table = format!("{}_queue", prefix(strategy));
-        let mut locks = Vec::new();
-        for owner in [left.owner, abandoned.owner] {
-            let row = format!("SELECT * FROM {table} WHERE name = 'm' AND owner = '{owner}'");
-            locks.push(lock(&server, row).await);
-        }
-        let cleaning = Arc::clone(&patient);
-        let waits = [
-            tokio::spawn(async move { leaves.leave().await }),
-            tokio::spawn(async move { cleaning.abandon(&abandoned).await }),
-        ];
-        waiting_for_rows(&server, waits.len()).await;
-        for name in ["l", "m", "n"] {
-            for _ in 0..8 {
-                let entry = enqueue(&others, &request(name)).await;
-                busy(&others, &request(name)).await;
-                entry.leave().await.unwrap();
-            }
-        }
-        for lock in locks {
-            lock.close().await.unwrap();
-        }
-        for wait in waits {
-            wait.await.unwrap().unwrap();
-        }
     }
 }
 

@@ -86,13 +86,11 @@ async fn a_check_that_nobody_awaits_keeps_its_session() {
 
 /// Renews until the answer is known: a busy server may be late.
 async fn renewed(store: &Arc<dyn Backend>, grant: &Grant) -> Renewal {
-    for _ in 0..20 {
-        match store.renew(&[grant], SystemEnv.now()).await.remove(0) {
-            Renewal::Unknown(_) => {}
-            answer => return answer,
-        }
-    }
-    panic!("no renewal was answered");
+    let known = || async {
+        let answer = store.renew(&[grant], SystemEnv.now()).await.remove(0);
+        Ok((!matches!(answer, Renewal::Unknown(_))).then_some(answer))
+    };
+    until("a renewal to be answered", WAIT, known).await.unwrap()
 }
 
 /// Each step of the contract, with answers that depend on how a statement's parts are evaluated.

@@ -39,9 +39,12 @@ async fn a_row_that_another_transaction_has_costs_no_lock_but_its_own() {
 async fn a_batch_is_answered_while_another_transaction_has_a_row_of_it() {
     let server = start().await;
     for strategy in BOTH {
-        let store = made(&server, strategy, 30 * SECOND).await;
+        let store = made(&server, strategy, foreign::LONG_LEASE).await;
+        let patient = format!("{}?strategy={strategy}&timeout=60s", url(&server));
+        let patient = connect(&patient).await.unwrap();
         let waits = async || says(&server, BLOCKED, "1").await;
-        foreign::what_is_answered(store, async || lock(&server).await, waits, commit).await;
+        let lock = async || lock(&server).await;
+        foreign::what_is_answered(store, patient, lock, waits, commit).await;
         says(&server, BLOCKED, "0").await;
     }
 }

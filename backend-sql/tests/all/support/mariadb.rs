@@ -29,9 +29,18 @@ pub(crate) fn url(address: SocketAddr) -> String {
 
 /// A client's store; each strategy has tables of its own.
 pub(crate) async fn open(server: &Mariadb, strategy: Strategy) -> Arc<dyn Backend> {
-    let prefix = prefix(strategy);
-    let url = url(server.address());
-    connect(&format!("{url}&strategy={strategy}&table_prefix={prefix}")).await.unwrap()
+    with_timeout(server, strategy, 5 * SECOND).await
+}
+
+/// A client whose calls may take so long.
+pub(crate) async fn with_timeout(
+    server: &Mariadb,
+    strategy: Strategy,
+    timeout: Duration,
+) -> Arc<dyn Backend> {
+    let (url, prefix, timeout) = (url(server.address()), prefix(strategy), timeout.as_secs());
+    let url = format!("{url}&strategy={strategy}&table_prefix={prefix}&timeout={timeout}s");
+    connect(&url).await.unwrap()
 }
 
 pub(crate) fn prefix(strategy: Strategy) -> String {
