@@ -6,6 +6,7 @@ mod fence;
 mod foreign;
 mod locked_rows;
 mod queue;
+mod readers;
 mod rows;
 mod sessions;
 mod settings;
