@@ -73,6 +73,7 @@ pub enum Handed {
 }
 
 /// The length of a reader in the column of readers: its 32 digits and a comma.
+#[cfg(feature = "sqlite")]
 pub(crate) const READER: usize = 33;
 
 /// The owner of [`Holder::unreadable`], which no client has. A row that readers share has it, too.
