@@ -72,10 +72,6 @@ pub enum Handed {
     Passed,
 }
 
-/// The length of a reader in the column of readers: its 32 digits and a comma.
-#[cfg(any(feature = "mysql", feature = "postgres"))]
-pub(crate) const READER: usize = 33;
-
 /// The owner of [`Holder::unreadable`], which no client has. A row that readers share has it, too.
 const UNREADABLE: OwnerId = OwnerId::READERS;
 

@@ -14,6 +14,10 @@ use crate::{
     servers::times::{micros, span},
 };
 
+/// The length of a reader in the column of readers: its 32 digits, `-`, the end of its lease in 16
+/// digits, and a comma.
+pub(super) const READER: usize = 50;
+
 /// The insert id of an answer: the statement sets it to a token, a version or its clock. `None` if
 /// it did nothing.
 pub fn insert_id(answer: &MySqlQueryResult) -> Option<i64> {
@@ -61,15 +65,54 @@ pub(super) fn read(row: &MySqlRow) -> Result<Result<Row, Error>, sqlx::Error> {
     let (token, version) = (row.try_get("token")?, row.try_get("version")?);
     let (name, kept) = (name.unwrap_or_default(), row.try_get::<i8, _>("kept")? == 1);
     let read = Row::read(&name, owner.as_deref(), label.as_deref(), token, version, remaining);
-    let readers: Option<i64> = row.try_get("readers")?;
+    let (readers, clock) = (text("readers")?, row.try_get("clock")?);
+    let living = readers.map(|readers| {
+        (readers.split_inclusive(',').count() - ended(&readers, clock).len()) as i64
+    });
+    let entries: Option<i64> = row.try_get("entries")?;
     let waiting: Option<i64> = row.try_get("waiting")?;
     let ahead: i64 = row.try_get("ahead")?;
     let queued = row.try_get::<i64, _>("queued")? != 0;
     Ok(read.map(|mut read| {
         (read.kept, read.queued) = (kept, queued);
         read.waiting = waiting.map(i64::unsigned_abs);
-        read.set_readers(readers);
+        read.set_readers(living.or(entries));
         read.set_before(u32::try_from(ahead).unwrap_or(u32::MAX));
         read
     }))
+}
+
+/// The entries of the readers whose leases have ended, of a row that was read with its readers.
+pub(super) fn ended_of(row: &MySqlRow) -> Result<Vec<String>, sqlx::Error> {
+    let Some(readers) = row.try_get::<Option<Vec<u8>>, _>("readers")? else {
+        return Ok(Vec::new());
+    };
+    let readers = String::from_utf8_lossy(&readers);
+    Ok(ended(&readers, row.try_get("clock")?).into_iter().map(str::to_owned).collect())
+}
+
+/// The entries in a column of readers whose leases have ended by this clock. One that cannot be
+/// read counts as a reader.
+fn ended(readers: &str, clock: i64) -> Vec<&str> {
+    let is_over = |entry: &&str| {
+        let end = entry.trim_end_matches(',').split_once('-').map(|(_, end)| end.parse::<i64>());
+        entry.len() == READER && end.is_some_and(|end| end.is_ok_and(|end| end <= clock))
+    };
+    readers.split_inclusive(',').filter(is_over).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reader_is_one_until_its_lease_ends() {
+        let [one, two] =
+            ["1", "2"].map(|digit| format!("{}-0000000000000{digit}00,", digit.repeat(32)));
+        let readers = format!("{one}{two}");
+        assert_eq!(readers.len(), 2 * READER);
+        assert_eq!(ended(&readers, 99), Vec::<&str>::new());
+        assert_eq!(ended(&readers, 100), [one.as_str()]);
+        assert_eq!(ended(&readers, 200), [one.as_str(), two.as_str()]);
+    }
 }

@@ -8,7 +8,7 @@ use sqlx::{
 };
 
 use crate::{
-    dialect::READER,
+    mysql::rows::READER,
     sql_files::{self, SqlFiles, Syntax},
     tables::Tables,
     tunables::{ENTRY_LIFE, REMEMBERED, mysql::SEEN_AHEAD},
@@ -117,7 +117,7 @@ macro_rules! statements {
 }
 
 statements! {
-    insert join part create_row take read_row renew renewed renew_one release hand_on keep raise force list abandon free_names
+    insert join make_room part create_row take read_row renew renewed renew_one release hand_on keep raise force list abandon free_names
     enter heartbeat abandon_entry leave dead_entries forget_entries forgotten checked watermark sweep_watermark sweep settings set_longest_lease durability clock exists identity highest_token version
 }
 

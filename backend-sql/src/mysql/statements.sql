@@ -36,9 +36,10 @@ VALUES (?, NULL, NULL, ?, 0, 0, 2);
 
 -- dead_entries(most)
 SELECT q.position FROM `leasehold_queue` AS q
-WHERE (q.heard > 0 AND NOT (q.heard > 0
-AND q.heard > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 4000000
-AND q.heard < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + 4000000)) OR (q.heard < 0 AND q.heard > 3600000000 - TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)))
+WHERE (q.heard > 0 AND NOT (-- guard: entry-alive
+q.heard > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 4000000 AND
+q.heard < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + 4000000 AND
+q.heard > 0)) OR (q.heard < 0 AND q.heard > 3600000000 - TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)))
 LIMIT ?;
 
 -- durability()
@@ -71,9 +72,10 @@ WHERE name = ? AND (
 DELETE `leasehold_queue` FROM (
     SELECT q.position FROM JSON_TABLE(?, '$[*]' COLUMNS (position BIGINT PATH '$')) AS g
     STRAIGHT_JOIN `leasehold_queue` AS q ON q.position = g.position
-    WHERE NOT (q.heard > 0
-AND q.heard > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 4000000
-AND q.heard < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + 4000000)
+    WHERE NOT (-- guard: entry-alive
+q.heard > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 4000000 AND
+q.heard < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + 4000000 AND
+q.heard > 0)
     LIMIT 1000000
     FOR UPDATE SKIP LOCKED
 ) AS dead STRAIGHT_JOIN `leasehold_queue` ON `leasehold_queue`.position = dead.position;
@@ -85,9 +87,10 @@ SELECT s.watermark FROM `leasehold_settings` AS s, `leasehold_locks` AS l WHERE 
 
 -- free_names(most)
 SELECT HEX(name), token FROM `leasehold_locks`
-WHERE expires <= TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AND (`leasehold_locks`.buried_at IS NULL OR `leasehold_locks`.buried_at < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 3600000000) AND name NOT IN (SELECT q.name FROM `leasehold_queue` AS q WHERE q.heard > 0
-AND q.heard > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 4000000
-AND q.heard < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + 4000000)
+WHERE expires <= TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AND (`leasehold_locks`.buried_at IS NULL OR `leasehold_locks`.buried_at < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 3600000000) AND name NOT IN (SELECT q.name FROM `leasehold_queue` AS q WHERE -- guard: entry-alive
+q.heard > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 4000000 AND
+q.heard < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + 4000000 AND
+q.heard > 0)
 LIMIT ?;
 
 -- hand_on(name, owner, label, lease, least, holder)
@@ -101,9 +104,10 @@ WHERE name = ?
     AND expires > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))
     AND (`leasehold_locks`.buried IS NULL OR
 LOCATE(?, `leasehold_locks`.buried) = 0
-) AND NOT (IFNULL((SELECT q.owner FROM `leasehold_queue` AS q WHERE q.name = ? AND q.heard > 0
-AND q.heard > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 4000000
-AND q.heard < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + 4000000 ORDER BY q.position LIMIT 1), ?)
+) AND NOT (IFNULL((SELECT q.owner FROM `leasehold_queue` AS q WHERE q.name = ? AND -- guard: entry-alive
+q.heard > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 4000000 AND
+q.heard < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + 4000000 AND
+q.heard > 0 ORDER BY q.position LIMIT 1), ?)
 <> ?
 );
 
@@ -127,9 +131,10 @@ SELECT identity FROM `leasehold_settings` WHERE id = 1;
 -- insert(name, owner, label, lease, least)
 INSERT INTO `leasehold_locks` (name, owner, label, token, version, expires, kept)
 SELECT ?, ?, ?, LAST_INSERT_ID(GREATEST(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), ?)), 1, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?, 2
-FROM DUAL WHERE NOT (IFNULL((SELECT q.owner FROM `leasehold_queue` AS q WHERE q.name = ? AND q.heard > 0
-AND q.heard > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 4000000
-AND q.heard < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + 4000000 ORDER BY q.position LIMIT 1), ?)
+FROM DUAL WHERE NOT (IFNULL((SELECT q.owner FROM `leasehold_queue` AS q WHERE q.name = ? AND -- guard: entry-alive
+q.heard > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 4000000 AND
+q.heard < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + 4000000 AND
+q.heard > 0 ORDER BY q.position LIMIT 1), ?)
 <> ?
 )
 ON DUPLICATE KEY UPDATE
@@ -172,10 +177,11 @@ LOCATE(?, `leasehold_locks`.buried) = 0
 
 -- join(name, owner, label, lease, least, version, kept, least_shared)
 INSERT INTO `leasehold_locks` (name, owner, readers, label, token, version, expires, kept)
-SELECT ?, '00000000000000000000000000000000', CONCAT(?, ','), ?, LAST_INSERT_ID(GREATEST(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), ?)), 1, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?, 2
-FROM DUAL WHERE NOT (IFNULL((SELECT q.owner FROM `leasehold_queue` AS q WHERE q.name = ? AND q.heard > 0
-AND q.heard > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 4000000
-AND q.heard < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + 4000000 ORDER BY q.position LIMIT 1), ?)
+SELECT ?, '00000000000000000000000000000000', CONCAT(?, '-', LPAD(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?, 16, '0'), ','), ?, LAST_INSERT_ID(GREATEST(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), ?)), 1, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?, 2
+FROM DUAL WHERE NOT (IFNULL((SELECT q.owner FROM `leasehold_queue` AS q WHERE q.name = ? AND -- guard: entry-alive
+q.heard > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 4000000 AND
+q.heard < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + 4000000 AND
+q.heard > 0 ORDER BY q.position LIMIT 1), ?)
 <> ?
 )
 ON DUPLICATE KEY UPDATE
@@ -183,7 +189,7 @@ ON DUPLICATE KEY UPDATE
         ((`leasehold_locks`.expires <= TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) OR (
 `leasehold_locks`.owner = '00000000000000000000000000000000' AND
 (LOCATE(?, `leasehold_locks`.readers) > 0 OR
-LENGTH(`leasehold_locks`.readers) < 33000
+LENGTH(`leasehold_locks`.readers) < 50000
 ))) AND (`leasehold_locks`.buried IS NULL OR
 LOCATE(?, `leasehold_locks`.buried) = 0
 )),
@@ -197,45 +203,50 @@ LOCATE(?, `leasehold_locks`.buried) = 0
     label = IF(((`leasehold_locks`.expires <= TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) OR (
 `leasehold_locks`.owner = '00000000000000000000000000000000' AND
 (LOCATE(?, `leasehold_locks`.readers) > 0 OR
-LENGTH(`leasehold_locks`.readers) < 33000
+LENGTH(`leasehold_locks`.readers) < 50000
 ))) AND (`leasehold_locks`.buried IS NULL OR
 LOCATE(?, `leasehold_locks`.buried) = 0
 )), ?, `leasehold_locks`.label),
     version = IF(((`leasehold_locks`.expires <= TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) OR (
 `leasehold_locks`.owner = '00000000000000000000000000000000' AND
 (LOCATE(?, `leasehold_locks`.readers) > 0 OR
-LENGTH(`leasehold_locks`.readers) < 33000
+LENGTH(`leasehold_locks`.readers) < 50000
 ))) AND (`leasehold_locks`.buried IS NULL OR
 LOCATE(?, `leasehold_locks`.buried) = 0
 )), `leasehold_locks`.version + 1, `leasehold_locks`.version),
     kept = IF(((`leasehold_locks`.expires <= TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) OR (
 `leasehold_locks`.owner = '00000000000000000000000000000000' AND
 (LOCATE(?, `leasehold_locks`.readers) > 0 OR
-LENGTH(`leasehold_locks`.readers) < 33000
+LENGTH(`leasehold_locks`.readers) < 50000
 ))) AND (`leasehold_locks`.buried IS NULL OR
 LOCATE(?, `leasehold_locks`.buried) = 0
 )) AND `leasehold_locks`.expires <= TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), 2, `leasehold_locks`.kept),
     owner = IF(((`leasehold_locks`.expires <= TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) OR (
 `leasehold_locks`.owner = '00000000000000000000000000000000' AND
 (LOCATE(?, `leasehold_locks`.readers) > 0 OR
-LENGTH(`leasehold_locks`.readers) < 33000
+LENGTH(`leasehold_locks`.readers) < 50000
 ))) AND (`leasehold_locks`.buried IS NULL OR
 LOCATE(?, `leasehold_locks`.buried) = 0
 )), '00000000000000000000000000000000', `leasehold_locks`.owner),
     readers = IF(((`leasehold_locks`.expires <= TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) OR (
 `leasehold_locks`.owner = '00000000000000000000000000000000' AND
 (LOCATE(?, `leasehold_locks`.readers) > 0 OR
-LENGTH(`leasehold_locks`.readers) < 33000
+LENGTH(`leasehold_locks`.readers) < 50000
 ))) AND (`leasehold_locks`.buried IS NULL OR
 LOCATE(?, `leasehold_locks`.buried) = 0
-)), IF(`leasehold_locks`.expires <= TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), CONCAT(?, ','),
-        IF(LOCATE(?, `leasehold_locks`.readers) > 0, `leasehold_locks`.readers,
-        CONCAT(`leasehold_locks`.readers, ?, ',')
-        )), `leasehold_locks`.readers),
+)), IF(`leasehold_locks`.expires <= TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), CONCAT(?, '-', LPAD(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?, 16, '0'), ','),
+        IF(LOCATE(?, `leasehold_locks`.readers) > 0,
+        INSERT(`leasehold_locks`.readers, LOCATE(?, `leasehold_locks`.readers) + 33, 16, GREATEST(
+            SUBSTR(`leasehold_locks`.readers, LOCATE(?, `leasehold_locks`.readers) + 33, 16), LPAD(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?, 16, '0')
+        )),
+        CONCAT(
+            `leasehold_locks`.readers,
+            CONCAT(?, '-', LPAD(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?, 16, '0'), ',')
+        ))), `leasehold_locks`.readers),
     expires = IF(((`leasehold_locks`.expires <= TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) OR (
 `leasehold_locks`.owner = '00000000000000000000000000000000' AND
 (LOCATE(?, `leasehold_locks`.readers) > 0 OR
-LENGTH(`leasehold_locks`.readers) < 33000
+LENGTH(`leasehold_locks`.readers) < 50000
 ))) AND (`leasehold_locks`.buried IS NULL OR
 LOCATE(?, `leasehold_locks`.buried) = 0
 )),
@@ -251,34 +262,51 @@ DELETE FROM `leasehold_queue` WHERE name = ?
     AND owner = ?;
 
 -- list(after, most)
-SELECT HEX(name) AS position, name, owner, IF(owner = '00000000000000000000000000000000', LENGTH(readers) DIV 33, NULL) AS readers, label, token, version, kept, GREATEST(expires, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))) - TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AS remaining,
-    (SELECT COUNT(*) FROM `leasehold_queue` AS q WHERE q.name = `leasehold_locks`.name AND q.heard > 0
-AND q.heard > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 4000000
-AND q.heard < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + 4000000) AS waiting, 0 AS ahead, 0 AS queued
+SELECT HEX(name) AS position, name, owner, label, token, version, kept, GREATEST(expires, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))) - TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AS remaining,
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AS clock, IF(owner = '00000000000000000000000000000000', readers, NULL) AS readers, NULL AS entries,
+    (SELECT COUNT(*) FROM `leasehold_queue` AS q WHERE q.name = `leasehold_locks`.name AND -- guard: entry-alive
+q.heard > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 4000000 AND
+q.heard < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + 4000000 AND
+q.heard > 0) AS waiting, 0 AS ahead, 0 AS queued
 FROM `leasehold_locks` WHERE name > UNHEX(?) AND expires > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))
 ORDER BY name LIMIT ?;
 
+-- make_room(name, one, two, three, four)
+UPDATE `leasehold_locks` SET version = version + 1,
+    readers = REPLACE(REPLACE(REPLACE(REPLACE(readers, ?, ''), ?, ''), ?, ''), ?, '')
+WHERE name = ?;
+
 -- part(name, owner)
 UPDATE `leasehold_locks` SET
-    version = version + LEAST(1, CAST(LAST_INSERT_ID(IF(LENGTH(readers) = 33, 2, 1)) AS SIGNED)),
-    owner = IF(LENGTH(readers) = 33, ?, owner),
-    readers = IF(LENGTH(readers) = 33, NULL,
-        CONCAT(LEFT(readers, LOCATE(?, readers) - 1), SUBSTR(readers, LOCATE(?, readers) + 33)))
-WHERE name = ? AND (owner = '00000000000000000000000000000000' AND LOCATE(?, readers) > 0) AND expires > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6));
+    version = version + LEAST(1, CAST(LAST_INSERT_ID(IF(LENGTH(readers) = 50, 2, 1)) AS SIGNED)),
+    owner = IF(LENGTH(readers) = 50, ?, owner),
+    readers = IF(LENGTH(readers) = 50, NULL,
+        CONCAT(LEFT(readers, LOCATE(?, readers) - 1), SUBSTR(readers, LOCATE(?, readers) + 50)))
+WHERE name = ? AND (owner = '00000000000000000000000000000000' AND
+SUBSTR(readers, LOCATE(?, readers) + 33, 16) > LPAD(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), 16, '0')
+) AND expires > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6));
 
 -- raise(name, owner, token)
 UPDATE `leasehold_locks` SET token = GREATEST(token, ?), version = LAST_INSERT_ID(version + 1)
-WHERE name = ? AND (owner = ? OR (owner = '00000000000000000000000000000000' AND LOCATE(?, readers) > 0)) AND expires > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6));
+WHERE name = ? AND (owner = ? OR (owner = '00000000000000000000000000000000' AND
+SUBSTR(readers, LOCATE(?, readers) + 33, 16) > LPAD(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), 16, '0')
+)) AND expires > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6));
 
 -- read_row(name, owner)
-SELECT name, IF((owner = '00000000000000000000000000000000' AND LOCATE(?, readers) > 0), SUBSTR(readers, LOCATE(?, readers), 32), owner) AS owner, IF(owner = '00000000000000000000000000000000', LENGTH(readers) DIV 33, NULL) AS readers, label, token, version, kept, GREATEST(expires, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))) - TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AS remaining,
-    IF(? IS NULL, (SELECT COUNT(*) FROM `leasehold_queue` AS q WHERE q.name = ? AND q.heard > 0
-AND q.heard > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 4000000
-AND q.heard < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + 4000000), NULL) AS waiting,
+SELECT name, IF((owner = '00000000000000000000000000000000' AND
+SUBSTR(readers, LOCATE(?, readers) + 33, 16) > LPAD(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), 16, '0')
+), SUBSTR(readers, LOCATE(?, readers), 32), owner) AS owner, label, token, version, kept, GREATEST(expires, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))) - TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AS remaining,
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AS clock, IF(owner = '00000000000000000000000000000000' AND (? IS NULL OR LENGTH(readers) >= 50000), readers, NULL) AS readers,
+    IF(owner = '00000000000000000000000000000000', LENGTH(readers) DIV 50, NULL) AS entries,
+    IF(? IS NULL, (SELECT COUNT(*) FROM `leasehold_queue` AS q WHERE q.name = ? AND -- guard: entry-alive
+q.heard > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 4000000 AND
+q.heard < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + 4000000 AND
+q.heard > 0), NULL) AS waiting,
     (SELECT COUNT(*) FROM (
-        SELECT 1 FROM `leasehold_queue` AS q WHERE q.name = ? AND q.heard > 0
-AND q.heard > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 4000000
-AND q.heard < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + 4000000 AND q.position < IFNULL(
+        SELECT 1 FROM `leasehold_queue` AS q WHERE q.name = ? AND -- guard: entry-alive
+q.heard > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 4000000 AND
+q.heard < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + 4000000 AND
+q.heard > 0 AND q.position < IFNULL(
             (SELECT m.position FROM `leasehold_queue` AS m WHERE m.name = ? AND m.owner = ?), 9223372036854775807
         )
         LIMIT 64
@@ -296,24 +324,34 @@ WHERE name = ?
 INSERT INTO `leasehold_locks` (name, token, version, expires, kept)
 SELECT l.name, l.token, l.version, l.expires, l.kept
 FROM JSON_TABLE(?, '$[*]' COLUMNS (name VARCHAR(510) PATH '$[0]', owner VARCHAR(32) PATH '$[1]', lease BIGINT PATH '$[2]')) AS g STRAIGHT_JOIN `leasehold_locks` AS l ON l.name = UNHEX(g.name) AND (l.owner = g.owner OR (l.owner = '00000000000000000000000000000000' AND
-LOCATE(g.owner, l.readers) > 0
+SUBSTR(l.readers, LOCATE(g.owner, l.readers) + 33, 16) > LPAD(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), 16, '0')
 ))
 WHERE l.kept <> 1
 AND l.expires > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))
 FOR UPDATE SKIP LOCKED
 ON DUPLICATE KEY UPDATE
+    readers = IF(`leasehold_locks`.owner = '00000000000000000000000000000000',
+        INSERT(`leasehold_locks`.readers, LOCATE(g.owner, `leasehold_locks`.readers) + 33, 16, GREATEST(
+            SUBSTR(`leasehold_locks`.readers, LOCATE(g.owner, `leasehold_locks`.readers) + 33, 16), LPAD(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + g.lease, 16, '0')
+        )), `leasehold_locks`.readers),
     expires = GREATEST(`leasehold_locks`.expires, LAST_INSERT_ID(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))) + g.lease),
     version = `leasehold_locks`.version + 1;
 
 -- renew_one(name, owner, lease)
 UPDATE `leasehold_locks` SET
-    expires = GREATEST(expires, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?), version = LAST_INSERT_ID(version + 1)
-WHERE name = ? AND (owner = ? OR (owner = '00000000000000000000000000000000' AND LOCATE(?, readers) > 0)) AND kept <> 1 AND expires > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6));
+    readers = IF((owner = '00000000000000000000000000000000' AND
+SUBSTR(readers, LOCATE(?, readers) + 33, 16) > LPAD(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), 16, '0')
+), INSERT(readers, LOCATE(?, readers) + 33, 16,
+    GREATEST(SUBSTR(readers, LOCATE(?, readers) + 33, 16), LPAD(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?, 16, '0'))
+), readers), expires = GREATEST(expires, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?), version = LAST_INSERT_ID(version + 1)
+WHERE name = ? AND (owner = ? OR (owner = '00000000000000000000000000000000' AND
+SUBSTR(readers, LOCATE(?, readers) + 33, 16) > LPAD(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), 16, '0')
+)) AND kept <> 1 AND expires > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6));
 
 -- renewed(batch, clock)
 SELECT g.owner
 FROM JSON_TABLE(?, '$[*]' COLUMNS (name VARCHAR(510) PATH '$[0]', owner VARCHAR(32) PATH '$[1]', lease BIGINT PATH '$[2]')) AS g STRAIGHT_JOIN `leasehold_locks` AS l ON l.name = UNHEX(g.name) AND (l.owner = g.owner OR (l.owner = '00000000000000000000000000000000' AND
-LOCATE(g.owner, l.readers) > 0
+SUBSTR(l.readers, LOCATE(g.owner, l.readers) + 33, 16) >= LPAD(? + g.lease, 16, '0')
 ))
 WHERE l.kept <> 1
 AND l.expires >= ? + g.lease;
@@ -344,9 +382,10 @@ UPDATE `leasehold_locks` SET
 WHERE name = ? AND version = IFNULL(?, version) AND expires <= TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AND (`leasehold_locks`.buried IS NULL OR
 LOCATE(?, `leasehold_locks`.buried) = 0
 )
-    AND NOT (IFNULL((SELECT q.owner FROM `leasehold_queue` AS q WHERE q.name = ? AND q.heard > 0
-AND q.heard > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 4000000
-AND q.heard < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + 4000000 ORDER BY q.position LIMIT 1), ?)
+    AND NOT (IFNULL((SELECT q.owner FROM `leasehold_queue` AS q WHERE q.name = ? AND -- guard: entry-alive
+q.heard > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 4000000 AND
+q.heard < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + 4000000 AND
+q.heard > 0 ORDER BY q.position LIMIT 1), ?)
 <> ?
 )
     AND (? = 2 OR kept <> 2);

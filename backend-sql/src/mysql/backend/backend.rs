@@ -16,7 +16,7 @@ use crate::{
     gate::{self, Gate},
     mysql::{
         connection::server::Server,
-        rows::{batch, insert_id, row, text},
+        rows::{batch, ended_of, insert_id, row, text},
         statements::{
             self,
             Argument::{Bytes, Number, Text},
@@ -100,11 +100,7 @@ impl Dialect for Mysql {
         name: &LockName,
         owner: Option<OwnerId>,
     ) -> Result<Option<Row>, Error> {
-        let owner = owner.map(|owner| owner.to_string());
-        let mut arguments = vec![Bytes(name.as_str().as_bytes())];
-        arguments.extend(owner.as_ref().map(|owner| Bytes(owner.as_bytes())));
-        let rows = self.ready().await?.rows(&self.sql.read_row, &arguments).await?;
-        rows.first().map(row).transpose()
+        self.read_of(name, owner).await?.as_ref().map(row).transpose()
     }
 
     fn reads_first(&self, request: &Request) -> bool {
@@ -112,7 +108,11 @@ impl Dialect for Mysql {
     }
 
     async fn read_to_take(&self, request: &Request) -> Result<Option<Row>, Error> {
-        let mut row = self.read_row(&request.name, Some(request.owner)).await?;
+        let found = self.read_of(&request.name, Some(request.owner)).await?;
+        if let Some(found) = found.as_ref().filter(|_| request.mode == Mode::Shared) {
+            self.make_room(&request.name, &ended_of(found).map_err(general)?).await?;
+        }
+        let mut row = found.as_ref().map(row).transpose()?;
         if let Some(row) = &mut row {
             // Beyond `FAR` the number makes no difference: then all poll at the same pace, often
             // enough for the heartbeats.

@@ -1,6 +1,7 @@
 //! Statements that several steps share.
 
-use lock_core::{Error, FencingToken, Grant, Mode, Request};
+use lock_core::{Error, FencingToken, Grant, LockName, Mode, OwnerId, Request};
+use sqlx::mysql::MySqlRow;
 
 use crate::{
     dialect::{Dialect as _, token_of},
@@ -41,6 +42,28 @@ impl Mysql {
         arguments.extend(last.map(Number));
         let answer = self.ready().await?.execute(statement, &arguments).await?;
         Ok(insert_id(&answer))
+    }
+
+    /// Reads the row of a name, for an owner or an operator.
+    pub(super) async fn read_of(
+        &self,
+        name: &LockName,
+        owner: Option<OwnerId>,
+    ) -> Result<Option<MySqlRow>, Error> {
+        let owner = owner.map(|owner| owner.to_string());
+        let mut arguments = vec![Bytes(name.as_str().as_bytes())];
+        arguments.extend(owner.as_ref().map(|owner| Bytes(owner.as_bytes())));
+        let rows = self.ready().await?.rows(&self.sql.read_row, &arguments).await?;
+        Ok(rows.into_iter().next())
+    }
+
+    /// Removes some of these readers, whose leases have ended, from a name that they share.
+    pub(super) async fn make_room(&self, name: &LockName, ended: &[String]) -> Result<(), Error> {
+        let Some(first) = ended.first() else { return Ok(()) };
+        let removed = (0..4).map(|at| Bytes(ended.get(at).unwrap_or(first).as_bytes()));
+        let mut arguments = vec![Bytes(name.as_str().as_bytes())];
+        arguments.extend(removed);
+        self.ready().await?.execute_repeatable(&self.sql.make_room, &arguments).await.map(drop)
     }
 
     /// Takes a lock whose row may be new. Returns the token.

@@ -45,7 +45,8 @@ SELECT GREATEST(
 
 -- name: list(after, most)
 -- At most $most held names after $after, which is in hexadecimal digits.
-SELECT HEX(name) AS position, name, owner, {readers}, label, token, version, kept, GREATEST(expires, {now}) - {now} AS remaining,
+SELECT HEX(name) AS position, name, owner, label, token, version, kept, GREATEST(expires, {now}) - {now} AS remaining,
+    {now} AS clock, IF(owner = {shared}, readers, NULL) AS readers, NULL AS entries,
     (SELECT COUNT(*) FROM {queue} AS q WHERE q.name = {locks}.name AND {alive}) AS waiting, 0 AS ahead, 0 AS queued
 FROM {locks} WHERE name > UNHEX($after) AND expires > {now}
 ORDER BY name LIMIT $most

@@ -41,8 +41,8 @@ DELETE FROM {queue} WHERE name = $name
 
 -- part: alive
 -- Whether the entry `q` is alive. A heartbeat far in the future is from before the clock was set back.
-q.heard > 0
 -- guard: entry-alive
-AND q.heard > {now} - {life}
+q.heard > {now} - {life} AND
 -- guard: entry-future
-AND q.heard < {now} + {life}
+q.heard < {now} + {life} AND
+q.heard > 0

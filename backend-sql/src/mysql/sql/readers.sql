@@ -1,4 +1,8 @@
--- Readers share a row. The arguments, and the insert id of a grant, are those of acquire.sql.
+-- Readers share a row. Each has its own lease, and is no reader any more when that has ended, although its entry stays in the
+-- column until the name is free, or until another reader needs the room. Ends of leases are compared as text. For an owner
+-- without an entry, SUBSTR yields text that begins with '-', which sorts below all digits: so it is no reader.
+--
+-- The arguments, and the insert id of a grant, are those of acquire.sql.
 
 -- name: join(name, owner, label, lease, least, version, kept, least_shared)
 -- Makes $owner a reader. The name is free, and is taken as by `insert`, or readers share it. If the owner is a reader already, sets
@@ -8,7 +12,7 @@
 -- The assignments mean the same in any order, as those of `insert`: the ones above that of `expires` do not change whether
 -- {joins} is true.
 INSERT INTO {locks} (name, owner, readers, label, token, version, expires, kept)
-SELECT $name, {shared}, CONCAT($owner, ','), $label, LAST_INSERT_ID(GREATEST({now}, $least)), 1, {now} + $lease, 2
+SELECT $name, {shared}, {entry}, $label, LAST_INSERT_ID(GREATEST({now}, $least)), 1, {now} + $lease, 2
 FROM DUAL WHERE NOT {behind}
 ON DUPLICATE KEY UPDATE
     token = IF(
@@ -25,11 +29,16 @@ ON DUPLICATE KEY UPDATE
     version = IF({joins}, {locks}.version + 1, {locks}.version),
     kept = IF({joins} AND {locks}.expires <= {now}, 2, {locks}.kept),
     owner = IF({joins}, {shared}, {locks}.owner),
-    readers = IF({joins}, IF({locks}.expires <= {now}, CONCAT($owner, ','),
-        IF(LOCATE($owner, {locks}.readers) > 0, {locks}.readers,
-        -- guard: join-others
-        CONCAT({locks}.readers, $owner, ',')
-        )), {locks}.readers),
+    readers = IF({joins}, IF({locks}.expires <= {now}, {entry},
+        IF(LOCATE($owner, {locks}.readers) > 0,
+        INSERT({locks}.readers, LOCATE($owner, {locks}.readers) + 33, 16, GREATEST(
+            SUBSTR({locks}.readers, LOCATE($owner, {locks}.readers) + 33, 16), LPAD({now} + $lease, 16, '0')
+        )),
+        CONCAT(
+            -- guard: join-others
+            {locks}.readers,
+            {entry}
+        ))), {locks}.readers),
     expires = IF({joins},
         -- guard: join-expires
         GREATEST({locks}.expires, {now} + $lease)
@@ -49,6 +58,13 @@ WHERE name = $name AND {has_reader} AND expires > {now}
 -- Notes that $token, which readers share, was checked: those who join later do not check it.
 UPDATE {locks} SET kept = 0 WHERE name = $name AND token = $token AND kept = 2
 
+-- name: make_room(name, one, two, three, four)
+-- Removes the entries of at most four readers whose leases have ended. If a reader has joined again since, its entry is
+-- another text, and stays.
+UPDATE {locks} SET version = version + 1,
+    readers = REPLACE(REPLACE(REPLACE(REPLACE(readers, $one, ''), $two, ''), $three, ''), $four, '')
+WHERE name = $name
+
 -- part: joins
 -- Whether $owner may share the row, or does so already.
 (({locks}.expires <= {now} OR (
@@ -59,10 +75,19 @@ UPDATE {locks} SET kept = 0 WHERE name = $name AND token = $token AND kept = 2
 LENGTH({locks}.readers) < {most}
 ))) AND {not_abandoned})
 
+-- part: entry
+-- The entry of $owner.
+CONCAT($owner, '-', LPAD({now} + $lease, 16, '0'), ',')
+
 -- part: has_reader
 -- Whether $owner is one of the readers who share the row.
-(owner = {shared} AND LOCATE($owner, readers) > 0)
+(owner = {shared} AND
+-- guard: reader-ended
+SUBSTR(readers, LOCATE($owner, readers) + 33, 16) > LPAD({now}, 16, '0')
+)
 
--- part: readers
--- The number of readers who share the row; null if none do.
-IF(owner = {shared}, LENGTH(readers) DIV {reader}, NULL) AS readers
+-- part: renewed_readers
+-- The readers of the row, $owner with a new lease if it is one of them.
+IF({has_reader}, INSERT(readers, LOCATE($owner, readers) + 33, 16,
+    GREATEST(SUBSTR(readers, LOCATE($owner, readers) + 33, 16), LPAD({now} + $lease, 16, '0'))
+), readers)

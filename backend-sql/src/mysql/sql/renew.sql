@@ -7,16 +7,24 @@
 -- Renews a batch. It finds each row by its key, and locks no other. It skips a row that another transaction has locked, for which
 -- an UPDATE would wait. It inserts nothing, because the rows exist, and stay locked until the statement ends. The insert id is
 -- the clock of this statement, for `renewed`. The new version makes each found row a changed one, which counts as two
--- affected rows.
+-- affected rows. Several elements may be readers of one row: each sets its own end, in turn. readers.sql says how the ends are
+-- written.
 INSERT INTO {locks} (name, token, version, expires, kept)
 SELECT l.name, l.token, l.version, l.expires, l.kept
-FROM {batch} STRAIGHT_JOIN {locks} AS l ON l.name = UNHEX(g.name) AND {renews}
+FROM {batch} STRAIGHT_JOIN {locks} AS l ON l.name = UNHEX(g.name) AND (l.owner = g.owner OR (l.owner = {shared} AND
+-- guard: renew-reader
+SUBSTR(l.readers, LOCATE(g.owner, l.readers) + 33, 16) > LPAD({now}, 16, '0')
+))
 WHERE l.kept <> 1
 -- guard: renew-expired
 AND l.expires > {now}
 -- guard: renew-skips
 FOR UPDATE SKIP LOCKED
 ON DUPLICATE KEY UPDATE
+    readers = IF({locks}.owner = {shared},
+        INSERT({locks}.readers, LOCATE(g.owner, {locks}.readers) + 33, 16, GREATEST(
+            SUBSTR({locks}.readers, LOCATE(g.owner, {locks}.readers) + 33, 16), LPAD({now} + g.lease, 16, '0')
+        )), {locks}.readers),
     expires = GREATEST({locks}.expires, LAST_INSERT_ID({now}) + g.lease),
     version = {locks}.version + 1
 
@@ -24,7 +32,10 @@ ON DUPLICATE KEY UPDATE
 -- Which owners of the batch have what `renew` sets, by its $clock: a lease that had ended by then is too short. The
 -- statement reads no clock. If the clock was set back since, it would take an expired grant for a held one.
 SELECT g.owner
-FROM {batch} STRAIGHT_JOIN {locks} AS l ON l.name = UNHEX(g.name) AND {renews}
+FROM {batch} STRAIGHT_JOIN {locks} AS l ON l.name = UNHEX(g.name) AND (l.owner = g.owner OR (l.owner = {shared} AND
+-- guard: renewed-reader
+SUBSTR(l.readers, LOCATE(g.owner, l.readers) + 33, 16) >= LPAD($clock + g.lease, 16, '0')
+))
 WHERE l.kept <> 1
 -- guard: renewed-clock
 AND l.expires >= $clock + g.lease
@@ -32,7 +43,7 @@ AND l.expires >= $clock + g.lease
 -- name: renew_one(name, owner, lease)
 -- Renews one lock, and waits for its row. The insert id is the new version.
 UPDATE {locks} SET
-    expires = GREATEST(expires, {now} + $lease), version = LAST_INSERT_ID(version + 1)
+    readers = {renewed_readers}, expires = GREATEST(expires, {now} + $lease), version = LAST_INSERT_ID(version + 1)
 WHERE name = $name AND (owner = $owner OR {has_reader}) AND kept <> 1 AND expires > {now}
 
 -- name: raise(name, owner, token)
@@ -43,10 +54,3 @@ WHERE name = $name AND (owner = $owner OR {has_reader}) AND expires > {now}
 -- part: batch
 -- The elements of $batch.
 JSON_TABLE($batch, '$[*]' COLUMNS (name VARCHAR(510) PATH '$[0]', owner VARCHAR(32) PATH '$[1]', lease BIGINT PATH '$[2]')) AS g
-
--- part: renews
--- Whether the owner in the batch's element `g` holds the row `l`, alone or as a reader.
-(l.owner = g.owner OR (l.owner = {shared} AND
--- guard: renew-reader
-LOCATE(g.owner, l.readers) > 0
-))

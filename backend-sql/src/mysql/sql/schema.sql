@@ -24,7 +24,8 @@ CREATE TABLE IF NOT EXISTS {locks} (
     -- one was added; NULL if there is none.
     buried    BLOB,
     buried_at BIGINT,
-    -- The owners that share the lock, with a comma behind each. It counts only if the owner is all 0.
+    -- The readers that share the lock: for each its owner, '-', the end of its lease in 16 digits, and a comma. It counts only
+    -- if the owner is all 0. `expires` is the latest of these ends, also of readers that have left.
     readers   BLOB
 ) ENGINE = InnoDB;
 

@@ -75,10 +75,13 @@ const COMMON: Common = Common {
         "join-expires",
         "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?",
     )],
-    join_others: &[Replace("join-others", "CONCAT(?, ',')")],
+    join_others: &[Replace("join-others", "'',")],
     join_above: &[Replace("join-above", "0,")],
     renew_reader: &[Replace("renew-reader", "1 = 1")],
-    renew_readers_expired: &[LeaveOut("renew-expired")],
+    renew_readers_expired: &[
+        LeaveOut("renew-expired"),
+        Replace("renew-reader", "LOCATE(g.owner, l.readers) > 0"),
+    ],
     join_abandoned: &[Replace("not-abandoned", "? <> ''")],
     join_barging: &[Replace("barging", "= CONCAT(?, '-')")],
 };
@@ -117,6 +120,12 @@ variants! {
     "S1: readers join no writer" LeaveOut("join-readers") => readers::beside_a_writer(first_use(stage));
     "S1: no more readers join than may"
         Replace("join-most", "1 = 1") => readers::beside_the_most(stage, stage.server.sql(FULL));
+    "S5: a reader whose lease has ended renews nothing while others live"
+        Replace("renew-reader", "LOCATE(g.owner, l.readers) > 0") => readers::a_late_renewal_beside_another(stage);
+    "S5: a batch of readers is answered by the end of each lease"
+        Replace("renewed-reader", "LOCATE(g.owner, l.readers) > ? * 0") => readers::a_late_renewal_beside_another(stage);
+    "S4: a reader whose lease has ended releases nothing"
+        Replace("reader-ended", "LOCATE(?, readers) > 0") => readers::a_late_release_beside_another(stage);
     "S2: the fence refuses a lower token"
         Replace("fence", "token = LAST_INSERT_ID(GREATEST(?, 0))")
         => stale_write!(MysqlFence, MySqlConnection, stage.plain());
@@ -203,8 +212,7 @@ async fn a_locked_row(stage: &OneMariadb) -> Result<MySqlConnection, String> {
 }
 
 /// Fills the lock with the maximum number of readers.
-const FULL: &str =
-    "UPDATE leasehold_locks SET readers = REPEAT('0123456789abcdef0123456789abcdef,', 1000)";
+const FULL: &str = "UPDATE leasehold_locks SET readers = REPEAT('0123456789abcdef0123456789abcdef-9999999999999999,', 1000)";
 
 /// Makes the last heartbeat of every entry old.
 const SILENCE: &str = "UPDATE leasehold_queue SET heard = 1";

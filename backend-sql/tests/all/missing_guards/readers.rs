@@ -4,6 +4,8 @@ use std::{fmt::Display, sync::Arc, time::Duration};
 
 use super::entries::used_once;
 use lock_core::{Backend, Env as _, FencingToken, Grant, Mode, Renewal, Request, SystemEnv};
+#[cfg(feature = "mysql")]
+use lock_core::{ReleaseOptions, ReleaseOutcome};
 use verification::missing_guards::{
     Clients, Verdict,
     cases::{LONG, above, first_use, granted, not_granted, request, words},
@@ -93,6 +95,33 @@ pub(super) async fn a_late_renewal<S: Clients>(setup: &S) -> Verdict {
     let grant = granted(&*store, &reader(SHORT)).await?;
     tokio::time::sleep(2 * SHORT).await;
     not_renewed(setup, &grant).await
+}
+
+/// One batch renews a reader whose lease has ended, and one that lives.
+#[cfg(feature = "mysql")]
+pub(super) async fn a_late_renewal_beside_another<S: Clients>(setup: &S) -> Verdict {
+    let store = first_use(setup).await;
+    let late = granted(&*store, &reader(SHORT)).await?;
+    let lives = granted(&*store, &reader(LONG)).await?;
+    tokio::time::sleep(2 * SHORT).await;
+    match store.renew(&[&late, &lives], SystemEnv.now()).await[..] {
+        [Renewal::Renewed { .. }, _] => Err("an ended lease was renewed".to_owned()),
+        [_, Renewal::Renewed { .. }] => Ok(()),
+        ref other => Err(format!("the reader that lives was not renewed: {other:?}")),
+    }
+}
+
+#[cfg(feature = "mysql")]
+pub(super) async fn a_late_release_beside_another<S: Clients>(setup: &S) -> Verdict {
+    let store = first_use(setup).await;
+    let late = granted(&*store, &reader(SHORT)).await?;
+    granted(&*store, &reader(LONG)).await?;
+    tokio::time::sleep(2 * SHORT).await;
+    let released = store.release(&late, ReleaseOptions::new()).await.map_err(words)?;
+    match released.outcome {
+        ReleaseOutcome::NotHeld => Ok(()),
+        other => Err(format!("an ended lease was released: {other:?}")),
+    }
 }
 
 async fn not_renewed<S: Clients>(setup: &S, grant: &Grant) -> Verdict {

@@ -7,6 +7,7 @@ mod foreign;
 mod init;
 mod locked_rows;
 mod queue;
+mod readers;
 mod rows;
 mod sessions;
 mod settings;
