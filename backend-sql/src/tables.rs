@@ -77,7 +77,7 @@ impl Tables {
 
 /// Whether a line of a statement is sent. Comments are not sent, except the markers of guards,
 /// which tests need.
-#[cfg(any(feature = "mysql", feature = "postgres"))]
+#[cfg(feature = "mysql")]
 pub(crate) fn is_sent(line: &str) -> bool {
     let line = line.trim_start();
     !line.starts_with("--") || line.starts_with("-- guard: ")

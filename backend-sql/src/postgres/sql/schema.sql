@@ -1,3 +1,4 @@
+-- name: schema
 -- The tables of leasehold in PostgreSQL. Tokens are microseconds of the server's clock.
 --
 -- The tables of locks are unlogged: nobody waits for the disk, and a crash, a promotion or a restore empties them. The marker
@@ -70,7 +71,7 @@ CREATE UNLOGGED TABLE IF NOT EXISTS {marker} (
     raised      timestamptz NOT NULL  -- when the watermark was raised last
 );
 
-{owners}
+{refuse_tables}
 CREATE INDEX IF NOT EXISTS {queue_in_order} ON {queue} (name, entered) WHERE entered IS NOT NULL;
 
 -- Holders may still believe in locks that were lost. The next client, or `init`, finds a marker of another store and
