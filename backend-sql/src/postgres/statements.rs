@@ -6,7 +6,6 @@ use lock_core::{Error, Mode, OwnerId, check_record_version};
 use sqlx::{AssertSqlSafe, SqlSafeStr as _, SqlStr};
 
 use crate::{
-    dialect::READER,
     sql_files::{SqlFiles, Syntax},
     tables::Tables,
 };
@@ -69,8 +68,7 @@ fn with_files<T>(tables: &Tables, names: &[&str], read: impl FnOnce(&SqlFiles<'_
         ("left_of_grants_from", left("m.grants_from")),
         ("near", NEAR.to_string()),
         ("shared", format!("'{}'", OwnerId::READERS)),
-        ("reader", READER.to_string()),
-        ("most", (Mode::MOST_READERS * READER).to_string()),
+        ("most", Mode::MOST_READERS.to_string()),
     ];
     let syntax = Syntax { quote: '"', argument: |at| format!("${at}") };
     read(&SqlFiles::new(&FILES, &values, tables, syntax))

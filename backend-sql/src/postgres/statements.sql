@@ -142,7 +142,7 @@ AND pg_catalog.pg_relation_is_publishable('"leasehold_settings"'::regclass)) AS 
     WHERE name = $1 AND true
 AND (l.buried IS NULL OR $2 <> ALL (l.buried))
     RETURNING name, owner, label, token, version, kept,
-CASE WHEN owner = '00000000000000000000000000000000' THEN pg_catalog.length(readers)::bigint / 33 END AS readers,
+CASE WHEN owner = '00000000000000000000000000000000' THEN (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_each(l.readers) AS r WHERE r.value::bigint > (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint) END AS readers,
 greatest((pg_catalog.date_part('epoch', greatest(least(expires, pg_catalog.clock_timestamp() + interval '1000 years'), pg_catalog.clock_timestamp()) - pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint, 0) AS remaining, greatest((pg_catalog.date_part('epoch', greatest(least(turn, pg_catalog.clock_timestamp() + interval '1000 years'), pg_catalog.clock_timestamp()) - pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint, 0) AS turn,
 pg_catalog.cardinality(waiters)::bigint + (far IS NOT NULL)::integer AS waiting,
 coalesce(waiters[1], CASE WHEN waiters IS NOT NULL THEN '' END) AS first, pg_catalog.array_position(waiters, $6) AS position, far, (far IS NOT NULL AND coalesce(pg_catalog.cardinality(waiters), 0) < 16 / 2) AS short,
@@ -205,7 +205,11 @@ CASE
     ELSE a.now + $7::interval
 END,
             CASE
-                WHEN a.takes THEN pg_catalog.concat(CASE WHEN NOT a.free THEN l.readers END, $2, ',')
+                WHEN a.takes AND a.free THEN pg_catalog.jsonb_build_object($2::text, (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp() + $4::interval) * 1000000::double precision)::bigint)
+                WHEN a.takes THEN coalesce((SELECT pg_catalog.jsonb_object_agg(r.key, r.value) FROM pg_catalog.jsonb_each(l.readers) AS r WHERE r.value::bigint > (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint), pg_catalog.jsonb_build_object()) || pg_catalog.jsonb_build_object($2::text, (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp() + $4::interval) * 1000000::double precision)::bigint)
+                WHEN a.holds THEN l.readers || pg_catalog.jsonb_build_object(
+                    $2::text, greatest((l.readers ->> $2::text)::bigint, (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp() + $4::interval) * 1000000::double precision)::bigint)
+                )
                 ELSE l.readers
             END
         FROM (
@@ -224,11 +228,11 @@ AND NOT (l.far IS NOT NULL AND EXISTS (SELECT 1 FROM "leasehold_queue" AS b
 WHERE b.name = $1 AND b.owner = $2 AND b.entered > coalesce(l.moved, 0::bigint)))
 AS joins
                 FROM (
-                    SELECT t.now, f.free, NOT f.free AND (l.owner = '00000000000000000000000000000000' AND pg_catalog.strpos(l.readers, $2) > 0) AS holds,
+                    SELECT t.now, f.free, NOT f.free AND (l.owner = '00000000000000000000000000000000' AND coalesce((l.readers ->> $2::text)::bigint, 0::bigint) > (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint) AS holds,
                         (f.free OR (l.expires > pg_catalog.clock_timestamp() AND
 l.owner = '00000000000000000000000000000000' AND
-pg_catalog.strpos(l.readers, $2) = 0
-AND pg_catalog.length(l.readers) < 33000
+NOT (l.owner = '00000000000000000000000000000000' AND coalesce((l.readers ->> $2::text)::bigint, 0::bigint) > (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint)
+AND (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_each(l.readers) AS r WHERE r.value::bigint > (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint) < 1000
 )) AND
                         EXISTS (SELECT 1 FROM "leasehold_marker" AS m WHERE true
 AND m.store = coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''),
@@ -267,13 +271,13 @@ AND pg_catalog.pg_relation_is_publishable('"leasehold_settings"'::regclass)) AS 
     WHERE name = $1 AND true
 AND (l.buried IS NULL OR $2 <> ALL (l.buried))
     RETURNING name, owner, label, token, version, kept,
-CASE WHEN owner = '00000000000000000000000000000000' THEN pg_catalog.length(readers)::bigint / 33 END AS readers,
+CASE WHEN owner = '00000000000000000000000000000000' THEN (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_each(l.readers) AS r WHERE r.value::bigint > (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint) END AS readers,
 greatest((pg_catalog.date_part('epoch', greatest(least(expires, pg_catalog.clock_timestamp() + interval '1000 years'), pg_catalog.clock_timestamp()) - pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint, 0) AS remaining, greatest((pg_catalog.date_part('epoch', greatest(least(turn, pg_catalog.clock_timestamp() + interval '1000 years'), pg_catalog.clock_timestamp()) - pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint, 0) AS turn,
 pg_catalog.cardinality(waiters)::bigint + (far IS NOT NULL)::integer AS waiting,
 coalesce(waiters[1], CASE WHEN waiters IS NOT NULL THEN '' END) AS first, pg_catalog.array_position(waiters, $6) AS position, far, (far IS NOT NULL AND coalesce(pg_catalog.cardinality(waiters), 0) < 16 / 2) AS short,
-        coalesce((l.owner = '00000000000000000000000000000000' AND pg_catalog.strpos(l.readers, $2) > 0) AND expires > pg_catalog.clock_timestamp() AND NOT kept, false) AS granted,
+        coalesce((l.owner = '00000000000000000000000000000000' AND coalesce((l.readers ->> $2::text)::bigint, 0::bigint) > (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint) AND expires > pg_catalog.clock_timestamp() AND NOT kept, false) AS granted,
         $6 IS NOT NULL AND far IS NOT NULL AND NOT coalesce($6 = ANY (waiters), false)
-            AND NOT coalesce((l.owner = '00000000000000000000000000000000' AND pg_catalog.strpos(l.readers, $2) > 0) AND expires > pg_catalog.clock_timestamp(), false) AS behind,
+            AND NOT coalesce((l.owner = '00000000000000000000000000000000' AND coalesce((l.readers ->> $2::text)::bigint, 0::bigint) > (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint) AND expires > pg_catalog.clock_timestamp(), false) AS behind,
         (l.far IS NOT NULL AND EXISTS (SELECT 1 FROM "leasehold_queue" AS b
 WHERE b.name = $1 AND b.owner = $2 AND b.entered > coalesce(l.moved, 0::bigint))) AS was_behind,
         CASE
@@ -299,7 +303,7 @@ WHERE name = $1
     AND NOT l.kept
     AND l.expires > pg_catalog.clock_timestamp()
 RETURNING name, owner, label, token, version, kept,
-CASE WHEN owner = '00000000000000000000000000000000' THEN pg_catalog.length(readers)::bigint / 33 END AS readers,
+CASE WHEN owner = '00000000000000000000000000000000' THEN (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_each(l.readers) AS r WHERE r.value::bigint > (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint) END AS readers,
 greatest((pg_catalog.date_part('epoch', greatest(least(expires, pg_catalog.clock_timestamp() + interval '1000 years'), pg_catalog.clock_timestamp()) - pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint, 0) AS remaining, greatest((pg_catalog.date_part('epoch', greatest(least(turn, pg_catalog.clock_timestamp() + interval '1000 years'), pg_catalog.clock_timestamp()) - pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint, 0) AS turn,
 pg_catalog.cardinality(waiters)::bigint + (far IS NOT NULL)::integer AS waiting,
 coalesce(waiters[1], CASE WHEN waiters IS NOT NULL THEN '' END) AS first;
@@ -477,7 +481,7 @@ WITH beat AS (
     RETURNING entered
 )
 SELECT name, owner, label, token, version, kept,
-CASE WHEN owner = '00000000000000000000000000000000' THEN pg_catalog.length(readers)::bigint / 33 END AS readers,
+CASE WHEN owner = '00000000000000000000000000000000' THEN (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_each(l.readers) AS r WHERE r.value::bigint > (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint) END AS readers,
 greatest((pg_catalog.date_part('epoch', greatest(least(expires, pg_catalog.clock_timestamp() + interval '1000 years'), pg_catalog.clock_timestamp()) - pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint, 0) AS remaining, greatest((pg_catalog.date_part('epoch', greatest(least(turn, pg_catalog.clock_timestamp() + interval '1000 years'), pg_catalog.clock_timestamp()) - pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint, 0) AS turn,
 pg_catalog.cardinality(waiters)::bigint + (far IS NOT NULL)::integer AS waiting,
 coalesce(waiters[1], CASE WHEN waiters IS NOT NULL THEN '' END) AS first, pg_catalog.array_position(l.waiters, $3) AS position, (far IS NOT NULL AND coalesce(pg_catalog.cardinality(waiters), 0) < 16 / 2) AS short, false AS granted,
@@ -539,7 +543,7 @@ SELECT NOT EXISTS (
 
 -- join(name, owner, label, lease, floor)
 INSERT INTO "leasehold_locks" AS l (name, owner, readers, label, token, version, expires, kept, store, itself)
-SELECT $1, '00000000000000000000000000000000', pg_catalog.concat($2, ','), $3, greatest((pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint, m.watermark + 1, $5), 1, pg_catalog.clock_timestamp() + $4, false,
+SELECT $1, '00000000000000000000000000000000', pg_catalog.jsonb_build_object($2::text, (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp() + $4::interval) * 1000000::double precision)::bigint), $3, greatest((pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint, m.watermark + 1, $5), 1, pg_catalog.clock_timestamp() + $4, false,
     m.store, '"leasehold_locks"'::regclass
 FROM "leasehold_marker" AS m WHERE true
 AND m.store = coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''),
@@ -554,30 +558,30 @@ AND pg_catalog.pg_relation_is_publishable('"leasehold_settings"'::regclass)
 ON CONFLICT (name) DO UPDATE SET
     token = CASE WHEN (l.expires > pg_catalog.clock_timestamp() AND
 l.owner = '00000000000000000000000000000000' AND
-pg_catalog.strpos(l.readers, $2) = 0
-AND pg_catalog.length(l.readers) < 33000
+NOT (l.owner = '00000000000000000000000000000000' AND coalesce((l.readers ->> $2::text)::bigint, 0::bigint) > (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint)
+AND (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_each(l.readers) AS r WHERE r.value::bigint > (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint) < 1000
 ) THEN greatest(l.token, $5)
         ELSE greatest((pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint, l.token + 1, $5)
     END,
     expires = greatest(pg_catalog.clock_timestamp() + $4, CASE WHEN (l.expires > pg_catalog.clock_timestamp() AND
 l.owner = '00000000000000000000000000000000' AND
-pg_catalog.strpos(l.readers, $2) = 0
-AND pg_catalog.length(l.readers) < 33000
+NOT (l.owner = '00000000000000000000000000000000' AND coalesce((l.readers ->> $2::text)::bigint, 0::bigint) > (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint)
+AND (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_each(l.readers) AS r WHERE r.value::bigint > (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint) < 1000
 ) THEN
         l.expires
     END),
-    readers = pg_catalog.concat(CASE WHEN (l.expires > pg_catalog.clock_timestamp() AND
+    readers = coalesce(CASE WHEN (l.expires > pg_catalog.clock_timestamp() AND
 l.owner = '00000000000000000000000000000000' AND
-pg_catalog.strpos(l.readers, $2) = 0
-AND pg_catalog.length(l.readers) < 33000
+NOT (l.owner = '00000000000000000000000000000000' AND coalesce((l.readers ->> $2::text)::bigint, 0::bigint) > (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint)
+AND (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_each(l.readers) AS r WHERE r.value::bigint > (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint) < 1000
 ) THEN
-        l.readers
-    END, $2, ','),
+        (SELECT pg_catalog.jsonb_object_agg(r.key, r.value) FROM pg_catalog.jsonb_each(l.readers) AS r WHERE r.value::bigint > (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint)
+    END, pg_catalog.jsonb_build_object()) || pg_catalog.jsonb_build_object($2::text, (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp() + $4::interval) * 1000000::double precision)::bigint),
     owner = '00000000000000000000000000000000', label = $3, version = l.version + 1, kept = false, store = excluded.store, itself = excluded.itself
 WHERE (l.owner IS NULL OR l.expires <= pg_catalog.clock_timestamp() OR (l.expires > pg_catalog.clock_timestamp() AND
 l.owner = '00000000000000000000000000000000' AND
-pg_catalog.strpos(l.readers, $2) = 0
-AND pg_catalog.length(l.readers) < 33000
+NOT (l.owner = '00000000000000000000000000000000' AND coalesce((l.readers ->> $2::text)::bigint, 0::bigint) > (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint)
+AND (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_each(l.readers) AS r WHERE r.value::bigint > (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint) < 1000
 )) AND
     l.waiters IS NULL AND
     true
@@ -619,7 +623,7 @@ SELECT * FROM gone;
 
 -- list(after, most)
 SELECT name, owner, label, token, version, kept,
-CASE WHEN owner = '00000000000000000000000000000000' THEN pg_catalog.length(readers)::bigint / 33 END AS readers,
+CASE WHEN owner = '00000000000000000000000000000000' THEN (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_each(l.readers) AS r WHERE r.value::bigint > (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint) END AS readers,
 greatest((pg_catalog.date_part('epoch', greatest(least(expires, pg_catalog.clock_timestamp() + interval '1000 years'), pg_catalog.clock_timestamp()) - pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint, 0) AS remaining, greatest((pg_catalog.date_part('epoch', greatest(least(turn, pg_catalog.clock_timestamp() + interval '1000 years'), pg_catalog.clock_timestamp()) - pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint, 0) AS turn,
 pg_catalog.cardinality(waiters)::bigint + (far IS NOT NULL)::integer AS waiting,
 coalesce(waiters[1], CASE WHEN waiters IS NOT NULL THEN '' END) AS first, pg_catalog.cardinality(waiters)::bigint + CASE WHEN far IS NULL THEN 0::bigint ELSE (
@@ -668,10 +672,14 @@ ON CONFLICT (id) DO UPDATE SET
     store = excluded.store, itself = excluded.itself, grants_from = excluded.grants_from;
 
 -- part(name, owner)
-UPDATE "leasehold_locks" AS l SET
-    owner = CASE WHEN pg_catalog.length(l.readers) = 33 THEN $2 ELSE l.owner END,
-    readers = nullif(pg_catalog.replace(l.readers, pg_catalog.concat($2, ','), ''), '')
-WHERE name = $1 AND (l.owner = '00000000000000000000000000000000' AND pg_catalog.strpos(l.readers, $2) > 0) AND l.expires > pg_catalog.clock_timestamp()
+UPDATE "leasehold_locks" AS l SET (owner, readers, expires) = (
+    SELECT CASE WHEN pg_catalog.count(*) = 0 THEN $2 ELSE l.owner END, pg_catalog.jsonb_object_agg(r.key, r.value),
+        coalesce(pg_catalog.to_timestamp(pg_catalog.max(r.value::bigint) / 1000000::double precision), l.expires)
+    FROM pg_catalog.jsonb_each(l.readers) AS r
+    WHERE r.key <> $2
+        AND r.value::bigint > (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint
+)
+WHERE name = $1 AND (l.owner = '00000000000000000000000000000000' AND coalesce((l.readers ->> $2::text)::bigint, 0::bigint) > (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint) AND l.expires > pg_catalog.clock_timestamp()
 RETURNING l.owner = '00000000000000000000000000000000';
 
 -- quarantine()
@@ -682,17 +690,17 @@ substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[
 
 -- raise(name, owner, token)
 UPDATE "leasehold_locks" AS l SET token = greatest(l.token, $3)
-WHERE name = $1 AND (owner = $2 OR (l.owner = '00000000000000000000000000000000' AND pg_catalog.strpos(l.readers, $2) > 0)) AND expires > pg_catalog.clock_timestamp()
+WHERE name = $1 AND (owner = $2 OR (l.owner = '00000000000000000000000000000000' AND coalesce((l.readers ->> $2::text)::bigint, 0::bigint) > (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint)) AND expires > pg_catalog.clock_timestamp()
 RETURNING version;
 
 -- read_row(name, owner)
 SELECT name, owner, label, token, version, kept,
-CASE WHEN owner = '00000000000000000000000000000000' THEN pg_catalog.length(readers)::bigint / 33 END AS readers,
+CASE WHEN owner = '00000000000000000000000000000000' THEN (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_each(l.readers) AS r WHERE r.value::bigint > (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint) END AS readers,
 greatest((pg_catalog.date_part('epoch', greatest(least(expires, pg_catalog.clock_timestamp() + interval '1000 years'), pg_catalog.clock_timestamp()) - pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint, 0) AS remaining, greatest((pg_catalog.date_part('epoch', greatest(least(turn, pg_catalog.clock_timestamp() + interval '1000 years'), pg_catalog.clock_timestamp()) - pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint, 0) AS turn,
 pg_catalog.cardinality(waiters)::bigint + (far IS NOT NULL)::integer AS waiting,
 coalesce(waiters[1], CASE WHEN waiters IS NOT NULL THEN '' END) AS first, pg_catalog.cardinality(waiters)::bigint + CASE WHEN far IS NULL THEN 0::bigint ELSE (
 SELECT pg_catalog.count(*) FROM "leasehold_queue" AS b
-WHERE b.name = l.name AND b.entered > coalesce(l.moved, 0::bigint)) END AS waiting_all, coalesce((l.owner = '00000000000000000000000000000000' AND pg_catalog.strpos(l.readers, $2) > 0), false) AS mine FROM "leasehold_locks" AS l WHERE name = $1;
+WHERE b.name = l.name AND b.entered > coalesce(l.moved, 0::bigint)) END AS waiting_all, coalesce((l.owner = '00000000000000000000000000000000' AND coalesce((l.readers ->> $2::text)::bigint, 0::bigint) > (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint), false) AS mine FROM "leasehold_locks" AS l WHERE name = $1;
 
 -- refill(name)
 WITH gone AS (
@@ -831,8 +839,14 @@ RETURNING l.owner, (pg_catalog.date_part('epoch', ours.lease) * 1000000::double 
 -- renew_one(name, owner, lease)
 UPDATE "leasehold_locks" AS l SET expires = greatest(l.expires, pg_catalog.clock_timestamp() + least(
         (SELECT s.longest_lease FROM "leasehold_settings" AS s),
-        $3::interval))
-WHERE name = $1 AND (owner = $2 OR (l.owner = '00000000000000000000000000000000' AND pg_catalog.strpos(l.readers, $2) > 0)) AND NOT l.kept
+        $3::interval)),
+    readers = CASE WHEN l.owner = '00000000000000000000000000000000' THEN pg_catalog.jsonb_set(
+        l.readers, ARRAY[$2], pg_catalog.to_jsonb(greatest((l.readers ->> $2::text)::bigint, (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint + (
+            SELECT pg_catalog.date_part('epoch', least(s.longest_lease, $3::interval)) * 1000000::double precision
+            FROM "leasehold_settings" AS s
+        )::bigint))
+    ) ELSE l.readers END
+WHERE name = $1 AND (owner = $2 OR (l.owner = '00000000000000000000000000000000' AND coalesce((l.readers ->> $2::text)::bigint, 0::bigint) > (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint)) AND NOT l.kept
     AND l.expires > pg_catalog.clock_timestamp()
 RETURNING (
     SELECT (pg_catalog.date_part('epoch', least(s.longest_lease, $3)) * 1000000::double precision)::bigint FROM "leasehold_settings" AS s
@@ -840,17 +854,24 @@ RETURNING (
 
 -- renew_readers(names, owners, leases)
 WITH ours AS (
-    SELECT l.name, g.owner, least((SELECT s.longest_lease FROM "leasehold_settings" AS s), g.lease) AS lease
+    SELECT l.name, g.owner, least((SELECT s.longest_lease FROM "leasehold_settings" AS s), g.lease) AS lease,
+        (l.readers ->> g.owner)::bigint AS until
     FROM unnest($1::text[], $2::text[], $3::interval[]) AS g (name, owner, lease)
     JOIN "leasehold_locks" AS l ON l.name = g.name AND l.owner = '00000000000000000000000000000000'
     WHERE true
-    AND pg_catalog.strpos(l.readers, g.owner) > 0
-    AND l.expires > pg_catalog.clock_timestamp()
+    AND (l.readers ->> g.owner)::bigint > (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint
     FOR UPDATE OF l SKIP LOCKED
 ),
 renewed AS (
-    UPDATE "leasehold_locks" AS l SET expires = greatest(l.expires, pg_catalog.clock_timestamp() + m.lease)
-    FROM (SELECT o.name, pg_catalog.max(o.lease) AS lease FROM ours AS o GROUP BY o.name) AS m
+    UPDATE "leasehold_locks" AS l SET expires = greatest(l.expires, pg_catalog.clock_timestamp() + m.lease),
+        readers = coalesce((SELECT pg_catalog.jsonb_object_agg(r.key, r.value) FROM pg_catalog.jsonb_each(l.readers) AS r WHERE r.value::bigint > (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint), pg_catalog.jsonb_build_object()) || m.ends
+    FROM (
+        SELECT o.name, pg_catalog.max(o.lease) AS lease, pg_catalog.jsonb_object_agg(
+            o.owner,
+            greatest(o.until, (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp() + o.lease) * 1000000::double precision)::bigint)
+        ) AS ends
+        FROM ours AS o GROUP BY o.name
+    ) AS m
     WHERE l.name = m.name
     RETURNING l.name
 )

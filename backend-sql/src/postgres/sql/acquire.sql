@@ -167,7 +167,7 @@ substring(pg_catalog.pg_relation_filepath('{marker}') from '([0-9]+)/[0-9]+$'), 
 -- part: columns
 -- What Rust reads of a row.
 name, owner, label, token, version, kept,
-CASE WHEN owner = {shared} THEN pg_catalog.length(readers)::bigint / {reader} END AS readers,
+CASE WHEN owner = {shared} THEN {count_readers} END AS readers,
 {left_of_expires} AS remaining, {left_of_turn} AS turn,
 pg_catalog.cardinality(waiters)::bigint + (far IS NOT NULL)::integer AS waiting,
 coalesce(waiters[1], CASE WHEN waiters IS NOT NULL THEN '' END) AS first

@@ -84,7 +84,11 @@ WITH asked AS (
             CASE WHEN a.takes THEN l.tableoid ELSE l.itself END,
             {attempt_queue},
             CASE
-                WHEN a.takes THEN pg_catalog.concat(CASE WHEN NOT a.free THEN l.readers END, $owner, ',')
+                WHEN a.takes AND a.free THEN {alone}
+                WHEN a.takes THEN coalesce({live_readers}, pg_catalog.jsonb_build_object()) || {alone}
+                WHEN a.holds THEN l.readers || pg_catalog.jsonb_build_object(
+                    $owner::text, greatest((l.readers ->> $owner::text)::bigint, {end_of_lease})
+                )
                 ELSE l.readers
             END
         FROM (

@@ -25,7 +25,13 @@ RETURNING l.owner, (pg_catalog.date_part('epoch', ours.lease) * 1000000::double 
 -- Renews for $lease if the lock is $owner's. Waits for the row. Answers the lease in µs.
 UPDATE {locks} AS l SET expires = greatest(l.expires, {now} + least(
         (SELECT s.longest_lease FROM {settings} AS s),
-        $lease::interval))
+        $lease::interval)),
+    readers = CASE WHEN l.owner = {shared} THEN pg_catalog.jsonb_set(
+        l.readers, ARRAY[$owner], pg_catalog.to_jsonb(greatest((l.readers ->> $owner::text)::bigint, {micros} + (
+            SELECT pg_catalog.date_part('epoch', least(s.longest_lease, $lease::interval)) * 1000000::double precision
+            FROM {settings} AS s
+        )::bigint))
+    ) ELSE l.readers END
 WHERE name = $name AND (owner = $owner OR {is_reader}) AND NOT l.kept
     -- guard: renew-one-expired
     AND l.expires > {now}

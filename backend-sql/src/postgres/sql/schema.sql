@@ -31,7 +31,8 @@ CREATE UNLOGGED TABLE IF NOT EXISTS {locks} (
     -- the marker, and nothing was lost. If these values are wrong, the row was copied here.
     store     text,
     itself    oid,
-    readers   text,                 -- the owners that share it, with a comma behind each, where the owner is all 0
+    -- The owners that share it where the owner is all 0, each with the end of its lease in microseconds. `expires` is the last of these.
+    readers   jsonb,
     client    text,                 -- 32 digits: the client that is notified of the last grant by a release
     -- The head of the queue, in the order of service. Each entry has the digits of its owner and of its client, then + if a
     -- release may grant it the lock, - if it must ask for the lock itself, or * for a reader's, and the owner's label. `alive` says

@@ -95,7 +95,7 @@ pub(super) async fn a_late_renewal<S: Clients>(setup: &S) -> Verdict {
     not_renewed(setup, &grant).await
 }
 
-async fn not_renewed<S: Clients>(setup: &S, grant: &Grant) -> Verdict {
+pub(super) async fn not_renewed<S: Clients>(setup: &S, grant: &Grant) -> Verdict {
     match setup.open().await.renew(&[grant], SystemEnv.now()).await.pop() {
         Some(Renewal::Renewed { .. }) => Err("it was renewed".to_owned()),
         _ => Ok(()),
