@@ -6,8 +6,8 @@ use sqlx::{Row as _, postgres::PgRow};
 
 use crate::error::general;
 
-/// Whether each table exists, by the answer to the statement `exists`. Refuses tables of another role, and a
-/// search path with which PostgreSQL may prefer another role's operators to its own.
+/// Whether each table exists, by the answer to the statement `exists`. Refuses tables of another
+/// role, and a search path with which PostgreSQL may prefer another role's operators to its own.
 ///
 /// # Errors
 /// `Config`, with what is refused.

@@ -98,7 +98,6 @@ WITH asked AS (
                 {attempt_joins}
                 FROM (
                     SELECT t.now, f.free, NOT f.free AND {is_reader} AS holds,
-                        -- guard: ask-held
                         (f.free OR {open}) AND
                         EXISTS (SELECT 1 FROM {marker} AS m WHERE {granting}) AS grants
                     FROM (SELECT {now} AS now) AS t

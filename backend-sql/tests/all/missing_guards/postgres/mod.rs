@@ -105,7 +105,7 @@ const COMMON: Common = Common {
     renew_expired: &[LeaveOut("renew-expired")],
     abandoned: &[LeaveOut("not-abandoned")],
     abandon_kept: &[LeaveOut("abandon-kept")],
-    join_expires: &[Replace("join-expires", "NULL")],
+    join_expires: &[Replace("join-expires", "NULL::timestamptz")],
     join_others: &[Replace("join-others", "NULL::jsonb")],
     join_above: &[Replace("join-above", "ELSE greatest(0, $5)")],
     renew_reader: &[LeaveOut("renew-reader")],
