@@ -106,7 +106,8 @@ impl<'a> SqlFiles<'a> {
         self.tables.fill(&self.filled(text, &mut Vec::new()), self.syntax.quote)
     }
 
-    fn sent(&self, text: &str) -> String {
+    /// A text without a heading.
+    pub(crate) fn sent(&self, text: &str) -> String {
         self.tables.fill(&self.filled(&sent_lines(text), &mut Vec::new()), self.syntax.quote)
     }
 

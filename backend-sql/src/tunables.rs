@@ -1,7 +1,7 @@
 //! The numbers of this crate that a developer may want to tune. Some numbers stand in their
-//! statement: how many tombstones are kept (`abandon.sql`); in PostgreSQL also for how long, when a
-//! watermark counts (`sweep.sql`), how often a sweep raises it (`sweep_watermark.sql`), and how
-//! late a statement may be (`{young}` in `postgres/statements.rs`).
+//! statement: how many tombstones are kept (`abandon`); in PostgreSQL also for how long, when a
+//! watermark counts (`sweep.sql`), how often a sweep raises it (`sweep_watermark`), and how
+//! late a statement may be (`{young}` in `acquire.sql`).
 
 use std::time::Duration;
 

@@ -7,7 +7,7 @@ use std::{collections::HashSet, time::Duration};
 
 use async_trait::async_trait;
 use backend_sql::shared::{
-    Described, Gate, general,
+    Described, Gate, Tables, general,
     postgres::{self, Sessions, exists, first, found, owners, statement},
     span,
 };
@@ -28,8 +28,8 @@ const LEFT: &str = "greatest((pg_catalog.date_part('epoch', greatest(least(l.loc
                     - {utc}) * 1000000::double precision)::bigint, 0)";
 
 /// Creates the tables.
-pub(super) fn schema(names: &Names, longest_micros: i64) -> String {
-    let refused = owners(&[&names.lock, &names.companion, &names.settings]);
+pub(super) fn schema(tables: &Tables, names: &Names, longest_micros: i64) -> String {
+    let refused = owners(tables, &[&names.lock, &names.companion, &names.settings]);
     let text = include_str!("postgres/schema.sql").replace("{owners}", refused.trim_end());
     names.fill(&text, longest_micros)
 }
@@ -153,7 +153,7 @@ impl Server for Postgres {
     }
 
     async fn create_tables(&self, names: &Names, longest_micros: i64) -> Result<(), Error> {
-        self.sessions.script(schema(names, longest_micros)).await
+        self.sessions.script(schema(&self.described.tables, names, longest_micros)).await
     }
 
     async fn durability_problem(&self) -> Result<Option<String>, Error> {

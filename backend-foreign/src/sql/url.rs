@@ -39,7 +39,7 @@ pub(crate) fn postgres_schema(url: &str) -> Result<String, Error> {
     let (table, rest) = parse(url)?;
     let described = shared::postgres::described(&rest)?;
     let names = Names::new(&described, &table, super::postgres::Postgres::QUOTE)?;
-    Ok(super::postgres::schema(&names, longest(&described)))
+    Ok(super::postgres::schema(&described.tables, &names, longest(&described)))
 }
 
 /// The SQL that creates the tables for such a URL.

@@ -91,7 +91,11 @@ impl Postgres {
         let [waits, turn, near, far] =
             [MaybeText(id), Span(TURN), Span(life(0)), Span(life(u32::MAX))];
         let args = [name, owner, label, lease, floor, waits, turn, near, far];
-        let statement = &self.server.sql.attempts[usize::from(request.mode == Mode::Shared)];
+        let sql = &self.server.sql;
+        let statement = match request.mode {
+            Mode::Shared => &sql.attempt_reader,
+            _ => &sql.attempt,
+        };
         for again in [true, false] {
             let rows = self.run_repeatable(statement, &args).await?;
             let Some(row) = rows.first() else {

@@ -23,7 +23,7 @@ pub(crate) fn failure(error: sqlx::Error) -> Failure {
         "40001" | "40P01" => return Failure::Busy(error),
         // The session has its own limit for waits.
         "55P03" => return Failure::Busy(error),
-        // Division by zero: a statement that inserts a row has waited too long (insert.sql).
+        // Division by zero: a statement that inserts a row has waited too long (`insert`).
         "22012" => return Failure::Busy(error),
         // Another client has made the same tables, which IF NOT EXISTS does not see before they are
         // committed.
@@ -35,7 +35,7 @@ pub(crate) fn failure(error: sqlx::Error) -> Failure {
             ErrorKind::Config,
             "the tables are not there; `leasehold init` makes them, and `create` a fence's, or the SQL of `leasehold schema`",
         ),
-        // refuse_tables.sql.
+        // The part `refuse_tables`.
         "LH001" => {
             let message = error.as_database_error().map(|error| error.message().to_owned());
             let refused = Error::new(ErrorKind::Config, message.unwrap_or_default());

@@ -277,7 +277,7 @@ mod tests {
 
     use super::*;
 
-    /// The settings that own_session.sql changes, in a session of the client's own pool.
+    /// The settings that `own_session` changes, in a session of the client's own pool.
     async fn settings(server: &Postgres, alone: bool, given: bool) -> String {
         let pool = PgPoolOptions::new().max_connections(1).test_before_acquire(false);
         let url = format!("postgres://postgres@{}/postgres", server.address());

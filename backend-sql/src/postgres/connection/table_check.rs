@@ -6,8 +6,8 @@ use sqlx::{Row as _, postgres::PgRow};
 
 use crate::error::general;
 
-/// Whether each table exists, by the answer to `exists.sql`. Refuses tables of another role, and a
-/// search path with which PostgreSQL may prefer another role's operators to its own.
+/// Whether each table exists, by the answer to the statement `exists`. Refuses tables of another
+/// role, and a search path with which PostgreSQL may prefer another role's operators to its own.
 ///
 /// # Errors
 /// `Config`, with what is refused.
@@ -29,7 +29,7 @@ pub fn found(rows: &[PgRow]) -> Result<Vec<bool>, Error> {
 }
 
 /// Refuses a table that a loss of data would leave with old locks, or would empty although it must
-/// outlive it, by the answer to `exists.sql`.
+/// outlive it, by the answer to the statement `exists`.
 ///
 /// # Errors
 /// `Config`, with the remedy.

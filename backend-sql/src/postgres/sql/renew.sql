@@ -1,13 +1,15 @@
--- Renews a batch: $1 names, $2 their owners, $3 their leases. No lease exceeds the longest lease, which may have been
--- lowered since the grant. Rows that another transaction has locked are skipped, because an UPDATE would wait for them.
--- The batch may arrive after one that was sent later, so it never shortens a lease. Answers which owners were renewed,
--- and the lease in µs.
+-- How a holder keeps a lock. A renewal may arrive after one that was sent later, so it never shortens a lease. No lease
+-- exceeds the longest lease, which may have been lowered since the grant.
+
+-- name: renew(names, owners, leases)
+-- Renews a batch. Each array has one value per grant. Rows that another transaction has locked are skipped, because an UPDATE
+-- would wait for them. Answers which owners were renewed, and the lease in µs.
 WITH ours AS (
     SELECT l.name, least(
         -- guard: renew-longest
         (SELECT s.longest_lease FROM {settings} AS s),
         g.lease) AS lease
-    FROM unnest($1::text[], $2::text[], $3::interval[]) AS g (name, owner, lease)
+    FROM unnest($names::text[], $owners::text[], $leases::interval[]) AS g (name, owner, lease)
     JOIN {locks} AS l ON l.name = g.name AND l.owner = g.owner
     WHERE NOT l.kept
     -- guard: renew-expired
@@ -18,3 +20,27 @@ WITH ours AS (
 UPDATE {locks} AS l SET expires = greatest(l.expires, {now} + ours.lease)
 FROM ours WHERE l.name = ours.name
 RETURNING l.owner, (pg_catalog.date_part('epoch', ours.lease) * 1000000::double precision)::bigint
+
+-- name: renew_one(name, owner, lease)
+-- Renews for $lease if the lock is $owner's. Waits for the row. Answers the lease in µs.
+UPDATE {locks} AS l SET expires = greatest(l.expires, {now} + least(
+        (SELECT s.longest_lease FROM {settings} AS s),
+        $lease::interval)),
+    readers = CASE WHEN l.owner = {shared} THEN pg_catalog.jsonb_set(
+        l.readers, ARRAY[$owner], pg_catalog.to_jsonb(greatest((l.readers ->> $owner::text)::bigint, {micros} + (
+            SELECT pg_catalog.date_part('epoch', least(s.longest_lease, $lease::interval)) * 1000000::double precision
+            FROM {settings} AS s
+        )::bigint))
+    ) ELSE l.readers END
+WHERE name = $name AND (owner = $owner OR {is_reader}) AND NOT l.kept
+    -- guard: renew-one-expired
+    AND l.expires > {now}
+RETURNING (
+    SELECT (pg_catalog.date_part('epoch', least(s.longest_lease, $lease)) * 1000000::double precision)::bigint FROM {settings} AS s
+)
+
+-- name: raise(name, owner, token)
+-- Raises the token of the lock to $token if it is $owner's.
+UPDATE {locks} AS l SET token = greatest(l.token, $token)
+WHERE name = $name AND (owner = $owner OR {is_reader}) AND expires > {now}
+RETURNING version

@@ -1,3 +1,4 @@
+-- name: schema
 -- The tables of leasehold in PostgreSQL. Tokens are microseconds of the server's clock.
 --
 -- The tables of locks are unlogged: nobody waits for the disk, and a crash, a promotion or a restore empties them. The marker
@@ -30,7 +31,8 @@ CREATE UNLOGGED TABLE IF NOT EXISTS {locks} (
     -- the marker, and nothing was lost. If these values are wrong, the row was copied here.
     store     text,
     itself    oid,
-    readers   text,                 -- the owners that share it, with a comma behind each, where the owner is all 0
+    -- The owners that share it where the owner is all 0, each with the end of its lease in microseconds. `expires` is the last of these.
+    readers   jsonb,
     client    text,                 -- 32 digits: the client that is notified of the last grant by a release
     -- The head of the queue, in the order of service. Each entry has the digits of its owner and of its client, then + if a
     -- release may grant it the lock, - if it must ask for the lock itself, or * for a reader's, and the owner's label. `alive` says
@@ -70,7 +72,7 @@ CREATE UNLOGGED TABLE IF NOT EXISTS {marker} (
     raised      timestamptz NOT NULL  -- when the watermark was raised last
 );
 
-{owners}
+{refuse_tables}
 CREATE INDEX IF NOT EXISTS {queue_in_order} ON {queue} (name, entered) WHERE entered IS NOT NULL;
 
 -- Holders may still believe in locks that were lost. The next client, or `init`, finds a marker of another store and

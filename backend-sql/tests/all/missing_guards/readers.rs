@@ -124,7 +124,7 @@ pub(super) async fn a_late_release_beside_another<S: Clients>(setup: &S) -> Verd
     }
 }
 
-async fn not_renewed<S: Clients>(setup: &S, grant: &Grant) -> Verdict {
+pub(super) async fn not_renewed<S: Clients>(setup: &S, grant: &Grant) -> Verdict {
     match setup.open().await.renew(&[grant], SystemEnv.now()).await.pop() {
         Some(Renewal::Renewed { .. }) => Err("it was renewed".to_owned()),
         _ => Ok(()),

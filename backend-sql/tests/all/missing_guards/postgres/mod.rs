@@ -2,6 +2,7 @@
 
 mod marker;
 mod queue;
+mod reader_ends;
 mod rows;
 mod storage;
 mod tail;
@@ -34,6 +35,9 @@ use self::marker::{
 use self::queue::{
     a_release_notifies, a_release_to_a_waiter_that_polls, a_second_entry_for_a_free_name,
     an_entry_for_a_held_name,
+};
+use self::reader_ends::{
+    a_late_renewal_beside_another, a_release_beside_a_crashed_reader, beside_crashed_readers,
 };
 use self::rows::{
     a_locked_row, a_renewal_that_waits_for_the_row, an_attempt_that_waits_for_a_new_row,
@@ -101,11 +105,11 @@ const COMMON: Common = Common {
     renew_expired: &[LeaveOut("renew-expired")],
     abandoned: &[LeaveOut("not-abandoned")],
     abandon_kept: &[LeaveOut("abandon-kept")],
-    join_expires: &[Replace("join-expires", "NULL")],
-    join_others: &[Replace("join-others", "NULL")],
+    join_expires: &[Replace("join-expires", "NULL::timestamptz")],
+    join_others: &[Replace("join-others", "NULL::jsonb")],
     join_above: &[Replace("join-above", "ELSE greatest(0, $5)")],
     renew_reader: &[LeaveOut("renew-reader")],
-    renew_readers_expired: &[LeaveOut("renew-readers-expired")],
+    renew_readers_expired: &[LeaveOut("renew-reader")],
     join_abandoned: &[LeaveOut("not-abandoned")],
     join_barging: &[LeaveOut("join-barging")],
 };
@@ -164,6 +168,14 @@ variants! {
         Replace("renew-skips", "FOR UPDATE OF l") => a_batch_with_a_locked_row(stage, a_locked_row(stage));
     "S1: readers join no writer" LeaveOut("join-readers") => readers::beside_a_writer(first_use(stage));
     "S1: no more readers join than may" LeaveOut("join-most") => readers::beside_the_most(stage, stage.server.sql(FULL));
+    "S5: a reader whose lease is over does not come back while others share the lock"
+        Replace("renew-reader", "AND l.readers ->> g.owner <> '' AND l.expires > pg_catalog.clock_timestamp()")
+        => a_late_renewal_beside_another(stage);
+    "L1: a reader that has crashed makes room for another"
+        Replace("join-most", "AND (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_object_keys(l.readers)) < 1000")
+        => beside_crashed_readers(stage);
+    "L2: the last living reader grants the lock to the first waiter"
+        LeaveOut("part-alive") => a_release_beside_a_crashed_reader(stage);
     "S1: nothing is granted while the locks are logged"
         LeaveOut("locks-unlogged") => an_attempt_after(stage, "locks SET LOGGED");
     "S1: nothing is granted while the marker is logged"
@@ -190,8 +202,8 @@ async fn postgres_misses_its_guards() {
 }
 
 /// Fills the lock with the maximum number of readers.
-const FULL: &str =
-    "UPDATE leasehold_locks SET readers = repeat('0123456789abcdef0123456789abcdef,', 1000)";
+const FULL: &str = "UPDATE leasehold_locks SET readers = (SELECT \
+    jsonb_object_agg(lpad(n::text, 32, '0'), 9000000000000000) FROM generate_series(1, 1000) AS n)";
 
 async fn a_token_over_a_sweep(stage: &mut OnePostgres) -> Verdict {
     let store = first_use(stage).await;

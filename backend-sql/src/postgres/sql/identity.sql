@@ -1,2 +1,0 @@
--- Identifies the cluster, the database and the tables.
-SELECT {here} || '/' || '{settings}'::regclass::oid::text

@@ -1,2 +1,0 @@
--- How many sessions the server allows, and how many exist.
-SELECT {sessions}
