@@ -75,14 +75,6 @@ impl Tables {
     }
 }
 
-/// Whether a line of a statement is sent. Comments are not sent, except the markers of guards,
-/// which tests need.
-#[cfg(feature = "postgres")]
-pub(crate) fn is_sent(line: &str) -> bool {
-    let line = line.trim_start();
-    !line.starts_with("--") || line.starts_with("-- guard: ")
-}
-
 /// Checks that a name needs only quotes around it.
 fn check(what: &str, name: &str) -> Result<(), Error> {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';

@@ -1,7 +1,6 @@
 //! Readers of one lock, of which some have crashed.
 
 use lock_core::ReleaseOptions;
-use servers::Server as _;
 
 use super::{
     Clients as _, LONG, OnePostgres, Verdict, first_use, granted,
