@@ -27,7 +27,6 @@ async fn an_unrenewed_lease_ends_and_not_before_its_time(setting: &Setting) {
     let name = setting.name("job");
     let request = setting.short_request(&name);
     let grant = granted(&*one, &request).await;
-    assert!(grant.from <= request.sent, "a lease must count from before the request: {grant:?}");
     eventually("the lock of a dead holder is free", setting.patience(), || async {
         let state = other.inspect(&name).await.unwrap();
         state.is_none_or(|state| state.holder.is_none()).then_some(())

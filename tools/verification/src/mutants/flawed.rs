@@ -93,7 +93,10 @@ impl Flawed {
                 grant.token = FencingToken::new(1).unwrap();
             }
             Some(Flaw::TokensStandStill) => grant.token = FencingToken::new(1).unwrap(),
-            Some(Flaw::CountsFromTheReply) => grant.from = SystemEnv.now(),
+            // As if the reply had taken ten seconds.
+            Some(Flaw::CountsFromTheReply) => {
+                grant.from = SystemEnv.now() + Duration::from_secs(10);
+            }
             _ => {}
         }
         grant
