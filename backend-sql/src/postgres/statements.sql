@@ -66,9 +66,7 @@ WITH asked AS (
                 ELSE l.expires
             END,
             l.kept AND NOT a.takes,
-            CASE WHEN a.takes THEN coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''),
-pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' ||
-substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false)) ELSE l.store END,
+            CASE WHEN a.takes THEN coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false)) ELSE l.store END,
             CASE WHEN a.takes THEN l.tableoid ELSE l.itself END,
             CASE
     WHEN a.takes THEN CASE WHEN pg_catalog.cardinality(a.entries) > 1 OR a.far IS NOT NULL THEN a.entries[2:] END
@@ -99,16 +97,13 @@ AS takes
 l.far IS NOT NULL OR coalesce(pg_catalog.cardinality(l.waiters) >= 16, false) AS behind,
 $6 IS NOT NULL AND NOT r.holds AND NOT coalesce($6 = ANY (l.waiters), false)
 AND (r.grants OR NOT r.free OR l.waiters IS NOT NULL)
-AND NOT (l.far IS NOT NULL AND EXISTS (SELECT 1 FROM "leasehold_queue" AS b
-WHERE b.name = $1 AND b.owner = $2 AND b.entered > coalesce(l.moved, 0::bigint)))
+AND NOT (l.far IS NOT NULL AND EXISTS (SELECT 1 FROM "leasehold_queue" AS b WHERE b.name = $1 AND b.owner = $2 AND b.entered > coalesce(l.moved, 0::bigint)))
 AS joins
                 FROM (
                     SELECT t.now, f.free, NOT f.free AND l.owner = $2 AS holds,
                         f.free AND
                         EXISTS (SELECT 1 FROM "leasehold_marker" AS m WHERE true
-AND m.store = coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''),
-pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' ||
-substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false))
+AND m.store = coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false))
 AND m.itself = m.tableoid
 AND m.grants_from <= pg_catalog.clock_timestamp()
 AND true
@@ -149,8 +144,7 @@ coalesce(waiters[1], CASE WHEN waiters IS NOT NULL THEN '' END) AS first, pg_cat
         coalesce(l.owner = $2 AND expires > pg_catalog.clock_timestamp() AND NOT kept, false) AS granted,
         $6 IS NOT NULL AND far IS NOT NULL AND NOT coalesce($6 = ANY (waiters), false)
             AND NOT coalesce(l.owner = $2 AND expires > pg_catalog.clock_timestamp(), false) AS behind,
-        (l.far IS NOT NULL AND EXISTS (SELECT 1 FROM "leasehold_queue" AS b
-WHERE b.name = $1 AND b.owner = $2 AND b.entered > coalesce(l.moved, 0::bigint))) AS was_behind,
+        (l.far IS NOT NULL AND EXISTS (SELECT 1 FROM "leasehold_queue" AS b WHERE b.name = $1 AND b.owner = $2 AND b.entered > coalesce(l.moved, 0::bigint))) AS was_behind,
         CASE
             WHEN (owner IS NULL OR expires <= pg_catalog.clock_timestamp()) AND waiters[1] <> coalesce($6, '') THEN pg_catalog.pg_notify(
 'leasehold_' || pg_catalog.substr(waiters[1], 33, 32)
@@ -183,9 +177,7 @@ WITH asked AS (
                 ELSE l.expires
             END,
             l.kept AND NOT a.takes,
-            CASE WHEN a.takes THEN coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''),
-pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' ||
-substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false)) ELSE l.store END,
+            CASE WHEN a.takes THEN coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false)) ELSE l.store END,
             CASE WHEN a.takes THEN l.tableoid ELSE l.itself END,
             CASE
     WHEN a.takes THEN CASE WHEN pg_catalog.cardinality(a.entries) > 1 OR a.far IS NOT NULL THEN a.entries[2:] END
@@ -224,8 +216,7 @@ AS takes
 l.far IS NOT NULL OR coalesce(pg_catalog.cardinality(l.waiters) >= 16, false) AS behind,
 $6 IS NOT NULL AND NOT r.holds AND NOT coalesce($6 = ANY (l.waiters), false)
 AND (r.grants OR NOT r.free OR l.waiters IS NOT NULL)
-AND NOT (l.far IS NOT NULL AND EXISTS (SELECT 1 FROM "leasehold_queue" AS b
-WHERE b.name = $1 AND b.owner = $2 AND b.entered > coalesce(l.moved, 0::bigint)))
+AND NOT (l.far IS NOT NULL AND EXISTS (SELECT 1 FROM "leasehold_queue" AS b WHERE b.name = $1 AND b.owner = $2 AND b.entered > coalesce(l.moved, 0::bigint)))
 AS joins
                 FROM (
                     SELECT t.now, f.free, NOT f.free AND (l.owner = '00000000000000000000000000000000' AND coalesce((l.readers ->> $2::text)::bigint, 0::bigint) > (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint) AS holds,
@@ -235,9 +226,7 @@ NOT (l.owner = '00000000000000000000000000000000' AND coalesce((l.readers ->> $2
 AND (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_each(l.readers) AS r WHERE r.value::bigint > (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint) < 1000
 )) AND
                         EXISTS (SELECT 1 FROM "leasehold_marker" AS m WHERE true
-AND m.store = coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''),
-pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' ||
-substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false))
+AND m.store = coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false))
 AND m.itself = m.tableoid
 AND m.grants_from <= pg_catalog.clock_timestamp()
 AND true
@@ -278,8 +267,7 @@ coalesce(waiters[1], CASE WHEN waiters IS NOT NULL THEN '' END) AS first, pg_cat
         coalesce((l.owner = '00000000000000000000000000000000' AND coalesce((l.readers ->> $2::text)::bigint, 0::bigint) > (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint) AND expires > pg_catalog.clock_timestamp() AND NOT kept, false) AS granted,
         $6 IS NOT NULL AND far IS NOT NULL AND NOT coalesce($6 = ANY (waiters), false)
             AND NOT coalesce((l.owner = '00000000000000000000000000000000' AND coalesce((l.readers ->> $2::text)::bigint, 0::bigint) > (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint) AND expires > pg_catalog.clock_timestamp(), false) AS behind,
-        (l.far IS NOT NULL AND EXISTS (SELECT 1 FROM "leasehold_queue" AS b
-WHERE b.name = $1 AND b.owner = $2 AND b.entered > coalesce(l.moved, 0::bigint))) AS was_behind,
+        (l.far IS NOT NULL AND EXISTS (SELECT 1 FROM "leasehold_queue" AS b WHERE b.name = $1 AND b.owner = $2 AND b.entered > coalesce(l.moved, 0::bigint))) AS was_behind,
         CASE
             WHEN (owner IS NULL OR expires <= pg_catalog.clock_timestamp() OR coalesce(l.owner = '00000000000000000000000000000000' AND pg_catalog.substr(l.waiters[1], 65, 1) = '*', false)) AND waiters[1] <> coalesce($6, '') THEN pg_catalog.pg_notify(
 'leasehold_' || pg_catalog.substr(waiters[1], 33, 32)
@@ -446,9 +434,7 @@ UPDATE "leasehold_locks" AS l SET
     expires = pg_catalog.clock_timestamp() + $5, kept = false
 WHERE name = $1 AND owner = $2 AND expires > pg_catalog.clock_timestamp() AND l.waiters IS NULL
     AND (l.buried IS NULL OR $3 <> ALL (l.buried))
-    AND l.store = coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''),
-pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' ||
-substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false))
+    AND l.store = coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false))
     AND l.itself = l.tableoid
     AND true
 AND NOT pg_catalog.pg_relation_is_publishable('"leasehold_locks"'::regclass)
@@ -499,9 +485,7 @@ SELECT greatest(
 );
 
 -- identity()
-SELECT coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''),
-pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' ||
-substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false)) || '/' || '"leasehold_settings"'::regclass::oid::text;
+SELECT coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false)) || '/' || '"leasehold_settings"'::regclass::oid::text;
 
 -- insert(name, owner, label, lease, floor)
 INSERT INTO "leasehold_locks" AS l (name, owner, label, token, version, expires, kept, store, itself)
@@ -511,9 +495,7 @@ SELECT $1, $2, $3, greatest(
     $5), 1, pg_catalog.clock_timestamp() + $4, false,
     m.store, '"leasehold_locks"'::regclass
 FROM "leasehold_marker" AS m WHERE true
-AND m.store = coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''),
-pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' ||
-substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false))
+AND m.store = coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false))
 AND m.itself = m.tableoid
 AND m.grants_from <= pg_catalog.clock_timestamp()
 AND true
@@ -546,9 +528,7 @@ INSERT INTO "leasehold_locks" AS l (name, owner, readers, label, token, version,
 SELECT $1, '00000000000000000000000000000000', pg_catalog.jsonb_build_object($2::text, (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp() + $4::interval) * 1000000::double precision)::bigint), $3, greatest((pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint, m.watermark + 1, $5), 1, pg_catalog.clock_timestamp() + $4, false,
     m.store, '"leasehold_locks"'::regclass
 FROM "leasehold_marker" AS m WHERE true
-AND m.store = coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''),
-pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' ||
-substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false))
+AND m.store = coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false))
 AND m.itself = m.tableoid
 AND m.grants_from <= pg_catalog.clock_timestamp()
 AND true
@@ -641,9 +621,7 @@ doubted AS (
     UPDATE "leasehold_locks" AS l SET store = NULL FROM trusted WHERE l.name = trusted.name
 )
 INSERT INTO "leasehold_marker" AS m (id, store, itself, grants_from, watermark, raised)
-SELECT 1, coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''),
-pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' ||
-substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false)), '"leasehold_marker"'::regclass, pg_catalog.clock_timestamp() + s.held_back, 0, 'epoch'
+SELECT 1, coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false)), '"leasehold_marker"'::regclass, pg_catalog.clock_timestamp() + s.held_back, 0, 'epoch'
 FROM (
     SELECT CASE WHEN quarantined THEN greatest(quarantine
         , $1
@@ -665,9 +643,7 @@ SELECT pg_catalog.pg_notify($1, '');
 
 -- open_at_once()
 INSERT INTO "leasehold_marker" (id, store, itself, grants_from, watermark, raised)
-VALUES (1, coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''),
-pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' ||
-substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false)), '"leasehold_marker"'::regclass, 'epoch', 0, 'epoch')
+VALUES (1, coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false)), '"leasehold_marker"'::regclass, 'epoch', 0, 'epoch')
 ON CONFLICT (id) DO UPDATE SET
     store = excluded.store, itself = excluded.itself, grants_from = excluded.grants_from;
 
@@ -684,9 +660,7 @@ RETURNING l.owner = '00000000000000000000000000000000';
 
 -- quarantine()
 SELECT greatest((pg_catalog.date_part('epoch', greatest(least(m.grants_from, pg_catalog.clock_timestamp() + interval '1000 years'), pg_catalog.clock_timestamp()) - pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint, 0)
-FROM "leasehold_marker" AS m WHERE m.store = coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''),
-pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' ||
-substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false)) AND m.itself = m.tableoid;
+FROM "leasehold_marker" AS m WHERE m.store = coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false)) AND m.itself = m.tableoid;
 
 -- raise(name, owner, token)
 UPDATE "leasehold_locks" AS l SET token = greatest(l.token, $3)
@@ -808,9 +782,7 @@ WHERE name = $1 AND owner = $2 AND expires > pg_catalog.clock_timestamp()
         false
     )
     AND (l.buried IS NULL OR coalesce(pg_catalog.left($4, 32), '') <> ALL (l.buried))
-    AND l.store = coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''),
-pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' ||
-substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false))
+    AND l.store = coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false))
     AND l.itself = l.tableoid
     AND true
 AND NOT pg_catalog.pg_relation_is_publishable('"leasehold_locks"'::regclass)
@@ -894,9 +866,7 @@ SELECT (SELECT pg_catalog.count(*) FROM ahead) > (SELECT pg_catalog.count(*) FRO
 
 -- reset_watermark(longest)
 INSERT INTO "leasehold_marker" AS m (id, store, itself, grants_from, watermark, raised)
-SELECT 1, coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''),
-pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' ||
-substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false)), '"leasehold_marker"'::regclass, pg_catalog.clock_timestamp() + greatest(quarantine, $1), 0, 'epoch' FROM "leasehold_settings"
+SELECT 1, coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false)), '"leasehold_marker"'::regclass, pg_catalog.clock_timestamp() + greatest(quarantine, $1), 0, 'epoch' FROM "leasehold_settings"
 ON CONFLICT (id) DO UPDATE SET
     store = excluded.store, itself = excluded.itself, watermark = 0, raised = 'epoch',
     grants_from = greatest(m.grants_from, excluded.grants_from);
@@ -907,9 +877,7 @@ UPDATE "leasehold_locks" AS l SET
     owner = $2, label = $3, version = l.version + 1, expires = pg_catalog.clock_timestamp() + $4, kept = false
 WHERE name = $1 AND (l.owner IS NULL OR l.expires <= pg_catalog.clock_timestamp()) AND l.waiters IS NULL AND true
 AND (l.buried IS NULL OR $2 <> ALL (l.buried))
-    AND l.store = coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''),
-pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' ||
-substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false))
+    AND l.store = coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false))
     AND l.itself = l.tableoid
     AND l.version = coalesce($6, l.version)
     AND true
@@ -930,9 +898,7 @@ THEN pg_catalog.set_config('synchronous_commit', 'on', true) END;
 -- set_quarantine(quarantined)
 WITH held_back AS (
     INSERT INTO "leasehold_marker" AS m (id, store, itself, grants_from, watermark, raised)
-    SELECT 1, coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''),
-pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' ||
-substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false)), '"leasehold_marker"'::regclass, pg_catalog.clock_timestamp() + quarantine, 0, 'epoch'
+    SELECT 1, coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false)), '"leasehold_marker"'::regclass, pg_catalog.clock_timestamp() + quarantine, 0, 'epoch'
     FROM "leasehold_settings" WHERE $1 AND NOT quarantined
     ON CONFLICT (id) DO UPDATE SET
         store = excluded.store, itself = excluded.itself,
@@ -989,16 +955,12 @@ WHERE id = (
 UPDATE "leasehold_locks" AS l SET
     token = greatest((pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint, l.token + 1, $5),
     owner = $2, label = $3, version = l.version + 1, expires = pg_catalog.clock_timestamp() + $4, kept = false,
-    store = coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''),
-pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' ||
-substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false)), itself = '"leasehold_locks"'::regclass
+    store = coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false)), itself = '"leasehold_locks"'::regclass
 WHERE name = $1 AND version = $6
     AND (l.owner IS NULL OR l.expires <= pg_catalog.clock_timestamp()) AND l.waiters IS NULL AND true
 AND (l.buried IS NULL OR $2 <> ALL (l.buried))
     AND EXISTS (SELECT 1 FROM "leasehold_marker" AS m WHERE true
-AND m.store = coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''),
-pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' ||
-substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false))
+AND m.store = coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false))
 AND m.itself = m.tableoid
 AND m.grants_from <= pg_catalog.clock_timestamp()
 AND true

@@ -141,9 +141,8 @@ AND (l.buried IS NULL OR $owner <> ALL (l.buried))
 -- The cluster and the database. A table that was made anew has another oid; a replica has its primary's cluster, but its
 -- unlogged tables are empty. Neither name changes within a session, and both are expensive (the server reads its control
 -- file), so a session asks once. Behind a pooler, another client's session has the same names.
-coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''),
-pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' ||
-substring(pg_catalog.pg_relation_filepath('{marker}') from '([0-9]+)/[0-9]+$'), false))
+-- It is one line, since a broken variant leaves out the line after a guard.
+coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || substring(pg_catalog.pg_relation_filepath('{marker}') from '([0-9]+)/[0-9]+$'), false))
 
 -- part: young
 -- 1 if the statement began within the last half minute, by a clock that was not set back since; otherwise 0. The statement

@@ -140,8 +140,8 @@ WHERE b.name = l.name AND b.entered > coalesce(l.moved, 0::bigint)) END AS waiti
 
 -- part: is_behind
 -- Whether $owner has an entry in the tail of the queue.
-(l.far IS NOT NULL AND EXISTS (SELECT 1 FROM {queue} AS b
-WHERE b.name = $name AND b.owner = $owner AND b.entered > coalesce(l.moved, 0::bigint)))
+-- It is one line, since a broken variant leaves out the line after a guard.
+(l.far IS NOT NULL AND EXISTS (SELECT 1 FROM {queue} AS b WHERE b.name = $name AND b.owner = $owner AND b.entered > coalesce(l.moved, 0::bigint)))
 
 -- part: short
 -- Whether entries should move from the tail to the head: half of the head is free.
