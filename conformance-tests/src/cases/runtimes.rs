@@ -121,7 +121,7 @@ async fn waiters_are_served_after_the_first_runtime_has_ended(setting: &Setting)
 async fn waiters_are_pushed_after_the_first_runtime_has_ended(setting: &Setting) {
     on_two_runtimes(setting, |setting, first, second| {
         // A migration's record may be lost with the first runtime, and is then waited out.
-        let hang = setting.patience() + setting.long_lease();
+        let hang = setting.patience() + setting.long_lease() * 3;
         let push = async |backend: &dyn Backend, part| {
             let other = setting.connect().await;
             let pushed = timeout(hang, pushed(setting, backend, &*other, part)).await;

@@ -32,14 +32,9 @@ async fn a_release_does_not_wake_every_waiter(setting: &Setting) {
         let (heard, stop) = (heard.clone(), stop.clone());
         waiters.push(tokio::spawn(async move {
             loop {
-                // A signal that has come counts, also if the task learns of it after the stop.
                 tokio::select! {
-                    biased;
+                    () = stop.cancelled() => break entry.leave().await.unwrap(),
                     signal = entry.next() => heard.send((each, signal)).await.unwrap(),
-                    () = stop.cancelled() => {}
-                }
-                if stop.is_cancelled() {
-                    break entry.leave().await.unwrap();
                 }
                 // If the store signals without end, the other tasks must still run.
                 tokio::task::yield_now().await;
@@ -54,12 +49,11 @@ async fn a_release_does_not_wake_every_waiter(setting: &Setting) {
     let served = served.await.expect("the release must serve a waiter");
     // Signals may also come a little later, and they count, too.
     tokio::time::sleep(Duration::from_millis(200)).await;
-    stop.cancel();
-    drop(heard);
-    while let Some((each, _)) = signals.recv().await {
+    while let Ok((each, _)) = signals.try_recv() {
         woken.insert(each);
     }
     woken.remove(&served);
+    stop.cancel();
     for waiter in waiters {
         waiter.await.unwrap();
     }
