@@ -1,7 +1,8 @@
 -- The settings of the store, and what operators read and do.
 
 -- name: exists(table)
--- Whether the table is there, and may be used: 1 for a table, and 0 for a view or anything else of that name.
+-- Whether the table is there, and may be used: 1 for a table, and 0 for a view or anything else of
+-- that name.
 SELECT table_type = 'BASE TABLE' FROM information_schema.tables
 WHERE table_schema = DATABASE() AND table_name = $table
 
@@ -52,8 +53,9 @@ FROM {locks} WHERE name > UNHEX($after) AND expires > {now}
 ORDER BY name LIMIT $most
 
 -- name: force(name, longest)
--- Frees the lock, whoever has it; $longest is the longest lease in microseconds. No token above 9007199254740990 = 2^53 - 2 can be
--- granted. So a token out of range becomes the highest that a grant of ours may have, and a version out of range becomes 1.
+-- Frees the lock, whoever has it; $longest is the longest lease in microseconds. No token above
+-- 9007199254740990 = 2^53 - 2 can be granted. So a token out of range becomes the highest that a
+-- grant of ours may have, and a version out of range becomes 1.
 UPDATE {locks} SET
     expires = 0,
     token = IF(token BETWEEN 0 AND 9007199254740990, token,

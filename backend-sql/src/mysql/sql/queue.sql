@@ -1,17 +1,19 @@
--- The entries of those who wait. A waiter sends a heartbeat for its entry now and then; without one, the entry counts as dead.
+-- The entries of those who wait. A waiter sends a heartbeat for its entry now and then; without
+-- one, the entry counts as dead.
 
 -- name: enter(name, owner)
--- Adds the entry of $owner to the end of the queue. If it is already there, this is its heartbeat. The entry of an
--- abandoned owner stays dead.
+-- Adds the entry of $owner to the end of the queue. If it is already there, this is its heartbeat.
+-- The entry of an abandoned owner stays dead.
 INSERT INTO {queue} (name, owner, heard) VALUES ($name, $owner, {now})
 ON DUPLICATE KEY UPDATE
     -- guard: enter-abandoned
     heard = IF(heard < 0, heard, {now})
 
 -- name: heartbeat(batch)
--- The heartbeat of the entries in $batch, a JSON array of [name in hexadecimal digits, owner]. One statement serves all entries
--- of a client, so that the server flushes once. It adds no entry that is gone, because the owner may have left meanwhile. It
--- skips an entry that another transaction has locked: an UPDATE would wait for it, and delay the heartbeats of all others.
+-- The heartbeat of the entries in $batch, a JSON array of [name in hexadecimal digits, owner]. One
+-- statement serves all entries of a client, so that the server flushes once. It adds no entry that
+-- is gone, because the owner may have left meanwhile. It skips an entry that another transaction
+-- has locked: an UPDATE would wait for it, and delay the heartbeats of all others.
 INSERT INTO {queue} (name, position, owner, heard)
 SELECT q.name, q.position, q.owner, q.heard
 FROM {batch} STRAIGHT_JOIN {queue} AS q ON q.name = UNHEX(g.name) AND q.owner = g.owner
@@ -23,7 +25,8 @@ FOR UPDATE SKIP LOCKED
 ON DUPLICATE KEY UPDATE heard = {now}
 
 -- name: abandon_entry(name, owner)
--- Makes sure that the abandoned $owner has no live entry, and never gets one. A negative `heard` marks it.
+-- Makes sure that the abandoned $owner has no live entry, and never gets one. A negative `heard`
+-- marks it.
 INSERT INTO {queue} (name, owner, heard) VALUES ($name, $owner, -{now}) ON DUPLICATE KEY UPDATE heard = -{now}
 
 -- name: leave(name, owner)
@@ -40,7 +43,8 @@ DELETE FROM {queue} WHERE name = $name
 )
 
 -- part: alive
--- Whether the entry `q` is alive. A heartbeat far in the future is from before the clock was set back.
+-- Whether the entry `q` is alive. A heartbeat far in the future is from before the clock was set
+-- back.
 -- guard: entry-alive
 q.heard > {now} - {life} AND
 -- guard: entry-future

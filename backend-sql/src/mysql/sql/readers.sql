@@ -1,16 +1,18 @@
--- Readers share a row. Each has its own lease, and is no reader any more when that has ended, although its entry stays in the
--- column until the name is free, or until another reader needs the room. Ends of leases are compared as text. For an owner
--- without an entry, SUBSTR yields text that begins with '-', which sorts below all digits: so it is no reader.
+-- Readers share a row. Each has its own lease, and is no reader any more when that has ended,
+-- although its entry stays in the column until the name is free, or until another reader needs the
+-- room. Ends of leases are compared as text. For an owner without an entry, SUBSTR yields text that
+-- begins with '-', which sorts below all digits: so it is no reader.
 --
 -- The arguments, and the insert id of a grant, are those of acquire.sql.
 
 -- name: join(name, owner, label, lease, least, version, kept, least_shared)
--- Makes $owner a reader. The name is free, and is taken as by `insert`, or readers share it. If the owner is a reader already, sets
--- its lease anew. All readers have one token. Where others already share the lock, their token has been checked, so it must only
--- be above the floor of the request: $least_shared. The row's lease is the longest of theirs. $version and $kept are not used.
+-- Makes $owner a reader. The name is free, and is taken as by `insert`, or readers share it. If the
+-- owner is a reader already, sets its lease anew. All readers have one token. Where others already
+-- share the lock, their token has been checked, so it must only be above the floor of the request:
+-- $least_shared. The row's lease is the longest of theirs. $version and $kept are not used.
 --
--- The assignments mean the same in any order, as those of `insert`: the ones above that of `expires` do not change whether
--- {joins} is true.
+-- The assignments mean the same in any order, as those of `insert`: the ones above that of
+-- `expires` do not change whether {joins} is true.
 INSERT INTO {locks} (name, owner, readers, label, token, version, expires, kept)
 SELECT $name, {shared}, {entry}, $label, LAST_INSERT_ID(GREATEST({now}, $least)), 1, {now} + $lease, 2
 FROM DUAL WHERE NOT {behind}
@@ -45,8 +47,8 @@ ON DUPLICATE KEY UPDATE
         , {locks}.expires)
 
 -- name: part(name, owner)
--- Removes the reader $owner from those who share the lock. The last reader then holds it alone, and must release it. The insert
--- id is 1 if others are left, and 2 if not.
+-- Removes the reader $owner from those who share the lock. The last reader then holds it alone, and
+-- must release it. The insert id is 1 if others are left, and 2 if not.
 UPDATE {locks} SET
     version = version + LEAST(1, CAST(LAST_INSERT_ID(IF(LENGTH(readers) = {reader}, 2, 1)) AS SIGNED)),
     owner = IF(LENGTH(readers) = {reader}, $owner, owner),
@@ -59,8 +61,8 @@ WHERE name = $name AND {has_reader} AND expires > {now}
 UPDATE {locks} SET kept = 0 WHERE name = $name AND token = $token AND kept = 2
 
 -- name: make_room(name, one, two, three, four)
--- Removes the entries of at most four readers whose leases have ended. If a reader has joined again since, its entry is
--- another text, and stays.
+-- Removes the entries of at most four readers whose leases have ended. If a reader has joined again
+-- since, its entry is another text, and stays.
 UPDATE {locks} SET version = version + 1,
     readers = REPLACE(REPLACE(REPLACE(REPLACE(readers, $one, ''), $two, ''), $three, ''), $four, '')
 WHERE name = $name

@@ -1,14 +1,16 @@
 -- How holders, readers too, keep their locks. Leases are microseconds. A $batch is a JSON array of
 -- [name in hexadecimal digits, owner, lease].
 --
--- The server may carry out a renewal after one that was sent later, so no statement here shortens a lease.
+-- The server may carry out a renewal after one that was sent later, so no statement here shortens a
+-- lease.
 
 -- name: renew(batch)
--- Renews a batch. It finds each row by its key, and locks no other. It skips a row that another transaction has locked, for which
--- an UPDATE would wait. It inserts nothing, because the rows exist, and stay locked until the statement ends. The insert id is
--- the clock of this statement, for `renewed`. The new version makes each found row a changed one, which counts as two
--- affected rows. Several elements may be readers of one row: each sets its own end, in turn. readers.sql says how the ends are
--- written.
+-- Renews a batch. It finds each row by its key, and locks no other. It skips a row that another
+-- transaction has locked, for which an UPDATE would wait. It inserts nothing, because the rows
+-- exist, and stay locked until the statement ends. The insert id is the clock of this statement,
+-- for `renewed`. The new version makes each found row a changed one, which counts as two affected
+-- rows. Several elements may be readers of one row: each sets its own end, in turn. readers.sql
+-- says how the ends are written.
 INSERT INTO {locks} (name, token, version, expires, kept)
 SELECT l.name, l.token, l.version, l.expires, l.kept
 FROM {batch} STRAIGHT_JOIN {locks} AS l ON l.name = UNHEX(g.name) AND (l.owner = g.owner OR (l.owner = {shared} AND
@@ -29,8 +31,9 @@ ON DUPLICATE KEY UPDATE
     version = {locks}.version + 1
 
 -- name: renewed(batch, clock)
--- Which owners of the batch have what `renew` sets, by its $clock: a lease that had ended by then is too short. The
--- statement reads no clock. If the clock was set back since, it would take an expired grant for a held one.
+-- Which owners of the batch have what `renew` sets, by its $clock: a lease that had ended by then
+-- is too short. The statement reads no clock. If the clock was set back since, it would take an
+-- expired grant for a held one.
 SELECT g.owner
 FROM {batch} STRAIGHT_JOIN {locks} AS l ON l.name = UNHEX(g.name) AND (l.owner = g.owner OR (l.owner = {shared} AND
 -- guard: renewed-reader

@@ -1,6 +1,6 @@
 -- name: schema
--- The tables of leasehold in MySQL and MariaDB. Times are microseconds of the server's clock. Names and owners are bytes,
--- because under a collation two different names could be equal.
+-- The tables of leasehold in MySQL and MariaDB. Times are microseconds of the server's clock. Names
+-- and owners are bytes, because under a collation two different names could be equal.
 CREATE TABLE IF NOT EXISTS {settings} (
     id            INT    NOT NULL PRIMARY KEY, -- 1
     longest_lease BIGINT NOT NULL,
@@ -20,12 +20,13 @@ CREATE TABLE IF NOT EXISTS {locks} (
     version   BIGINT         NOT NULL, -- one more with every change
     expires   BIGINT         NOT NULL, -- 0 when released; another version of the records renames it
     kept      TINYINT        NOT NULL, -- 1: released, and kept for a minimum hold; 2: the token may be below the watermark
-    -- Tombstones: owners that are never granted this lock again, one after the other without a separator, and when the last
-    -- one was added; NULL if there is none.
+    -- Tombstones: owners that are never granted this lock again, one after the other without a
+    -- separator, and when the last one was added; NULL if there is none.
     buried    BLOB,
     buried_at BIGINT,
-    -- The readers that share the lock: for each its owner, '-', the end of its lease in 16 digits, and a comma. It counts only
-    -- if the owner is all 0. `expires` is the latest of these ends, also of readers that have left.
+    -- The readers that share the lock: for each its owner, '-', the end of its lease in 16 digits,
+    -- and a comma. It counts only if the owner is all 0. `expires` is the latest of these ends,
+    -- also of readers that have left.
     readers   BLOB
 ) ENGINE = InnoDB;
 

@@ -3,12 +3,13 @@
 -- Times are those of the server's clock. A token is microseconds of it, and at least $floor.
 
 -- name: insert(name, owner, label, lease, floor)
--- Takes a name that has no row, or is released or expired, and that nobody waits for. This is the one round trip of an
--- acquire, so it contains nothing that can be elsewhere.
--- If the row exists, SET computes its values by a clock that is read after the row was locked. The values of a new row
--- may be older, by the time that the statement waited for another insert: then the lease ends earlier. The watermark may
--- be older, too. Where tokens lead the clock, a sweep may meanwhile have deleted a row with a token above both. So a
--- sweep trusts a watermark only after a minute, and a statement older than half a minute fails.
+-- Takes a name that has no row, or is released or expired, and that nobody waits for. This is the
+-- one round trip of an acquire, so it contains nothing that can be elsewhere.
+-- If the row exists, SET computes its values by a clock that is read after the row was locked. The
+-- values of a new row may be older, by the time that the statement waited for another insert: then
+-- the lease ends earlier. The watermark may be older, too. Where tokens lead the clock, a sweep may
+-- meanwhile have deleted a row with a token above both. So a sweep trusts a watermark only after a
+-- minute, and a statement older than half a minute fails.
 INSERT INTO {locks} AS l (name, owner, label, token, version, expires, kept, store, itself)
 SELECT $name, $owner, $label, greatest(
     {micros},
@@ -31,8 +32,9 @@ RETURNING token
     / {young}
 
 -- name: take(name, owner, label, lease, floor, version)
--- Takes a row that has not changed since this client read it, at $version. The row must also be free: a client of the
--- other strategy may have swept the row away and made another, which counts its versions anew.
+-- Takes a row that has not changed since this client read it, at $version. The row must also be
+-- free: a client of the other strategy may have swept the row away and made another, which counts
+-- its versions anew.
 UPDATE {locks} AS l SET
     token = greatest({micros}, l.token + 1, $floor),
     owner = $owner, label = $label, version = l.version + 1, expires = {now} + $lease, kept = false,
@@ -44,9 +46,9 @@ RETURNING token
 
 -- name: retake(name, owner, label, lease, floor, version)
 -- Takes a row that this client released, at $version, or at any version if that is null.
--- This statement does not read the marker. The row still exists and was granted in this very store, which shows just as
--- well that nothing was lost: what empties one of the two tables empties the other, and no marker is made anew beside
--- such a row.
+-- This statement does not read the marker. The row still exists and was granted in this very store,
+-- which shows just as well that nothing was lost: what empties one of the two tables empties the
+-- other, and no marker is made anew beside such a row.
 UPDATE {locks} AS l SET
     token = greatest({micros}, l.token + 1, $floor),
     owner = $owner, label = $label, version = l.version + 1, expires = {now} + $lease, kept = false
@@ -59,7 +61,8 @@ WHERE name = $name AND (l.owner IS NULL OR l.expires <= {now}) AND l.waiters IS 
 RETURNING token
 
 -- name: create_row(name)
--- Makes a free row, for the optimistic strategy. Fails if the watermark that it read is too old: see `insert`.
+-- Makes a free row, for the optimistic strategy. Fails if the watermark that it read is too old:
+-- see `insert`.
 INSERT INTO {locks} (name, token, version, expires, kept)
 SELECT $name, m.watermark, 0, 'epoch', false FROM {marker} AS m
 ON CONFLICT DO NOTHING
@@ -70,11 +73,11 @@ RETURNING 1 / {young}
 SELECT {columns}, {waiting}, coalesce({is_reader}, false) AS mine FROM {locks} AS l WHERE name = $name
 
 -- name: abandon(name, owner)
--- Bars $owner from the name: no attempt of it succeeds any more, and it loses its lock and its queue entry. A lock that
--- was released, and is kept for a minimum hold, stays.
--- An attempt that arrived before this statement has locked the row, so this statement waits for it. A later attempt finds
--- the tombstone in the row itself. Tombstones older than an hour are dropped, because no statement of such an owner is
--- still under way. At most 1000 are kept.
+-- Bars $owner from the name: no attempt of it succeeds any more, and it loses its lock and its
+-- queue entry. A lock that was released, and is kept for a minimum hold, stays.
+-- An attempt that arrived before this statement has locked the row, so this statement waits for it.
+-- A later attempt finds the tombstone in the row itself. Tombstones older than an hour are dropped,
+-- because no statement of such an owner is still under way. At most 1000 are kept.
 -- No row is made with an old watermark: see `insert`.
 -- Answers whether entries should move from the tail of the queue to its head.
 WITH gone AS (
@@ -121,8 +124,9 @@ AND m.grants_from <= {now}
 AND {persistence}
 
 -- part: persistence
--- Whether a loss of data would empty the tables of locks, and leave the settings. It is read from the server's cache of
--- its catalog, with each grant, because an operator may change it at any time.
+-- Whether a loss of data would empty the tables of locks, and leave the settings. It is read from
+-- the server's cache of its catalog, with each grant, because an operator may change it at any
+-- time.
 true
 -- guard: locks-unlogged
 AND NOT pg_catalog.pg_relation_is_publishable('{locks}'::regclass)
@@ -138,25 +142,28 @@ true
 AND (l.buried IS NULL OR $owner <> ALL (l.buried))
 
 -- part: here
--- The cluster and the database. A table that was made anew has another oid; a replica has its primary's cluster, but its
--- unlogged tables are empty. Neither name changes within a session, and both are expensive (the server reads its control
--- file), so a session asks once. Behind a pooler, another client's session has the same names.
+-- The cluster and the database. A table that was made anew has another oid; a replica has its
+-- primary's cluster, but its unlogged tables are empty. Neither name changes within a session, and
+-- both are expensive (the server reads its control file), so a session asks once. Behind a pooler,
+-- another client's session has the same names.
 -- It is one line, since a broken variant leaves out the line after a guard.
 coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || substring(pg_catalog.pg_relation_filepath('{marker}') from '([0-9]+)/[0-9]+$'), false))
 
 -- part: young
--- 1 if the statement began within the last half minute, by a clock that was not set back since; otherwise 0. The statement
--- divides by this. So an old statement fails, and is repeated: see `insert`. This does not notice a clock that is set back,
--- during the statement, by about as much as the statement is late. Exclusion does not depend on it: a clock that is set
--- back makes leases, turns and quarantines longer, and no statement takes a lock that had not ended by some clock. A token
--- could go back only if all of this happens together:
--- - The statement itself stops for over a minute between its snapshot and its row, while other sessions raise the watermark
---   and sweep. (A wait for a row of that name is not such a stop, since it keeps the row from being swept.)
+-- 1 if the statement began within the last half minute, by a clock that was not set back since;
+-- otherwise 0. The statement divides by this. So an old statement fails, and is repeated: see
+-- `insert`. This does not notice a clock that is set back, during the statement, by about as much
+-- as the statement is late. Exclusion does not depend on it: a clock that is set back makes leases,
+-- turns and quarantines longer, and no statement takes a lock that had not ended by some clock. A
+-- token could go back only if all of this happens together:
+-- - The statement itself stops for over a minute between its snapshot and its row, while other
+--   sessions raise the watermark and sweep. (A wait for a row of that name is not such a stop,
+--   since it keeps the row from being swept.)
 -- - Meanwhile the clock is set back by over half a minute.
--- - The client has not given the statement up. It does so after `timeout`, 5 s by default, and then leaves a tombstone in
---   that very row, which the statement finds.
--- PostgreSQL shows only the wall clock to a statement that wants to know its age. To lock the marker's row for each new
--- name, as in MySQL, would make all of them pay for this case.
+-- - The client has not given the statement up. It does so after `timeout`, 5 s by default, and then
+--   leaves a tombstone in that very row, which the statement finds.
+-- PostgreSQL shows only the wall clock to a statement that wants to know its age. To lock the
+-- marker's row for each new name, as in MySQL, would make all of them pay for this case.
 ({now} BETWEEN pg_catalog.now() AND pg_catalog.now() + interval '30 seconds')::integer
 
 -- part: micros

@@ -1,14 +1,18 @@
 -- An attempt and its queue entry in one step.
 --
--- $entry is null for an attempt without an entry. A free lock waits $turn for the first entry. A new entry counts as alive for
--- $head_life at the head of the queue, and for $tail_life in the tail.
+-- $entry is null for an attempt without an entry. A free lock waits $turn for the first entry. A
+-- new entry counts as alive for $head_life at the head of the queue, and for $tail_life in the
+-- tail.
 --
--- The statement first gets the row's lock and then decides by the row that it finds. So WHERE has no condition on whether the
--- lock is free: it would skip a row that another transaction is just releasing or taking.
--- A free lock is granted to the first entry, or to anybody if the queue is empty. An entry that is granted nothing joins the
--- end of the queue if it is not in it. It joins the tail if the tail is not empty or the head is full.
--- The statement sees the table of queue entries as it was when the statement began. So it may miss only the newest rows:
--- heartbeats, for which `alive` in the row is the lower limit, and this entry, which only its own client enters.
+-- The statement first gets the row's lock and then decides by the row that it finds. So WHERE has
+-- no condition on whether the lock is free: it would skip a row that another transaction is just
+-- releasing or taking.
+-- A free lock is granted to the first entry, or to anybody if the queue is empty. An entry that is
+-- granted nothing joins the end of the queue if it is not in it. It joins the tail if the tail is
+-- not empty or the head is full.
+-- The statement sees the table of queue entries as it was when the statement began. So it may miss
+-- only the newest rows: heartbeats, for which `alive` in the row is the lower limit, and this
+-- entry, which only its own client enters.
 
 -- name: attempt(name, owner, label, lease, floor, entry, turn, head_life, tail_life)
 -- A writer's attempt. What the owner already holds is renewed.
@@ -121,7 +125,8 @@ WITH asked AS (
 SELECT * FROM asked
 
 -- part: attempt_queue
--- The new head and tail of the queue, and the turn. A clock that was set back does not make a turn longer.
+-- The new head and tail of the queue, and the turn. A clock that was set back does not make a turn
+-- longer.
 CASE
     WHEN a.takes THEN CASE WHEN pg_catalog.cardinality(a.entries) > 1 OR a.far IS NOT NULL THEN a.entries[2:] END
     WHEN a.far IS NOT NULL THEN coalesce(a.entries, ARRAY[]::text[])
@@ -141,8 +146,8 @@ CASE
 END
 
 -- part: attempt_entries
--- The entries that stay at the head, and this one if it joins them. Entries that are not alive are removed, and so is a
--- first entry that did not take a free lock in time.
+-- The entries that stay at the head, and this one if it joins them. Entries that are not alive are
+-- removed, and so is a first entry that did not take a free lock in time.
 CROSS JOIN LATERAL (
     SELECT pg_catalog.array_agg(p.entry ORDER BY p.at) AS entries, pg_catalog.array_agg(p.alive ORDER BY p.at) AS alive
     FROM (
@@ -172,7 +177,8 @@ enters AS (
 )
 
 -- part: attempt_joins
--- Whether the entry joins the queue, and whether it joins the tail. It does not wait alone for a quarantine.
+-- Whether the entry joins the queue, and whether it joins the tail. It does not wait alone for a
+-- quarantine.
 SELECT r.*,
 l.far IS NOT NULL OR coalesce(pg_catalog.cardinality(l.waiters) >= {near}, false) AS behind,
 $entry IS NOT NULL AND NOT r.holds AND NOT coalesce($entry = ANY (l.waiters), false)

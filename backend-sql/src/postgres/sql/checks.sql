@@ -3,9 +3,10 @@
 -- {tables} are their ids, {found} whether each is there, and {stored} how each must be stored.
 
 -- name: exists
--- Answers whether each of these tables exists and may be read, the schemas in which names are looked up, in their order,
--- why a table of another role is refused, and why one is refused for the way in which it is stored. It names the tables only
--- as text, so no code of another role runs here.
+-- Answers whether each of these tables exists and may be read, the schemas in which names are
+-- looked up, in their order, why a table of another role is refused, and why one is refused for the
+-- way in which it is stored. It names the tables only as text, so no code of another role runs
+-- here.
 SELECT {found}, pg_catalog.current_schemas(true)::pg_catalog.text[], (
 {refused_table}
 ), (
@@ -13,10 +14,10 @@ SELECT {found}, pg_catalog.current_schemas(true)::pg_catalog.text[], (
 )
 
 -- part: refuse_tables
--- Refuses tables of a role that ours is not a member of, because that role's triggers would run in our name. Superusers
--- and the owners of the schema and of the database are trusted. If our role is a superuser, it counts only as a member of
--- those roles that it was made a member of. This runs before anything is written to the tables, in the transaction that
--- makes them.
+-- Refuses tables of a role that ours is not a member of, because that role's triggers would run in
+-- our name. Superusers and the owners of the schema and of the database are trusted. If our role is
+-- a superuser, it counts only as a member of those roles that it was made a member of. This runs
+-- before anything is written to the tables, in the transaction that makes them.
 DO $$ DECLARE
     refusal text := (
 {refused_table}
@@ -28,8 +29,9 @@ BEGIN
 END $$;
 
 -- part: refused_table
--- Says why the first of these tables that belongs to another role is refused; no row if none is. A missing table is not
--- refused. Operators and types name their schema, because this runs before the search path was checked.
+-- Says why the first of these tables that belongs to another role is refused; no row if none is. A
+-- missing table is not refused. Operators and types name their schema, because this runs before the
+-- search path was checked.
 WITH RECURSIVE ours AS (
     SELECT r.oid FROM pg_catalog.pg_roles AS r WHERE r.rolname OPERATOR(pg_catalog.=) current_user
     UNION
@@ -55,8 +57,8 @@ WHERE t.oid OPERATOR(pg_catalog.=) ANY (ARRAY[{tables}])
 LIMIT 1
 
 -- part: refused_storage
--- Says why the first of these tables is refused for the way in which it is stored; no row if none is. Each table must be an
--- ordinary one, and logged or not as the list says.
+-- Says why the first of these tables is refused for the way in which it is stored; no row if none
+-- is. Each table must be an ordinary one, and logged or not as the list says.
 SELECT pg_catalog.format(
     CASE
         WHEN t.relkind OPERATOR(pg_catalog.<>) 'r' THEN

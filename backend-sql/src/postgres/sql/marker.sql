@@ -1,7 +1,7 @@
 -- The marker, which shows a loss of data, and the quarantine that follows one.
 --
--- $longest is the longest that the longest lease ever was, as far as this client knows. A promoted standby may not have
--- received the last raise.
+-- $longest is the longest that the longest lease ever was, as far as this client knows. A promoted
+-- standby may not have received the last raise.
 
 -- name: quarantine
 -- For how long nothing is granted. No row if the marker is missing or belongs to another store.
@@ -9,9 +9,10 @@ SELECT {left_of_grants_from}
 FROM {marker} AS m WHERE m.store = {here} AND m.itself = m.tableoid
 
 -- name: make_marker(longest)
--- After a loss of data: grants nothing for the longest lease, unless the quarantine is off. Leaves a correct marker alone.
--- Rows that still exist prove nothing any more.
--- Fails instead of waiting for a row that another transaction has locked, because meanwhile no renewal would get the others.
+-- After a loss of data: grants nothing for the longest lease, unless the quarantine is off. Leaves
+-- a correct marker alone. Rows that still exist prove nothing any more.
+-- Fails instead of waiting for a row that another transaction has locked, because meanwhile no
+-- renewal would get the others.
 WITH trusted AS (
     SELECT name FROM {locks} WHERE store IS NOT NULL
     FOR UPDATE NOWAIT
@@ -47,8 +48,9 @@ ON CONFLICT (id) DO UPDATE SET
     store = excluded.store, itself = excluded.itself, grants_from = excluded.grants_from
 
 -- name: distrust_rows
--- Removes from all rows the proof that no data was lost (see `retake`), while nothing is granted. Skips rows that others
--- have locked, so that no renewal waits. Answers whether any row was skipped.
+-- Removes from all rows the proof that no data was lost (see `retake`), while nothing is granted.
+-- Skips rows that others have locked, so that no renewal waits. Answers whether any row was
+-- skipped.
 WITH trusted AS (
     SELECT name FROM {locks} WHERE store IS NOT NULL
         AND EXISTS (SELECT 1 FROM {marker} WHERE grants_from > {now})
@@ -63,8 +65,9 @@ doubted AS (
 SELECT (SELECT pg_catalog.count(*) FROM trusted) > (SELECT pg_catalog.count(*) FROM doubted)
 
 -- name: distrust_all
--- Removes from the marker and from all rows the proof that no data was lost, if a loss may have left the tables as they were.
--- When they are unlogged again, the next client finds a marker of no store, and begins a quarantine.
+-- Removes from the marker and from all rows the proof that no data was lost, if a loss may have
+-- left the tables as they were. When they are unlogged again, the next client finds a marker of no
+-- store, and begins a quarantine.
 WITH trusted AS (
     SELECT name FROM {locks} WHERE store IS NOT NULL AND NOT ({persistence}
     )
@@ -77,17 +80,18 @@ UPDATE {marker} SET store = '' WHERE store <> '' AND NOT ({persistence}
 )
 
 -- name: writers
--- The transactions that write to the locks now, or wait for the table. One that waits may already have its snapshot, if
--- one snapshot serves all statements of a transaction.
+-- The transactions that write to the locks now, or wait for the table. One that waits may already
+-- have its snapshot, if one snapshot serves all statements of a transaction.
 SELECT DISTINCT l.virtualtransaction FROM pg_catalog.pg_locks AS l
 JOIN pg_catalog.pg_database AS d ON d.oid = l.database
 WHERE d.datname = pg_catalog.current_database() AND l.relation = '{locks}'::regclass::oid
     AND l.mode = 'RowExclusiveLock'
 
 -- name: reset_watermark(longest)
--- The first step of setting the tokens back: nothing is granted for a whole quarantine, even if the quarantine is off.
--- When it ends, the clock is past all tokens that led it by no more than they may. `distrust_rows` and `reset_tokens` follow.
--- The last step is this statement again, since a sweep may have read the old tokens.
+-- The first step of setting the tokens back: nothing is granted for a whole quarantine, even if the
+-- quarantine is off. When it ends, the clock is past all tokens that led it by no more than they
+-- may. `distrust_rows` and `reset_tokens` follow. The last step is this statement again, since a
+-- sweep may have read the old tokens.
 INSERT INTO {marker} AS m (id, store, itself, grants_from, watermark, raised)
 SELECT 1, {here}, '{marker}'::regclass, {now} + greatest(quarantine, $longest), 0, 'epoch' FROM {settings}
 ON CONFLICT (id) DO UPDATE SET
@@ -95,8 +99,9 @@ ON CONFLICT (id) DO UPDATE SET
     grants_from = greatest(m.grants_from, excluded.grants_from)
 
 -- name: reset_tokens(lead)
--- Sets tokens that lead the clock by more than $lead microseconds back to the clock; no grant of ours has such a token.
--- Skips rows that others have locked, so that no renewal waits. Answers whether any row was skipped.
+-- Sets tokens that lead the clock by more than $lead microseconds back to the clock; no grant of
+-- ours has such a token. Skips rows that others have locked, so that no renewal waits. Answers
+-- whether any row was skipped.
 WITH ahead AS (
     SELECT name, {micros} AS clock FROM {locks} WHERE token > {micros} + $lead
 ),

@@ -1,10 +1,11 @@
 -- How a client waits for a lock. `attempt.sql` enters an entry.
 --
--- $entry has the form of one in `waiters`: see `schema.sql`. An entry is alive for $life after each heartbeat.
+-- $entry has the form of one in `waiters`: see `schema.sql`. An entry is alive for $life after each
+-- heartbeat.
 
 -- name: confirm(name, owner, lease)
--- Renews for $lease what another client's release granted to $owner, as for a repeat of the owner, and answers the token.
--- The message of the release is only a hint that this is worth asking.
+-- Renews for $lease what another client's release granted to $owner, as for a repeat of the owner,
+-- and answers the token. The message of the release is only a hint that this is worth asking.
 UPDATE {locks} AS l SET expires = greatest(l.expires, {now} + $lease::interval)
 WHERE name = $name
     -- guard: confirm-owner
@@ -15,8 +16,8 @@ WHERE name = $name
 RETURNING {columns}
 
 -- name: heartbeat(name, owner, entry, life)
--- Marks $entry as alive, and answers what is known of the name. It writes a row of the entry's own, which an entry at the
--- head makes with its first heartbeat. It only reads the lock's row.
+-- Marks $entry as alive, and answers what is known of the name. It writes a row of the entry's own,
+-- which an entry at the head makes with its first heartbeat. It only reads the lock's row.
 WITH beat AS (
     INSERT INTO {queue} (name, owner, alive) VALUES ($name, $owner, {now} + $life)
     ON CONFLICT (name, owner) DO UPDATE SET alive = excluded.alive
@@ -32,8 +33,9 @@ SELECT {columns}, pg_catalog.array_position(l.waiters, $entry) AS position, {sho
 FROM {locks} AS l CROSS JOIN beat WHERE l.name = $name
 
 -- name: is_turn(name, entry)
--- Whether $entry should ask for the lock: a release granted the lock to it, or no live entry comes first and the lock is
--- free or open to this reader. Others may stand behind an entry that was granted the lock.
+-- Whether $entry should ask for the lock: a release granted the lock to it, or no live entry comes
+-- first and the lock is free or open to this reader. Others may stand behind an entry that was
+-- granted the lock.
 SELECT NOT EXISTS (
     SELECT 1 FROM {locks} AS l WHERE name = $name AND CASE
         WHEN l.owner = {shared} AND l.expires > {now} AND pg_catalog.substr($entry, 65, 1) = '*'
@@ -45,14 +47,16 @@ SELECT NOT EXISTS (
 )
 
 -- name: leave(name, owner, entry)
--- Removes $entry from the queue, and takes away what its owner was granted. If that leaves the lock free, notifies the next
--- entry. Answers whether entries should move from the tail of the queue to its head.
+-- Removes $entry from the queue, and takes away what its owner was granted. If that leaves the lock
+-- free, notifies the next entry. Answers whether entries should move from the tail of the queue to
+-- its head.
 WITH gone AS (
     UPDATE {locks} AS l SET
         owner = CASE WHEN l.owner = $owner THEN NULL ELSE l.owner END,
         turn = CASE WHEN l.waiters[1] = $entry THEN NULL ELSE l.turn END,
         (waiters, alive) = {without}
-    -- An entry in the tail locks the row, too, so that it waits for a statement that is moving it to the head.
+    -- An entry in the tail locks the row, too, so that it waits for a statement that is moving it
+    -- to the head.
     WHERE name = $name AND (l.owner = $owner OR $entry = ANY (l.waiters) OR l.far IS NOT NULL)
     RETURNING {short} AS short, CASE
         WHEN (owner IS NULL OR expires <= {now} OR {reader_next}) AND waiters[1] IS NOT NULL THEN {notify_first}
@@ -66,11 +70,13 @@ forgotten AS (
 SELECT * FROM gone
 
 -- name: refill(name)
--- Moves entries from the tail of the queue to its head, if half of the head is free, and deletes the rows of entries that
--- moved earlier and are gone. If the lock is free, notifies the first entry.
--- Entries join the tail one after the other, each under the row's lock. So this statement sees the first of them in their
--- order, even if it waited for the row; it may miss the last ones. It treats the tail as empty only if nobody has joined
--- the tail since it began. An entry that left meanwhile counts as dead.
+-- Moves entries from the tail of the queue to its head, if half of the head is free, and deletes
+-- the rows of entries that moved earlier and are gone. If the lock is free, notifies the first
+-- entry.
+-- Entries join the tail one after the other, each under the row's lock. So this statement sees the
+-- first of them in their order, even if it waited for the row; it may miss the last ones. It treats
+-- the tail as empty only if nobody has joined the tail since it began. An entry that left meanwhile
+-- counts as dead.
 WITH gone AS (
     DELETE FROM {queue} AS p USING {locks} AS s
     WHERE s.name = $name AND p.name = $name AND p.entered <= s.moved AND p.entry <> ALL (s.waiters)
@@ -126,7 +132,8 @@ SELECT pg_catalog.pg_notify($channel, '')
 )
 
 -- part: notify_first
--- Notifies the client of the first entry. An entry begins with the 32 digits of its owner and those of its client.
+-- Notifies the client of the first entry. An entry begins with the 32 digits of its owner and those
+-- of its client.
 pg_catalog.pg_notify(
 -- guard: tells-first
 'leasehold_' || pg_catalog.substr(waiters[1], 33, 32)

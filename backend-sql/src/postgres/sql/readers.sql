@@ -1,8 +1,10 @@
--- Readers that share a lock. All have one token, and each has the end of its own lease. The lease of the row ends with the
--- last of these. Whoever joins, leaves or renews drops the readers whose leases are over.
+-- Readers that share a lock. All have one token, and each has the end of its own lease. The lease
+-- of the row ends with the last of these. Whoever joins, leaves or renews drops the readers whose
+-- leases are over.
 
 -- name: join(name, owner, label, lease, floor)
--- Makes $owner a reader. The name is free, and is taken as by `insert`, or readers share it and nobody waits.
+-- Makes $owner a reader. The name is free, and is taken as by `insert`, or readers share it and
+-- nobody waits.
 INSERT INTO {locks} AS l (name, owner, readers, label, token, version, expires, kept, store, itself)
 SELECT $name, {shared}, {alone}, $label, greatest({micros}, m.watermark + 1, $floor), 1, {now} + $lease, false,
     m.store, '{locks}'::regclass
@@ -28,8 +30,9 @@ WHERE (l.owner IS NULL OR l.expires <= {now} OR {open}) AND
 RETURNING token / {young}
 
 -- name: part(name, owner)
--- Removes the reader $owner from those who share the lock. The row's lease then ends with the last of theirs. The last
--- reader holds the lock alone, and must release it. Answers whether others are left.
+-- Removes the reader $owner from those who share the lock. The row's lease then ends with the last
+-- of theirs. The last reader holds the lock alone, and must release it. Answers whether others are
+-- left.
 UPDATE {locks} AS l SET (owner, readers, expires) = (
     SELECT CASE WHEN pg_catalog.count(*) = 0 THEN $owner ELSE l.owner END, pg_catalog.jsonb_object_agg(r.key, r.value),
         coalesce(pg_catalog.to_timestamp(pg_catalog.max(r.value::bigint) / 1000000::double precision), l.expires)
@@ -42,7 +45,8 @@ WHERE name = $name AND {is_reader} AND l.expires > {now}
 RETURNING l.owner = {shared}
 
 -- name: renew_readers(names, owners, leases)
--- Renews a batch of readers, of which several may share a lock. Otherwise as `renew`, with the same answer.
+-- Renews a batch of readers, of which several may share a lock. Otherwise as `renew`, with the same
+-- answer.
 WITH ours AS (
     SELECT l.name, g.owner, least((SELECT s.longest_lease FROM {settings} AS s), g.lease) AS lease,
         (l.readers ->> g.owner)::bigint AS until

@@ -10,20 +10,21 @@ WHERE name = $name
 RETURNING version
 
 -- name: release_and_notify(name, owner)
--- Releases the lock if it is $owner's, and notifies the first waiter. Answers the version, and whether entries should move
--- from the tail of the queue to its head.
+-- Releases the lock if it is $owner's, and notifies the first waiter. Answers the version, and
+-- whether entries should move from the tail of the queue to its head.
 UPDATE {locks} AS l SET owner = NULL
 WHERE name = $name AND owner = $owner AND expires > {now}
 RETURNING version, {short}, CASE WHEN waiters[1] IS NOT NULL THEN {notify_first} END
 
 -- name: release_to_waiter(name, owner, claim, next_entry, life)
--- Releases the lock if it is $owner's, and grants it to the first waiter, which is notified and has the time $claim to
--- `confirm` the grant. Before that, $next_entry of the same process joins the end of the queue, if the head has room for it;
--- it counts as alive for $life. It is null if there is none.
--- Does nothing if the first entry is not alive, or must ask for the lock itself. The row was granted in this very store,
--- which shows that nothing was lost since: see `retake`.
--- Answers the token, whether $next_entry joined the queue, and whether entries should move from the tail of the queue to its
--- head.
+-- Releases the lock if it is $owner's, and grants it to the first waiter, which is notified and has
+-- the time $claim to `confirm` the grant. Before that, $next_entry of the same process joins the
+-- end of the queue, if the head has room for it; it counts as alive for $life. It is null if there
+-- is none.
+-- Does nothing if the first entry is not alive, or must ask for the lock itself. The row was
+-- granted in this very store, which shows that nothing was lost since: see `retake`.
+-- Answers the token, whether $next_entry joined the queue, and whether entries should move from the
+-- tail of the queue to its head.
 UPDATE {locks} AS l SET
     owner = pg_catalog.left(l.waiters[1], 32), label = pg_catalog.substr(l.waiters[1], 66),
     client = pg_catalog.substr(l.waiters[1], 33, 32),
@@ -58,9 +59,9 @@ RETURNING token, coalesce($next_entry = ANY (waiters), false), {short}, pg_catal
 )
 
 -- name: hand_on(name, owner, next, label, lease, floor)
--- Releases the lock if it is $owner's and nobody waits for it, and grants it to $next, the next request of the same process,
--- with its label, lease and floor. The row was granted in this very store, which shows that nothing was lost since: see
--- `retake`.
+-- Releases the lock if it is $owner's and nobody waits for it, and grants it to $next, the next
+-- request of the same process, with its label, lease and floor. The row was granted in this very
+-- store, which shows that nothing was lost since: see `retake`.
 UPDATE {locks} AS l SET
     owner = $next, label = $label, token = greatest({micros}, l.token + 1, $floor), version = l.version + 1,
     expires = {now} + $lease, kept = false

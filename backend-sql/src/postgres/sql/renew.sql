@@ -1,9 +1,11 @@
--- How a holder keeps a lock. A renewal may arrive after one that was sent later, so it never shortens a lease. No lease
--- exceeds the longest lease, which may have been lowered since the grant.
+-- How a holder keeps a lock. A renewal may arrive after one that was sent later, so it never
+-- shortens a lease. No lease exceeds the longest lease, which may have been lowered since the
+-- grant.
 
 -- name: renew(names, owners, leases)
--- Renews a batch. Each array has one value per grant. Rows that another transaction has locked are skipped, because an UPDATE
--- would wait for them. Answers which owners were renewed, and the lease in µs.
+-- Renews a batch. Each array has one value per grant. Rows that another transaction has locked are
+-- skipped, because an UPDATE would wait for them. Answers which owners were renewed, and the lease
+-- in µs.
 WITH ours AS (
     SELECT l.name, least(
         -- guard: renew-longest

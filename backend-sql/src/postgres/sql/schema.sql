@@ -1,10 +1,12 @@
 -- name: schema
 -- The tables of leasehold in PostgreSQL. Tokens are microseconds of the server's clock.
 --
--- The tables of locks are unlogged: nobody waits for the disk, and a crash, a promotion or a restore empties them. The marker
--- goes with them and so shows the loss. Every statement that grants reads it.
+-- The tables of locks are unlogged: nobody waits for the disk, and a crash, a promotion or a
+-- restore empties them. The marker goes with them and so shows the loss. Every statement that
+-- grants reads it.
 
--- Notes for the end of this script whether this is the first use of the store, and whether the locks were lost.
+-- Notes for the end of this script whether this is the first use of the store, and whether the
+-- locks were lost.
 DO $$ BEGIN
     PERFORM pg_catalog.set_config('leasehold.first', (pg_catalog.to_regclass('{settings}') IS NULL)::text, true);
     PERFORM pg_catalog.set_config('leasehold.lost', (pg_catalog.to_regclass('{locks}') IS NULL)::text, true);
@@ -27,16 +29,19 @@ CREATE UNLOGGED TABLE IF NOT EXISTS {locks} (
     version   bigint      NOT NULL, -- one more with every grant
     expires   timestamptz NOT NULL, -- another version of the records renames it
     kept      boolean     NOT NULL, -- released, and kept for a minimum hold
-    -- Where it was granted last: the marker's store, and this table. As long as this row exists, so does
+    -- Where it was granted last: the marker's store, and this table. As long as this row exists, so
+    -- does
     -- the marker, and nothing was lost. If these values are wrong, the row was copied here.
     store     text,
     itself    oid,
-    -- The owners that share it where the owner is all 0, each with the end of its lease in microseconds. `expires` is the last of these.
+    -- The owners that share it where the owner is all 0, each with the end of its lease in
+    -- microseconds. `expires` is the last of these.
     readers   jsonb,
     client    text,                 -- 32 digits: the client that is notified of the last grant by a release
-    -- The head of the queue, in the order of service. Each entry has the digits of its owner and of its client, then + if a
-    -- release may grant it the lock, - if it must ask for the lock itself, or * for a reader's, and the owner's label. `alive` says
-    -- until when each counts as alive without a heartbeat. Null when nobody waits, empty when all wait in the tail.
+    -- The head of the queue, in the order of service. Each entry has the digits of its owner and of
+    -- its client, then + if a release may grant it the lock, - if it must ask for the lock itself,
+    -- or * for a reader's, and the owner's label. `alive` says until when each counts as alive
+    -- without a heartbeat. Null when nobody waits, empty when all wait in the tail.
     waiters   text[],
     alive     timestamptz[],
     far       bigint,               -- position of the last entry in the tail, in {queue}; null when the tail is empty
@@ -50,8 +55,9 @@ CREATE UNLOGGED TABLE IF NOT EXISTS {locks} (
     toast_tuple_target = 8160       -- the head of the queue stays in its row
 );
 
--- Heartbeats of queue entries, and the tail of the queue. A heartbeat never waits for the lock's row, and a statement on the
--- lock's row never waits for a heartbeat. This table only decides who moves to the head next, and who is dead.
+-- Heartbeats of queue entries, and the tail of the queue. A heartbeat never waits for the lock's
+-- row, and a statement on the lock's row never waits for a heartbeat. This table only decides who
+-- moves to the head next, and who is dead.
 CREATE UNLOGGED TABLE IF NOT EXISTS {queue} (
     name    text        COLLATE "C" NOT NULL,
     owner   text        COLLATE "C" NOT NULL, -- 32 hexadecimal digits
@@ -75,12 +81,12 @@ CREATE UNLOGGED TABLE IF NOT EXISTS {marker} (
 {refuse_tables}
 CREATE INDEX IF NOT EXISTS {queue_in_order} ON {queue} (name, entered) WHERE entered IS NOT NULL;
 
--- Holders may still believe in locks that were lost. The next client, or `init`, finds a marker of another store and
--- begins a quarantine. A new store has no marker yet.
+-- Holders may still believe in locks that were lost. The next client, or `init`, finds a marker of
+-- another store and begins a quarantine. A new store has no marker yet.
 UPDATE {marker} SET store = '' WHERE pg_catalog.current_setting('leasehold.lost') = 'true';
 
--- What empties the marker leaves the settings. So making their table is the first use, which grants at once. If only their row
--- is gone, somebody has emptied the table, perhaps with the others.
+-- What empties the marker leaves the settings. So making their table is the first use, which grants
+-- at once. If only their row is gone, somebody has emptied the table, perhaps with the others.
 WITH made AS (
     INSERT INTO {settings} (id, longest_lease, quarantine, quarantined)
     VALUES (1, '{longest_lease} microseconds', '{longest_lease} microseconds', true)

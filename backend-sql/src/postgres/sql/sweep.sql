@@ -1,10 +1,11 @@
 -- Deletes what is needed no more.
 
 -- name: sweep(most)
--- First step of a sweep: deletes at most $most free rows whose tokens the watermark has covered for a minute. A statement
--- that inserts such a row again has read that watermark, because no statement older than half a minute succeeds (`insert`). A
--- row stays if somebody waits for it, or if it has tombstones. Rows that another transaction has locked are left to the next
--- sweep: nothing waits for them while it holds other rows. Answers how many rows it deleted.
+-- First step of a sweep: deletes at most $most free rows whose tokens the watermark has covered for
+-- a minute. A statement that inserts such a row again has read that watermark, because no statement
+-- older than half a minute succeeds (`insert`). A row stays if somebody waits for it, or if it has
+-- tombstones. Rows that another transaction has locked are left to the next sweep: nothing waits
+-- for them while it holds other rows. Answers how many rows it deleted.
 WITH free AS (
     SELECT l.name FROM {locks} AS l, {marker} AS m
     WHERE (l.owner IS NULL OR l.expires <= {now})
@@ -29,10 +30,11 @@ swept AS (
 SELECT pg_catalog.count(*) FROM swept
 
 -- name: sweep_watermark
--- Second step of a sweep: raises the watermark to the tokens of all free rows, for the sweep after this one. Whatever
--- deletes a token raises the watermark to it first. It does so at most once a minute, since each raise starts the minute
--- of `sweep` anew. If the clock was set back, it raises at once: otherwise there would be no sweep until the clock is
--- where it was. It leaves the marker alone while another transaction has locked it.
+-- Second step of a sweep: raises the watermark to the tokens of all free rows, for the sweep after
+-- this one. Whatever deletes a token raises the watermark to it first. It does so at most once a
+-- minute, since each raise starts the minute of `sweep` anew. If the clock was set back, it raises
+-- at once: otherwise there would be no sweep until the clock is where it was. It leaves the marker
+-- alone while another transaction has locked it.
 UPDATE {marker} SET
     watermark = greatest(watermark, (
         SELECT coalesce(pg_catalog.max(token), 0) FROM {locks} WHERE owner IS NULL OR expires <= {now}
@@ -43,8 +45,8 @@ WHERE id = (
 )
 
 -- name: sweep_entries(most)
--- Third step of a sweep: deletes at most $most rows of entries that have long been dead. Rows that others have locked are
--- left to the next sweep.
+-- Third step of a sweep: deletes at most $most rows of entries that have long been dead. Rows that
+-- others have locked are left to the next sweep.
 DELETE FROM {queue} AS p USING (
     SELECT b.name, b.owner FROM {queue} AS b WHERE b.alive < {now} - interval '1 minute'
     LIMIT $most::bigint FOR UPDATE SKIP LOCKED

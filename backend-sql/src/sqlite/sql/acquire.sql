@@ -1,13 +1,15 @@
 -- How a writer takes a lock, and how it gives an attempt up.
 --
--- $now is CLOCK_BOOTTIME in nanoseconds, which counts within $epoch only; $wall is the wall clock in microseconds.
--- Both may be older than the statement, by the time that it waited for the database. Then the new lease ends earlier, or a held
--- lock looks held for longer, never the other way round. Leases are nanoseconds, too. The token is at least $floor.
+-- $now is CLOCK_BOOTTIME in nanoseconds, which counts within $epoch only; $wall is the wall clock
+-- in microseconds. Both may be older than the statement, by the time that it waited for the
+-- database. Then the new lease ends earlier, or a held lock looks held for longer, never the other
+-- way round. Leases are nanoseconds, too. The token is at least $floor.
 
 -- name: insert(name, owner, label, lease, now, epoch, wall, floor)
--- Takes a name that has no row, or is released or expired, if no live entry comes first. If the owner already holds the
--- lock, sets its lease anew. Such a repeat may arrive after a renewal that was sent later, so it never shortens the lease,
--- neither `expires` nor `lease`, by which other clocks count.
+-- Takes a name that has no row, or is released or expired, if no live entry comes first. If the
+-- owner already holds the lock, sets its lease anew. Such a repeat may arrive after a renewal that
+-- was sent later, so it never shortens the lease, neither `expires` nor `lease`, by which other
+-- clocks count.
 INSERT INTO {locks} AS l (name, owner, label, token, version, lease, expires, epoch, kept)
 SELECT $name, $owner, $label, max(
     $wall,
@@ -42,8 +44,9 @@ WHERE l.owner IS NULL OR (l.owner = $owner AND NOT l.kept) OR {over}
 RETURNING token
 
 -- name: take(name, owner, label, lease, now, epoch, wall, floor, version)
--- Takes a row that has not changed since this client read it, at $version. It must also be free: a client of the other strategy may have swept the row away and made another, which counts
--- its versions anew.
+-- Takes a row that has not changed since this client read it, at $version. It must also be free: a
+-- client of the other strategy may have swept the row away and made another, which counts its
+-- versions anew.
 UPDATE {locks} AS l SET
     -- guard: take-token
     token = max($wall, token + 1, $floor),
@@ -64,9 +67,9 @@ SELECT $name, s.watermark, 0, 0, 0, $epoch, 0 FROM {settings} AS s
 WHERE true ON CONFLICT DO NOTHING
 
 -- name: read_row(name, owner, now, epoch, wall)
--- Reads the row for $owner or, if that is null, for an operator. `before` is how many live entries come first, up to a limit
--- beyond which the number makes no difference. A dead entry of $owner counts as none in {behind}, but keeps its position here:
--- its heartbeat comes first.
+-- Reads the row for $owner or, if that is null, for an operator. `before` is how many live entries
+-- come first, up to a limit beyond which the number makes no difference. A dead entry of $owner
+-- counts as none in {behind}, but keeps its position here: its heartbeat comes first.
 SELECT l.name, CASE WHEN {is_reader} THEN $owner ELSE l.owner END AS owner, {count} AS readers, l.label, l.token, l.version, kept, lease, expires, l.epoch, until,
     CASE WHEN $owner IS NULL THEN
         (SELECT count(*) FROM {queue} AS q WHERE q.name = l.name AND {alive})
@@ -81,11 +84,11 @@ FROM {locks} AS l LEFT JOIN {seen} AS s ON {sighting}
 WHERE l.name = $name
 
 -- name: note_sighting(name, now, epoch, version)
--- Notes when the lease of a row of another boot or machine ends by our clock: a whole lease after it is first seen, which
--- is now, at $version.
--- The row itself does not change: each client with another clock makes its own note, and no note starts anew while the
--- holder writes nothing. A holder in another time namespace of this machine may have renewed since $now was read. Then the
--- version differs, and the next read makes the note.
+-- Notes when the lease of a row of another boot or machine ends by our clock: a whole lease after
+-- it is first seen, which is now, at $version.
+-- The row itself does not change: each client with another clock makes its own note, and no note
+-- starts anew while the holder writes nothing. A holder in another time namespace of this machine
+-- may have renewed since $now was read. Then the version differs, and the next read makes the note.
 INSERT INTO {seen} (name, epoch, token, version, until)
 SELECT name, $epoch, token, version, $now + lease FROM {locks}
 WHERE name = $name AND owner IS NOT NULL AND epoch <> $epoch AND version = $version
@@ -98,7 +101,8 @@ WHERE token <> excluded.token OR version <> excluded.version
 INSERT INTO {abandoned} (owner, at, epoch, day) VALUES ($owner, $now, $epoch, $day) ON CONFLICT DO NOTHING
 
 -- name: withdraw(name, owner, now, epoch)
--- Takes the lock away from the abandoned owner. A lock that was released, and is kept for a minimum hold, stays.
+-- Takes the lock away from the abandoned owner. A lock that was released, and is kept for a minimum
+-- hold, stays.
 UPDATE {locks} SET owner = NULL, label = NULL, version = version + 1
 WHERE name = $name
 -- guard: abandon-kept
@@ -107,8 +111,8 @@ AND owner = $owner AND (epoch <> $epoch OR expires > $now)
 RETURNING version
 
 -- part: over
--- Whether the lease of the row `l` is over: by its own clock, or by ours if the note on the row says so. `rows.rs` has the
--- same rule in Rust.
+-- Whether the lease of the row `l` is over: by its own clock, or by ours if the note on the row
+-- says so. `rows.rs` has the same rule in Rust.
 ((
 -- guard: epoch
 l.epoch = $epoch AND

@@ -11,8 +11,8 @@ ORDER BY l.name LIMIT $most
 
 -- name: force(name, now, epoch, wall)
 -- Frees the lock, whoever has it. No token above 9007199254740990 = 2^53 - 2 can be
--- granted: a token out of range becomes the highest that a grant of ours may have, and a version out of range starts
--- again.
+-- granted: a token out of range becomes the highest that a grant of ours may have, and a version
+-- out of range starts again.
 UPDATE {locks} AS l SET owner = NULL, readers = NULL, label = NULL,
     token = CASE WHEN token BETWEEN 0 AND 9007199254740990 THEN token
         ELSE $wall + (SELECT longest_lease * 1000 FROM {settings}) END,

@@ -1,10 +1,11 @@
 -- Readers share a row. The clocks and arguments are those of acquire.sql and renew.sql.
 
 -- name: join(name, owner, label, lease, now, epoch, wall, floor)
--- Makes $owner a reader. The name is free, and is taken as by `insert`, or readers share it. An owner that is already a reader
--- renews instead.
--- All readers have one token. The row's lease is the longest of theirs, so it is never shortened. By a clock that is not
--- the row's, each living reader has what was left of its lease when the row was last written.
+-- Makes $owner a reader. The name is free, and is taken as by `insert`, or readers share it. An
+-- owner that is already a reader renews instead.
+-- All readers have one token. The row's lease is the longest of theirs, so it is never shortened.
+-- By a clock that is not the row's, each living reader has what was left of its lease when the row
+-- was last written.
 INSERT INTO {locks} AS l (name, owner, readers, label, token, version, lease, expires, epoch, kept)
 SELECT $name, {shared}, json_object($owner, $now + $lease), $label, max($wall, s.watermark + 1, $floor), 1, $lease, $now + $lease, $epoch, 0
 FROM {settings} AS s
@@ -37,8 +38,8 @@ WHERE l.owner IS NULL OR {over} OR (
 RETURNING token
 
 -- name: part(name, owner, now, epoch)
--- Removes the reader $owner from those who share the lock, and those whose leases are over. The last reader then holds the
--- lock alone, and must release it.
+-- Removes the reader $owner from those who share the lock, and those whose leases are over. The
+-- last reader then holds the lock alone, and must release it.
 UPDATE {locks} AS l SET
     (owner, readers, expires, lease) = (
         SELECT CASE WHEN count(*) THEN l.owner ELSE $owner END, CASE WHEN count(*) THEN json_group_object(reader, ends) END,
@@ -51,8 +52,8 @@ WHERE name = $name AND {is_reader}
 RETURNING owner
 
 -- name: renew_readers(now, epoch, grants)
--- Renews a batch of readers, of which several may share a lock. Otherwise as `renew`, with the same answer. The other readers
--- of a row keep their ends.
+-- Renews a batch of readers, of which several may share a lock. Otherwise as `renew`, with the same
+-- answer. The other readers of a row keep their ends.
 UPDATE {locks} AS l SET
     (readers, expires, lease) = (
         SELECT json_group_object(reader, ends), max(ends), max(ends) - $now
@@ -95,7 +96,8 @@ WHERE value > {reached}
 )
 
 -- part: reached
--- What the clock of the row `l` has reached at least: now or, if it is not ours, what it was when the row was last written.
+-- What the clock of the row `l` has reached at least: now or, if it is not ours, what it was when
+-- the row was last written.
 (CASE
 -- guard: reached
 WHEN l.epoch <> $epoch THEN l.expires - l.lease

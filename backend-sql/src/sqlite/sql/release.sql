@@ -1,10 +1,11 @@
 -- How a holder gives a lock back, and who gets it next. The clocks are those of acquire.sql.
 
 -- name: release(name, owner, now, epoch, wall, next, next_label, next_lease, next_floor)
--- Releases the lock if it is $owner's. The first live entry gets the lock, for the time in which a new holder must renew it.
--- If that entry is a reader's, it starts to share the lock. If nobody waits, $next gets the lock: the next request of the same
--- process, with its label, lease and floor. These are null if there is none: then the lock is free. If $next was abandoned,
--- the statement does nothing. The row stays, since it keeps the token.
+-- Releases the lock if it is $owner's. The first live entry gets the lock, for the time in which a
+-- new holder must renew it. If that entry is a reader's, it starts to share the lock. If nobody
+-- waits, $next gets the lock: the next request of the same process, with its label, lease and
+-- floor. These are null if there is none: then the lock is free. If $next was abandoned, the
+-- statement does nothing. The row stays, since it keeps the token.
 UPDATE {locks} AS l SET
     owner = g.owner, readers = g.readers, label = g.label, bell = g.bell, version = version + 1, kept = 0,
     token = CASE WHEN g.owner IS NULL THEN l.token

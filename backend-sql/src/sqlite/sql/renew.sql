@@ -1,10 +1,11 @@
 -- How a holder keeps a lock. The clocks are those of acquire.sql.
 
 -- name: renew(now, epoch, grants)
--- Renews a batch: $grants is a JSON array of [name, owner, lease]. No lease exceeds the longest lease, which may have been
--- lowered since the grant. The batch may arrive after one that was sent later, so it never shortens a
--- lease, neither `expires` nor `lease`, by which other clocks count. Answers which owners were renewed, and the longest
--- lease in ms.
+-- Renews a batch: $grants is a JSON array of [name, owner, lease]. No lease exceeds the longest
+-- lease, which may have been lowered since the grant. The batch may arrive after one that was sent
+-- later, so it never shortens a
+-- lease, neither `expires` nor `lease`, by which other clocks count. Answers which owners were
+-- renewed, and the longest lease in ms.
 UPDATE {locks} AS l SET
     lease = CASE WHEN l.epoch = $epoch THEN max(l.expires - $now, g.lease) ELSE g.lease END,
     epoch = $epoch, version = version + 1,

@@ -1,8 +1,8 @@
 -- name: schema
 -- The tables of leasehold in SQLite. {locks} and its like stand for the names of the tables.
 --
--- One row per name that is held, or was held lately. Times are nanoseconds of CLOCK_BOOTTIME. They only make sense within
--- one epoch: one boot of one machine, seen from one time namespace.
+-- One row per name that is held, or was held lately. Times are nanoseconds of CLOCK_BOOTTIME. They
+-- only make sense within one epoch: one boot of one machine, seen from one time namespace.
 CREATE TABLE IF NOT EXISTS {locks} (
     name    TEXT    NOT NULL PRIMARY KEY,
     owner   TEXT,                -- 32 hexadecimal digits; NULL when released; all 0 where readers share it
@@ -12,15 +12,16 @@ CREATE TABLE IF NOT EXISTS {locks} (
     lease   INTEGER NOT NULL,
     expires INTEGER NOT NULL,    -- another version of the records renames it
     epoch   TEXT    NOT NULL,
-    -- The owners that share it, the newest first, each with the end of its own lease, on the clock of `expires`, which is the
-    -- latest of them. NULL where none do.
+    -- The owners that share it, the newest first, each with the end of its own lease, on the clock
+    -- of `expires`, which is the latest of them. NULL where none do.
     readers TEXT CHECK (json_type(readers) = 'object'),
     bell    TEXT,                -- of the entry that a release granted the lock to last
     kept    INTEGER NOT NULL     -- 1: released, and kept for a minimum hold
 ) STRICT, WITHOUT ROWID;
 
--- Notes on rows of other epochs. A client cannot tell when a lease of another epoch ends, so it takes the row as held for a
--- whole lease from when it first saw it. If the row's token or version differs, the row has changed since.
+-- Notes on rows of other epochs. A client cannot tell when a lease of another epoch ends, so it
+-- takes the row as held for a whole lease from when it first saw it. If the row's token or version
+-- differs, the row has changed since.
 CREATE TABLE IF NOT EXISTS {seen} (
     name    TEXT    NOT NULL,
     epoch   TEXT    NOT NULL, -- of the clock
@@ -38,7 +39,8 @@ CREATE TABLE IF NOT EXISTS {abandoned} (
     day   INTEGER NOT NULL  -- of the wall clock, from 1970 on
 ) STRICT, WITHOUT ROWID;
 
--- The queue. A heartbeat counts by the clock of its epoch; clients of other epochs use the wall clock.
+-- The queue. A heartbeat counts by the clock of its epoch; clients of other epochs use the wall
+-- clock.
 CREATE TABLE IF NOT EXISTS {queue} (
     name     TEXT    NOT NULL,
     position INTEGER NOT NULL,
@@ -55,8 +57,8 @@ CREATE TABLE IF NOT EXISTS {queue} (
 
 CREATE UNIQUE INDEX IF NOT EXISTS {queue_owner} ON {queue} (name, owner);
 
--- A grant removes the entry of the new owner in the same step, and the dead entries before it. Of readers, the new one is the
--- first in the column.
+-- A grant removes the entry of the new owner in the same step, and the dead entries before it. Of
+-- readers, the new one is the first in the column.
 CREATE TRIGGER IF NOT EXISTS {served} AFTER UPDATE OF owner ON {locks} WHEN new.owner IS NOT NULL
 BEGIN
     DELETE FROM {queue} WHERE name = new.name AND position <= (
@@ -70,8 +72,8 @@ BEGIN
     );
 END;
 
--- The settings that all clients share. No deleted row had a token above the watermark. The version is that of the records in
--- all tables.
+-- The settings that all clients share. No deleted row had a token above the watermark. The version
+-- is that of the records in all tables.
 CREATE TABLE IF NOT EXISTS {settings} (
     id            INTEGER NOT NULL PRIMARY KEY CHECK (id = 1),
     longest_lease INTEGER NOT NULL, -- milliseconds

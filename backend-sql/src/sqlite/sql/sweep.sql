@@ -1,8 +1,8 @@
 -- Deletes what is needed no more. The clocks are those of acquire.sql.
 
 -- name: sweep_watermark(now, epoch)
--- First step of a sweep: raises the watermark to the tokens of all free rows. Whatever deletes a token raises the
--- watermark to it first.
+-- First step of a sweep: raises the watermark to the tokens of all free rows. Whatever deletes a
+-- token raises the watermark to it first.
 UPDATE {settings}
 -- guard: sweep-raises
 SET watermark = max(watermark, (
@@ -10,8 +10,8 @@ SET watermark = max(watermark, (
 ))
 
 -- name: sweep(now, epoch)
--- Second step of a sweep: deletes free rows. A row that was granted since the first step has a larger token, so it stays.
--- A row that somebody waits for stays, too.
+-- Second step of a sweep: deletes free rows. A row that was granted since the first step has a
+-- larger token, so it stays. A row that somebody waits for stays, too.
 DELETE FROM {locks} AS l
 WHERE (owner IS NULL OR {over})
     -- guard: sweep-covered
@@ -19,9 +19,10 @@ WHERE (owner IS NULL OR {over})
     AND NOT EXISTS (SELECT 1 FROM {queue} AS q WHERE q.name = l.name)
 
 -- name: forget(before, epoch, today)
--- Deletes the records of abandoned owners of which no statement can still be under way: those before $before, in this epoch.
--- The clock of another epoch says nothing here, since that epoch is over or belongs to another time namespace. Its
--- records are deleted on the second day after theirs.
+-- Deletes the records of abandoned owners of which no statement can still be under way: those
+-- before $before, in this epoch. The clock of another epoch says nothing here, since that epoch is
+-- over or belongs to another time namespace. Its records are deleted on the second day after
+-- theirs.
 DELETE FROM {abandoned} WHERE (epoch = $epoch AND at < $before) OR (epoch <> $epoch AND day < $today - 1)
 
 -- name: forget_seen
