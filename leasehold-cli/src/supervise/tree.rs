@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::path::Path;
 
 use rustix::io::Errno;
 use rustix::process::{
@@ -46,15 +47,19 @@ impl Process {
     }
 }
 
-/// All living processes below `root`, in no particular order.
+/// The living processes below `root`, in no particular order. While a process or a thread ends, its
+/// children may be missing. Then the death of a child of `root` follows.
 pub(super) fn below(root: Pid) -> Vec<Process> {
-    select(root, all())
+    select(root, family(root))
 }
 
 /// All living processes below `root`, without children that are older than `child`, and without the
 /// processes below those. `root` had them before an exec.
 pub(super) fn below_since(root: Pid, child: &Process) -> Vec<Process> {
-    select(root, without_older(root, child.born, all()))
+    let below = |candidates| select(root, without_older(root, child.born, candidates));
+    let found = below(family(root));
+    // The search from parent to child may miss the children of a process that ends.
+    if found.is_empty() { below(all()) } else { found }
 }
 
 fn without_older(root: Pid, born: u64, mut all: Vec<Process>) -> Vec<Process> {
@@ -67,11 +72,39 @@ pub(super) fn any_stopped(group: Pid) -> bool {
     all().iter().any(|each| each.group == Some(group) && each.state == State::Stopped)
 }
 
+/// The processes below `root`, read from parent to child: on a busy machine a look at every process
+/// of the machine could take longer than is left before the next holder begins.
+fn family(root: Pid) -> Vec<Process> {
+    // Some kernels do not list children.
+    if !Path::new("/proc/thread-self/children").exists() {
+        return all();
+    }
+    if !is_ours() {
+        return Vec::new();
+    }
+    let (mut found, mut open) = (Vec::new(), vec![root]);
+    while let Some(parent) = open.pop() {
+        let children = children(parent);
+        found.extend(children.iter().copied().filter_map(read));
+        open.extend(children);
+    }
+    found
+}
+
+/// The children of all threads of a process.
+fn children(parent: Pid) -> Vec<Pid> {
+    let threads = fs::read_dir(format!("/proc/{}/task", parent.as_raw_nonzero()));
+    let lists = threads
+        .into_iter()
+        .flatten()
+        .filter_map(|thread| fs::read_to_string(thread.ok()?.path().join("children")).ok());
+    let ids = |list: String| list.split_whitespace().filter_map(|id| id.parse().ok()).collect();
+    lists.flat_map::<Vec<i32>, _>(ids).filter_map(Pid::from_raw).collect()
+}
+
+/// All processes of the machine.
 fn all() -> Vec<Process> {
-    // The /proc of another process namespace has other ids: no list is better than a wrong one.
-    let own = fs::read_link("/proc/self").ok();
-    let own = own.as_deref().and_then(|link| link.to_str());
-    if own != Some(&getpid().as_raw_nonzero().to_string()) {
+    if !is_ours() {
         return Vec::new();
     }
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
@@ -79,6 +112,13 @@ fn all() -> Vec<Process> {
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
         .filter_map(|raw| read(Pid::from_raw(raw)?))
         .collect()
+}
+
+/// Whether `/proc` has the ids of our process namespace. Those of another one are other processes:
+/// no list is better than a wrong one.
+fn is_ours() -> bool {
+    let own = fs::read_link("/proc/self").ok();
+    own.as_deref().and_then(|link| link.to_str()) == Some(&getpid().as_raw_nonzero().to_string())
 }
 
 /// The living processes of `all` that are below `root`, also through dead ones.
@@ -134,6 +174,11 @@ fn parse(stat: &str) -> Option<Process> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead as _, BufReader};
+    use std::process::{Command, Stdio};
+
+    use rustix::process::getppid;
+
     use super::*;
 
     fn pid(raw: i32) -> Pid {
@@ -172,7 +217,23 @@ mod tests {
     fn reads_this_very_process() {
         let process = own().unwrap();
         assert_eq!(process.pid, getpid());
-        assert_eq!(process.parent, rustix::process::getppid());
+        assert_eq!(process.parent, getppid());
+    }
+
+    /// At a deadline there is no time to look at all processes of a busy machine.
+    #[test]
+    fn looks_only_at_the_processes_below() {
+        let script = "sleep 1000 & echo $!; wait";
+        let mut shell =
+            Command::new("sh").args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(shell.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let sleeper = pid(line.trim().parse().unwrap());
+        let found: Vec<_> = family(getpid()).iter().map(|each| each.pid).collect();
+        let _ = kill_process(sleeper, Signal::KILL);
+        shell.wait().unwrap();
+        assert!(found.contains(&sleeper) && found.contains(&pid(shell.id() as i32)), "{found:?}");
+        assert!(!found.contains(&getpid()) && !found.contains(&getppid().unwrap()), "{found:?}");
     }
 
     #[test]
