@@ -3,7 +3,7 @@
 
 use plotters::prelude::*;
 
-use super::digits;
+use super::{digits, escaped::escaped};
 use crate::{
     measurement::Measure,
     report::{Report, StoreReport},
@@ -13,7 +13,8 @@ use crate::{
 /// An error while a page is made.
 pub(crate) type Failed = Box<dyn std::error::Error>;
 
-const SIZE: (u32, u32) = (820, 400);
+/// As wide as a telephone, so that a page need not shrink it.
+const SIZE: (u32, u32) = (440, 300);
 /// The colours of the stores, in their order. They are visible on light and on dark.
 pub(crate) const COLOURS: [RGBColor; 8] = [
     RGBColor(31, 119, 180),
@@ -34,6 +35,16 @@ const SCALING: [(&str, Measure); 5] = [
     ("64", Measure::Handoff64),
     ("256", Measure::Handoff256),
 ];
+
+/// The colour of each store, as HTML.
+pub(crate) fn legend(report: &Report) -> String {
+    let entry = |(at, store): (usize, &StoreReport)| {
+        let RGBColor(red, green, blue) = COLOURS[at % COLOURS.len()];
+        let name = escaped(&store.name);
+        format!("<span style=\"color: rgb({red} {green} {blue})\">■</span> {name}")
+    };
+    report.stores.iter().enumerate().map(entry).collect::<Vec<_>>().join(" &emsp; ")
+}
 
 /// All plots of a report.
 pub(crate) fn all(report: &Report) -> Result<Vec<String>, Failed> {
@@ -99,21 +110,24 @@ fn plot<'a>(
     if low > high {
         return Ok(String::new());
     }
+    let (low, high) = (low / 2.0, high * 2.0);
     let mut svg = String::new();
     {
         let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-        // Room for the legend beside the lines.
-        let end = labels.len() as f64 + 0.3;
         let mut chart = ChartBuilder::on(&area)
             .caption(title, ("sans-serif", 16))
             .margin(8)
             .x_label_area_size(28)
-            .y_label_area_size(84)
-            .build_cartesian_2d(-0.5..end, (low / 1.5..high * 1.5).log_scale())?;
+            .y_label_area_size(72)
+            .build_cartesian_2d(
+                -0.5..labels.len() as f64 - 0.5,
+                (low..high).log_scale().with_key_points(ticks(low, high)),
+            )?;
         chart
             .configure_mesh()
             .disable_x_mesh()
             .light_line_style(TRANSPARENT)
+            .label_style(("sans-serif", 13))
             .x_labels(labels.len() + 2)
             .x_label_formatter(&|at| {
                 let near = (at.fract().abs() < 0.01).then_some(at.round());
@@ -122,19 +136,33 @@ fn plot<'a>(
             })
             .y_label_formatter(&|value| show(*value))
             .draw()?;
-        for (at, (store, values)) in lines.iter().enumerate() {
-            let colour = COLOURS[at % COLOURS.len()];
+        for (at, (_, values)) in lines.iter().enumerate() {
             let points = values.iter().enumerate().filter(|(_, value)| **value > 0.0);
             let points: Vec<_> = points.map(|(at, value)| (at as f64, *value)).collect();
-            chart
-                .draw_series(LineSeries::new(points, colour.stroke_width(2)).point_size(3))?
-                .label(store.name.as_str())
-                .legend(move |(x, y)| {
-                    PathElement::new([(x, y), (x + 16, y)], colour.stroke_width(2))
-                });
+            let colour = COLOURS[at % COLOURS.len()];
+            chart.draw_series(LineSeries::new(points, colour.stroke_width(2)).point_size(3))?;
         }
-        chart.configure_series_labels().border_style(TRANSPARENT).draw()?;
         area.present()?;
     }
     Ok(finish(svg, title))
+}
+
+/// 1, 2 and 5 of each power of ten in the range; of a wide range the powers alone.
+fn ticks(low: f64, high: f64) -> Vec<f64> {
+    let steps: &[f64] = if high / low > 1e4 { &[1.0] } else { &[1.0, 2.0, 5.0] };
+    let powers = low.log10().floor() as i32..=high.log10().ceil() as i32;
+    let all = powers.flat_map(|power| steps.iter().map(move |step| step * 10f64.powi(power)));
+    all.filter(|tick| (low..=high).contains(tick)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_range_has_a_few_ticks() {
+        assert_eq!(ticks(130.0, 2_100.0), [200.0, 500.0, 1_000.0, 2_000.0]);
+        assert_eq!(ticks(2.1, 8.4), [5.0]);
+        assert_eq!(ticks(0.5, 50_000.0), [1.0, 10.0, 100.0, 1_000.0, 10_000.0]);
+    }
 }

@@ -36,6 +36,39 @@ pub(crate) fn open(page: &Path) -> Shown {
     Shown { dom: String::from_utf8(output.stdout).unwrap(), console }
 }
 
+/// Asserts that a telephone, 420 points wide, shows the costs of all stores at once, and that no
+/// labels of a plot overlap.
+pub(crate) fn fits_a_telephone(page: &Path) {
+    // A window has at least 500 points, a frame may have less.
+    let script = r"
+        const frame = document.querySelector('iframe'), shown = frame.contentDocument;
+        const table = shown.querySelector('.wide');
+        const texts = [...shown.querySelectorAll('svg')].map(plot => [...plot.querySelectorAll('text')]);
+        const overlaps = texts.map(labels => labels.filter((label, at) => labels.slice(at + 1).some(other => {
+            const a = label.getBoundingClientRect(), b = other.getBoundingClientRect();
+            return a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
+        })).length);
+        document.body.dataset.seen = [frame.contentWindow.innerWidth, table.scrollWidth - table.clientWidth,
+            ...overlaps, Math.min(...texts.map(labels => labels.length))].join(' ');
+    ";
+    let html = std::fs::read_to_string(page).unwrap().replace('&', "&amp;").replace('"', "&quot;");
+    let framed = page.with_extension("framed.html");
+    let frame = "style='width: 420px; height: 2000px; border: 0'";
+    let text = format!(
+        "<!doctype html><html><body><iframe {frame} srcdoc=\"{html}\"></iframe>\
+         <script>onload = () => {{ {script} }}</script></body></html>"
+    );
+    std::fs::write(&framed, text).unwrap();
+    let dom = open(&framed).dom;
+    let seen = attribute(&dom, "data-seen").unwrap();
+    let seen: Vec<i64> = seen.split(' ').map(|number| number.parse().unwrap()).collect();
+    let [width, hidden, ref overlaps @ .., labels] = seen[..] else { panic!("{seen:?}") };
+    assert_eq!((width, hidden), (420, 0), "width, and how much of the table it hides");
+    assert_eq!(overlaps, [0; 4], "overlapping labels of each plot");
+    // The title, the names below and at least one value beside.
+    assert!(labels >= 7, "{labels} labels");
+}
+
 /// The page as a picture, in one colour scheme.
 fn picture(page: &Path, dark: bool) -> Vec<u8> {
     let file = tempfile::Builder::new().suffix(".png").tempfile().unwrap();

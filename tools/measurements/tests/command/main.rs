@@ -248,11 +248,13 @@ fn a_bar_shows_the_progress_on_a_terminal() {
 fn the_check_of_the_page_sees_what_is_wrong_with_it() {
     let store = Store::new();
     let page = store.beside("page.html");
+    let sqlite = format!("sqlite:{}", store.beside("second.db").display());
     // Long enough for samples of all plots on a busy machine.
-    let args = ["memory:", "--for", "4s", "--json", "--page", page.to_str().unwrap()];
+    let args = ["memory:", &sqlite, "--for", "8s", "--json", "--page", page.to_str().unwrap()];
     let output = compare(&store, &args).output().unwrap();
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     browser::shows(&page, &report);
+    browser::fits_a_telephone(&page);
     let sound = std::fs::read_to_string(&page).unwrap();
     let seed = |with: &str| sound.replace("</body>", &format!("{with}</body>"));
     for (with, says) in [
@@ -271,6 +273,17 @@ fn the_check_of_the_page_sees_what_is_wrong_with_it() {
         assert_ne!(broken, sound, "{old} is not on the page");
         std::fs::write(&page, broken).unwrap();
         assert!(refused(&page, &report), "{new:?} in place of {old:?} passed");
+    }
+    for (old, new) in [
+        ("white-space: normal", ""),
+        ("</style>", "svg text { font-size: 60px; }</style>"),
+        ("<text ", "<g "),
+    ] {
+        let broken = sound.replace(old, new);
+        assert_ne!(broken, sound, "{old} is not on the page");
+        std::fs::write(&page, broken).unwrap();
+        let checked = std::panic::catch_unwind(|| browser::fits_a_telephone(&page));
+        assert!(checked.is_err(), "{new:?} in place of {old:?} passed");
     }
 }
 

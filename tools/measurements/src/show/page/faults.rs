@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use super::escaped::escaped;
+use crate::show::escaped::escaped;
 use crate::{
     report::{OfFault, OfStore, Proof},
     show::{plots::Failed, timeline},

@@ -1,13 +1,12 @@
 //! The report as one HTML page, without scripts and without files from the network.
 
-mod escaped;
 mod faults;
 
 use std::fmt::Write as _;
 
-use self::escaped::escaped;
 use super::{
     digits,
+    escaped::escaped,
     plots::{self, Failed},
     table,
 };
@@ -39,6 +38,7 @@ impl Report {
         )?;
         self.write_machine(page)?;
         self.write_figures(page)?;
+        write!(page, "<p>{}</p>", plots::legend(self))?;
         for plot in plots::all(self)? {
             write!(page, "<figure>{plot}</figure>")?;
         }
