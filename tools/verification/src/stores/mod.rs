@@ -15,7 +15,7 @@ mod untried;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use lock_core::{Backend, BoxFuture, Error, Init};
+use lock_core::{Backend, BoxFuture, Env as _, Error, Init, SystemEnv};
 
 use self::untried::{
     CLIENT_FAULTS, MEMBERS, NO_CLOCK, NO_COPY, NO_FAILOVER, NO_MEMBER, NO_SERVER, NO_TAIL,
@@ -31,6 +31,9 @@ use servers::Proxy;
 
 /// By how much each flush of a slow disk is delayed.
 const FLUSH: Duration = Duration::from_millis(100);
+
+/// The limit for a store that does not serve yet. None comes near it on a quiet machine.
+const READY_WITHIN: Duration = Duration::from_secs(60);
 
 const NO_STEP: Reason = Reason::Assumption("clock-does-not-step");
 
@@ -211,12 +214,22 @@ impl Row {
     }
 }
 
-/// Makes the store at `url` grant at once.
+/// Makes the store at `url` grant at once. On a busy machine its servers may need a while until they
+/// serve, such as a Redis whose replicas have to answer within a second.
 async fn made(url: &str) -> Result<(), Error> {
     let store = connect(url.to_owned()).await?;
-    store.init(&Init::new().with_first_use(true)).await?;
-    store.close().await;
-    Ok(())
+    let last = SystemEnv.now() + READY_WITHIN;
+    loop {
+        match store.init(&Init::new().with_first_use(true)).await {
+            Err(error) if error.is_retryable() && SystemEnv.now() < last => {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            answer => {
+                store.close().await;
+                return answer.map(drop);
+            }
+        }
+    }
 }
 
 /// Starts a proxy in front of a server.
