@@ -132,29 +132,31 @@ impl Setting {
     }
 }
 
-/// On a busy machine a store may not answer in time. If it does not answer in this many tries, the
-/// case fails.
-const TRIES: usize = 5;
-
-async fn attempt(backend: &dyn Backend, request: &Request) -> Attempt {
-    for _ in 1..TRIES {
+/// Makes an attempt. On a busy machine a store may not answer in time, so it is repeated until the
+/// store has answered.
+pub(crate) async fn attempt(backend: &dyn Backend, request: &Request) -> Attempt {
+    loop {
         match backend.try_acquire(request).await {
-            Err(error) if error.is_retryable() => {}
+            Err(error) if error.is_retryable() => pause().await,
             answer => return answer.expect("an answer"),
         }
     }
-    backend.try_acquire(request).await.expect("an answer")
 }
 
 /// Renews, and repeats the call while an answer is `Unknown`.
 pub(crate) async fn renew(backend: &dyn Backend, grants: &[&Grant]) -> Vec<Renewal> {
-    for _ in 1..TRIES {
+    loop {
         let answers = backend.renew(grants, SystemEnv.now()).await;
         if !answers.iter().any(|answer| matches!(answer, Renewal::Unknown(_))) {
             return answers;
         }
+        pause().await;
     }
-    backend.renew(grants, SystemEnv.now()).await
+}
+
+/// So that other tasks run, also if the store refuses at once.
+async fn pause() {
+    tokio::time::sleep(Duration::from_millis(10)).await;
 }
 
 /// Makes an attempt that the store must grant.
@@ -205,7 +207,7 @@ pub(crate) async fn served(
         }
         let mut again = request.clone();
         again.sent = SystemEnv.now();
-        match backend.try_acquire(&again).await.expect("an answer") {
+        match attempt(backend, &again).await {
             Attempt::Granted(grant) => return grant,
             Attempt::Busy(next) => busy = next,
             Attempt::Quarantined(quarantined) => panic!("{quarantined:?}"),
@@ -214,9 +216,9 @@ pub(crate) async fn served(
 }
 
 /// Claims a pushed grant by a renewal.
-async fn confirmed(backend: &dyn Backend, grant: Grant) -> Grant {
+pub(crate) async fn confirmed(backend: &dyn Backend, grant: Grant) -> Grant {
     if grant.claim.is_some() {
-        let answer = backend.renew(&[&grant], SystemEnv.now()).await.pop();
+        let answer = renew(backend, &[&grant]).await.pop();
         assert!(
             matches!(answer, Some(lock_core::Renewal::Renewed { .. })),
             "the first renewal must claim a pushed grant; the store answered {answer:?}"

@@ -1,13 +1,15 @@
 //! L4: the requests for a handoff do not grow with the number of waiters.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use lock_core::{Attempt, Backend, Env as _, ReleaseOptions, Request, Signal, SystemEnv};
-use tokio::{sync::mpsc, time::timeout};
-use tokio_util::sync::CancellationToken;
+use futures_util::{FutureExt as _, future::select_all};
+use lock_core::{
+    Attempt, Backend, Busy, Env as _, Grant, ReleaseOptions, Request, Signal, SystemEnv, Waiter,
+};
+use tokio::time::{Instant, sleep_until};
 
 use super::{cases, fair, pushes};
-use crate::setting::{Setting, enqueued, granted, refused};
+use crate::setting::{Setting, attempt, confirmed, enqueued, granted, refused};
 
 cases! {
     "L4" a_release_does_not_wake_every_waiter pushes;
@@ -15,6 +17,9 @@ cases! {
 }
 
 const WAITERS: usize = 12;
+/// A release that wakes every waiter causes far more signals than this many releases need, even if
+/// each waiter also gets a signal because its subscription begins.
+const HANDOFFS: usize = 8;
 
 /// Each waiter that is woken sends a request. So a release must wake few of them, also if all use
 /// one connection.
@@ -22,71 +27,107 @@ async fn a_release_does_not_wake_every_waiter(setting: &Setting) {
     let (one, other) = (setting.connect().await, setting.connect().await);
     let name = setting.name("job");
     let held = granted(&*one, &setting.request(&name)).await;
-    let stop = CancellationToken::new();
-    let (heard, mut signals) = mpsc::channel(1024);
-    let (mut requests, mut waiters) = (Vec::new(), Vec::new());
-    for each in 0..WAITERS {
+    let mut queue = Queue { backend: Arc::clone(&other), entries: Vec::new(), woken: 0 };
+    for _ in 0..WAITERS {
         let request = setting.request(&name);
-        let (mut entry, _) = enqueued(&*other, &request).await;
-        requests.push(request);
-        let (heard, stop) = (heard.clone(), stop.clone());
-        waiters.push(tokio::spawn(async move {
-            loop {
-                tokio::select! {
-                    () = stop.cancelled() => break entry.leave().await.unwrap(),
-                    signal = entry.next() => heard.send((each, signal)).await.unwrap(),
-                }
-                // If the store signals without end, the other tasks must still run.
-                tokio::task::yield_now().await;
-            }
-        }));
+        let (waiter, busy) = enqueued(&*other, &request).await;
+        queue.entries.push(QueueEntry::new(request, waiter, busy));
     }
-    while signals.try_recv().is_ok() {}
+    queue.take_signals();
+    queue.woken = 0;
     one.release(&held, ReleaseOptions::default()).await.unwrap();
-
-    let mut woken = BTreeSet::new();
-    let served = timeout(setting.patience(), serve(&other, &requests, &mut signals, &mut woken));
-    let served = served.await.expect("the release must serve a waiter");
-    // Signals may also come a little later, and they count, too.
-    tokio::time::sleep(Duration::from_millis(200)).await;
-    while let Ok((each, _)) = signals.try_recv() {
-        woken.insert(each);
+    let mut every_waiter = 0;
+    for handoff in 1..=HANDOFFS {
+        let grant = queue.serve().await;
+        // Signals of this release that come later are counted with the next one.
+        queue.take_signals();
+        every_waiter += queue.entries.len();
+        if handoff < HANDOFFS {
+            other.release(&grant, ReleaseOptions::default()).await.unwrap();
+        }
     }
-    woken.remove(&served);
-    stop.cancel();
-    for waiter in waiters {
-        waiter.await.unwrap();
+    for entry in queue.entries {
+        entry.waiter.leave().await.unwrap();
     }
     assert!(
-        woken.len() < WAITERS / 2,
-        "one release woke {} of {WAITERS} waiters besides the first",
-        woken.len()
+        queue.woken < every_waiter / 2,
+        "{HANDOFFS} releases woke {} times a waiter that they did not serve; if each wakes every \
+         waiter, that is {every_waiter} times",
+        queue.woken
     );
 }
 
-/// Waits as the core does, by signal and by polling for the oldest request; returns which request
-/// was served.
-async fn serve(
-    backend: &Arc<dyn Backend>,
-    requests: &[Request],
-    signals: &mut mpsc::Receiver<(usize, Signal)>,
-    woken: &mut BTreeSet<usize>,
-) -> usize {
-    loop {
-        let each = match timeout(Duration::from_millis(100), signals.recv()).await {
-            Ok(Some((each, Signal::Granted(_)))) => return each,
-            Ok(Some((_, Signal::Lost(why)))) => panic!("the store lost a queue entry: {why}"),
-            Ok(Some((each, Signal::Recheck))) => {
-                woken.insert(each);
-                each
+/// Waiters of one client, which wait as the core does, by signal and by polling.
+struct Queue {
+    backend: Arc<dyn Backend>,
+    entries: Vec<QueueEntry>,
+    /// How often a waiter got a signal that did not serve it. Polls do not count.
+    woken: usize,
+}
+
+struct QueueEntry {
+    request: Request,
+    waiter: Box<dyn Waiter>,
+    busy: Busy,
+    poll: Instant,
+}
+
+impl QueueEntry {
+    fn new(request: Request, waiter: Box<dyn Waiter>, busy: Busy) -> Self {
+        let poll = Instant::now() + busy.retry_after;
+        Self { request, waiter, busy, poll }
+    }
+}
+
+impl Queue {
+    /// Waits until a waiter is served, which leaves the queue.
+    async fn serve(&mut self) -> Grant {
+        loop {
+            let first = (0..self.entries.len()).min_by_key(|index| self.entries[*index].poll);
+            let first = first.expect("a waiter is left");
+            let poll = self.entries[first].poll;
+            let signals = select_all(self.entries.iter_mut().map(|entry| entry.waiter.next()));
+            let (index, signal) = tokio::select! {
+                (signal, index, _) = signals => (index, Some(signal)),
+                () = sleep_until(poll) => (first, None),
+            };
+            let is_signal = signal.is_some();
+            if let Some(grant) = self.answer(index, signal).await {
+                self.entries.remove(index);
+                return grant;
             }
-            Ok(None) => panic!("no waiter is left"),
-            Err(_) => 0,
-        };
-        let mut again = requests[each].clone();
-        again.sent = SystemEnv.now();
-        if let Attempt::Granted(_) = backend.try_acquire(&again).await.unwrap() {
-            return each;
+            self.woken += usize::from(is_signal);
+        }
+    }
+
+    /// The grant to this waiter, if it has the lock now.
+    async fn answer(&mut self, index: usize, signal: Option<Signal>) -> Option<Grant> {
+        let entry = &mut self.entries[index];
+        match signal {
+            Some(Signal::Granted(grant)) if grant.token > entry.busy.token => {
+                return Some(confirmed(&*self.backend, grant).await);
+            }
+            Some(Signal::Lost(why)) => panic!("the store lost a queue entry: {why}"),
+            _ => {}
+        }
+        entry.request.sent = SystemEnv.now();
+        match attempt(&*self.backend, &entry.request).await {
+            Attempt::Granted(grant) => return Some(grant),
+            Attempt::Busy(busy) => entry.busy = busy,
+            Attempt::Quarantined(quarantined) => panic!("{quarantined:?}"),
+        }
+        entry.poll = Instant::now() + entry.busy.retry_after;
+        None
+    }
+
+    /// Counts the signals that have come. Their waiters poll next.
+    fn take_signals(&mut self) {
+        for entry in &mut self.entries {
+            match entry.waiter.next().now_or_never() {
+                Some(Signal::Lost(why)) => panic!("the store lost a queue entry: {why}"),
+                Some(_) => (self.woken, entry.poll) = (self.woken + 1, Instant::now()),
+                None => {}
+            }
         }
     }
 }
