@@ -16,6 +16,7 @@ use tokio::{
 use super::EtcdOptions;
 use crate::{
     error::{Doing as _, KitError, Result},
+    faults::proxy::Proxy,
     machine::{
         ports::Port,
         programs,
@@ -36,6 +37,7 @@ pub struct Member {
     /// Serves `/health` and `/metrics` in plain HTTP, whatever the clients' port does.
     metrics: Port,
     _peer: Port,
+    peer_proxy: Option<Proxy>,
     certificates: Option<Certificates>,
     identity: Vec<String>,
     is_alone: bool,
@@ -46,14 +48,23 @@ pub(super) async fn start(count: usize, options: &EtcdOptions) -> Result<Vec<Mem
     let program = programs::find("etcd", "etcd-server")?;
     let reserve = || Ok([Port::reserve()?, Port::reserve()?, Port::reserve()?]);
     let ports: Vec<[Port; 3]> = (0..count).map(|_| reserve()).collect::<Result<_>>()?;
-    let peer_url = |peer: &Port| format!("http://{}", peer.address());
-    let urls: Vec<_> =
-        ports.iter().zip(0..).map(|([peer, ..], i)| format!("m{i}={}", peer_url(peer))).collect();
+    let (mut urls, mut peers) = (Vec::new(), Vec::new());
+    for ([peer, ..], index) in ports.iter().zip(0..) {
+        let proxy = match options.peers_by_proxy {
+            true => Some(Proxy::start(peer.address()).await?),
+            false => None,
+        };
+        let address = proxy.as_ref().map_or(peer.address(), Proxy::address);
+        urls.push(format!("m{index}=http://{address}"));
+        peers.push((format!("http://{address}"), proxy));
+    }
     // Members of another test's cluster that once had our ports are thus told apart.
     let token = format!("kit-{:016x}", RandomState::new().hash_one(std::process::id()));
 
     let mut members = Vec::new();
-    for ([peer, client, metrics], index) in ports.into_iter().zip(0..) {
+    for (([peer, client, metrics], (peer_url, peer_proxy)), index) in
+        ports.into_iter().zip(peers).zip(0..)
+    {
         let folder = Process::folder_for(None)?;
         let certificates = match options.tls {
             Some(_) if index == 0 => Some(Certificates::create(folder.path(), "root")?),
@@ -64,14 +75,14 @@ pub(super) async fn start(count: usize, options: &EtcdOptions) -> Result<Vec<Mem
             format!("--name=m{index}"),
             format!("--initial-cluster={}", urls.join(",")),
             format!("--initial-cluster-token={token}"),
-            format!("--initial-advertise-peer-urls={}", peer_url(&peer)),
+            format!("--initial-advertise-peer-urls={peer_url}"),
         ];
         let client_url = client_url(&client, certificates.is_some());
         let data = data_path(folder.path());
         let mut flags = identity.clone();
         flags.extend([
             format!("--data-dir={}", data.display()),
-            format!("--listen-peer-urls={}", peer_url(&peer)),
+            format!("--listen-peer-urls=http://{}", peer.address()),
             format!("--listen-client-urls={client_url}"),
             format!("--advertise-client-urls={client_url}"),
             format!("--listen-metrics-urls=http://{}", metrics.address()),
@@ -102,6 +113,7 @@ pub(super) async fn start(count: usize, options: &EtcdOptions) -> Result<Vec<Mem
             client,
             metrics,
             _peer: peer,
+            peer_proxy,
             certificates,
             identity,
             is_alone,
@@ -130,6 +142,11 @@ impl Member {
     /// The URL for clients.
     pub fn client_url(&self) -> String {
         client_url(&self.client, self.certificates.is_some())
+    }
+
+    /// The proxy by which the other members reach it, of [`EtcdOptions::peers_by_proxy`].
+    pub fn peer_proxy(&self) -> Option<&Proxy> {
+        self.peer_proxy.as_ref()
     }
 
     pub(super) fn certificates(&self) -> Option<&Certificates> {

@@ -28,6 +28,7 @@ pub struct EtcdOptions {
     quota_bytes: Option<u64>,
     tls: Option<ClientCertificates>,
     root_password: Option<String>,
+    peers_by_proxy: bool,
 }
 
 impl EtcdOptions {
@@ -57,6 +58,13 @@ impl EtcdOptions {
     #[must_use]
     pub fn root_password(mut self, password: impl Into<String>) -> Self {
         self.root_password = Some(password.into());
+        self
+    }
+
+    /// Members reach each other by proxies only; see [`Member::peer_proxy`]. Default: directly.
+    #[must_use]
+    pub fn peers_by_proxy(mut self) -> Self {
+        self.peers_by_proxy = true;
         self
     }
 }
