@@ -128,11 +128,12 @@ async fn a_batch_of_which_most_is_gone_is_answered_in_time() {
     let store = connect(&url).await.unwrap();
     let mut grants = Vec::new();
     for at in 0..100 {
-        grants.push(granted(&store, &request(&format!("job {at}"), 6 * SECOND)).await);
+        grants.push(granted(&store, &request(&format!("job {at}"), 30 * SECOND)).await);
     }
     for grant in &grants[1..] {
         store.force_release(&grant.name).await.unwrap();
     }
+    // One check is answered before a sixth of the lease is over, and a hundred are not.
     let slow = SECOND / 10;
     proxy.set(Mode::Delay { to_server: slow, to_client: slow }).await.unwrap();
     let all: Vec<&Grant> = grants.iter().collect();
