@@ -1,9 +1,6 @@
 //! Grants and renewals that replicas must acknowledge.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use lock_core::{
     Attempt, Backend, Enqueued, Env as _, ErrorKind, LockClient, LossReason, ReleaseOptions,
@@ -193,11 +190,10 @@ async fn many_grants_at_once_share_their_waits() {
     let waits = calls(&master, "wait").await - before;
     assert!(waits < 25, "{waits} waits for 50 grants");
     replicas[0].kill().unwrap();
-    let began = Instant::now();
+    let before = calls(&master, "wait").await;
     assert!(all("b").await.iter().all(|granted| !granted));
-    println!("{waits} waits for 50 grants; 50 refused after {:?}", began.elapsed());
-    // One after the other would take 200 s.
-    assert!(began.elapsed() < Duration::from_secs(60));
+    let waits = calls(&master, "wait").await - before;
+    assert!(waits < 25, "{waits} waits, each of one time limit, for 50 refusals");
 }
 
 /// Each master waits for its own replicas.
