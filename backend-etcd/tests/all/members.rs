@@ -16,8 +16,8 @@ async fn received(etcd: &Etcd, member: usize) -> f64 {
     etcd.members()[member].metric(bytes).await.unwrap()
 }
 
-/// A cluster of three, each member behind a proxy for clients. A busy machine does not make it elect
-/// another leader.
+/// A cluster of three, each member behind a proxy for clients. A busy machine does not make it
+/// elect another leader.
 async fn cluster() -> (Etcd, Vec<Proxy>) {
     let options = EtcdOptions::new().flag("--election-timeout=2000");
     let etcd = Etcd::three(options).await.unwrap();

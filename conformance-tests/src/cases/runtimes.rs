@@ -135,8 +135,8 @@ async fn waiters_are_pushed_after_the_first_runtime_has_ended(setting: &Setting)
 /// A waiter that does not poll any more is served by `backend` when `other` has released the lock.
 async fn pushed(setting: &Setting, backend: &dyn Backend, other: &Arc<dyn Backend>, part: &str) {
     let name = setting.name(part);
-    // A migration's record may be lost with the first runtime, and is then waited out. From here on,
-    // no call is refused for this reason.
+    // A migration's record may be lost with the first runtime, and is then waited out. From here
+    // on, no call is refused for this reason.
     let early = setting.request(&setting.name(&format!("{part}, at first")));
     let taken = answered(|| backend.try_acquire(&early)).await;
     assert!(matches!(taken, Attempt::Granted(_)), "nobody else uses this name: {taken:?}");
