@@ -6,7 +6,8 @@
 -- include epoch.lua
 -- include limits.lua
 -- include records.lua
--- include queue.lua
+-- include holders.lua
+-- include handover.lua
 if redis.call('HDEL', KEYS[4], leaver) == 1 then redis.call('LREM', KEYS[3], 1, leaver) end
 local now = clock()
 local record = living(read(KEYS[2]), now)
@@ -29,5 +30,10 @@ redis.call('SET', KEYS[5], '1', 'PX', TOMB_MS)
 if not (mine or group) then return 0 end
 -- guard: abandon_epoch
 local mark = redis.call('EXISTS', KEYS[3]) == 1 and gate(now)
-if mark then try(hand_over, now, mark, nil, group) end
+if type(mark) == 'number' then
+  local done, result = pcall(hand_over, now, mark, nil, group)
+  if not done then
+    -- include forgive.lua
+  end
+end
 return mine and 1 or 0

@@ -1,25 +1,30 @@
 -- One attempt. If it is refused and the client wants it, the owner gets an entry in the queue.
 -- KEYS: 1 epoch record   2 lock   3 queue   4 entries   5 tombstone of the owner
 -- epoch args: owner lease label floor channel
---       lease: in ms. floor: with a 0 in front for a reader. channel: for pushes, or '' for no
---       entry
+--       lease: in ms. floor: '' for none; with a 0 in front for a reader. channel: for pushes, or
+--       '' for no entry
 -- Answer: in the common case only the token, since a table would cost the server a buffer of its
---       own. Otherwise {'granted', token}, {'busy', ...} of `busy`, or the refusals of `admit` and
---       `grant`.
+--       own. Otherwise {'granted', token}, {'busy', ...} of `busy`, {'exhausted'}, or the refusals
+--       of check_epoch.lua and check_request.lua.
 
--- include records.lua
--- include epoch.lua
-local reader = is_reader(floor)
+local reader = floor ~= '' and string.find(floor, '^0%d')
 -- The common case: a writer finds no record, no queue and no tombstone.
 -- guard: free
 if not reader and redis.call('EXISTS', KEYS[2], KEYS[3], KEYS[5]) == 0 then
-  local token, refusal = grant(owner, lease, label, floor)
-  return token or refusal
+  -- include grant.lua
 end
 
+-- include unknown.lua
+-- include text.lua
+-- include clock.lua
 -- include limits.lua
--- include queue.lua
+-- include records.lua
+-- include holders.lua
+-- include handover.lua
+-- include entries.lua
+-- include busy.lua
 lease = tonumber(lease)
+if floor == '' then floor = '0' end
 local now = clock()
 -- guard: held
 local record = living(read(KEYS[2]), now)
@@ -46,8 +51,8 @@ if own then
     return {'granted', text(token)}
   end
 end
-local mark, refusal = admit(now, lease, floor)
-if not mark then return refusal end
+-- include check_epoch.lua
+-- include check_request.lua
 -- guard: tombstone
 if redis.call('EXISTS', KEYS[5]) == 1 then return busy(owner, nil, mark, record) end
 local group = readers(record)
@@ -56,21 +61,20 @@ if not record or reader and group then
   local crowded = redis.call('EXISTS', KEYS[3]) == 1
   if crowded then
     keep_entry(now, owner)
-    record = hand_over(now, mark, owner, record)
-    if record and holds(record, owner) then
-      local _, token = parse(record)
-      return {'granted', text(token)}
-    end
+    local token
+    record, token = hand_over(now, mark, owner, record)
+    if token then return {'granted', token} end
     -- guard: join_entry
     crowded = redis.call('EXISTS', KEYS[3]) == 1
     group = readers(record)
   end
   if not record or reader and group and group < MOST_READERS and not crowded then
-    local _, shared_token = parse(record)
-    local token, shown = mint_for(shared_token, now, mark, tonumber(floor))
-    if not token then return {'exhausted'} end
+    local _, token = parse(record)
+    local floor, shown = tonumber(floor), nil
+    -- include reader_token.lua
+    if not shown then return {'exhausted'} end
     if reader then
-      share(record, ' ' .. owner .. ':' .. lease_end(now, lease), token, label, lease)
+      share(record, {{owner, lease}}, token, label, lease, now)
     else
       hold(owner, shown, '0', label, lease)
     end

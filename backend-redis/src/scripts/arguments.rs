@@ -18,15 +18,18 @@ macro_rules! declared {
 }
 
 /// Makes the arguments that a script declares, in the same order. A list of further ones, if the
-/// script declares it, is for the caller to add.
+/// script declares it, is for the caller to add. Without a list, empty ones at the end are left out:
+/// see `text.rs`.
 macro_rules! arguments {
     ($script:literal: $($name:ident $(= $value:expr)?),* $(; $list:ident)?) => {{
         declared!($script: $($name)* $(; $list)?);
         // Of most scripts.
         let mut arguments = Arguments::with_room(8, 240);
         $(arguments.add(arguments!(@ $name $($value)?));)*
-        arguments
+        arguments!(# arguments $($list)?)
     }};
+    (# $arguments:ident) => { $arguments.without_empty_end() };
+    (# $arguments:ident $list:ident) => { $arguments };
     (@ $name:ident $value:expr) => { $value };
     (@ $name:ident) => { $name };
 }
@@ -64,6 +67,13 @@ impl Arguments {
         let before = self.bytes.len();
         self.bytes.extend_from_slice(&others.bytes);
         self.ends.extend(others.ends.iter().map(|end| before + end));
+        self
+    }
+
+    pub(crate) fn without_empty_end(mut self) -> Self {
+        // How many end before the last byte, and the one that has it.
+        let used = self.ends.iter().filter(|end| **end < self.bytes.len()).count();
+        self.ends.truncate(used + usize::from(!self.bytes.is_empty()));
         self
     }
 
@@ -123,4 +133,24 @@ pub const fn declares(script: &str, names: &str) -> bool {
         at += 1;
     }
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn empty_arguments_at_the_end_are_left_out() {
+        for (all, sent) in [
+            (&["a", "", "b", "", ""][..], &["a", "", "b"][..]),
+            (&["a", "b"], &["a", "b"]),
+            (&["", "a", ""], &["", "a"]),
+            (&["", ""], &[]),
+            (&[], &[]),
+        ] {
+            let all: Arguments = all.iter().map(|word| word.as_bytes()).collect();
+            let words: Vec<_> = sent.iter().map(|word| word.as_bytes()).collect();
+            assert_eq!(all.without_empty_end().iter().collect::<Vec<_>>(), words);
+        }
+    }
 }

@@ -31,10 +31,14 @@ end
 local first, argument = 2 * releases + 2, owners + releases
 local attempts = (#KEYS - first + 1) / 3
 if attempts == 0 then return answers end
--- include epoch.lua
-local now = clock()
+-- include text.lua
+-- include gate.lua
+-- include unfit.lua
+local time = call('TIME')
+local now = time[1] * 1000000 + time[2]
 -- guard: batch_admit
-local mark = not late(now) and gate(now)
+local mark = gate(now)
+mark = type(mark) == 'number' and mark
 local token = math.max(now, (mark or 0) + 1)
 local open = mark and token + attempts <= 9007199254740991
 -- Written before the first grant, for as many tokens as there are attempts. So if a later step
@@ -43,11 +47,13 @@ local open = mark and token + attempts <= 9007199254740991
 if open then call('HSET', KEYS[1], 'mark', text(token + attempts - 1)) end
 -- guard: batch_free
 local free = call('EXISTS', unpack(KEYS, first, #KEYS)) == 0
+local last_lease, fits
 for at = 0, attempts - 1 do
   local lock, owner, lease = KEYS[first + at], ARGV[argument + 2 * at], ARGV[argument + 2 * at + 1]
+  if lease ~= last_lease then last_lease, fits = lease, not unfit(now, lease, 0) end
   local granted = open
     -- guard: batch_lease
-    and not unfit(now, lease, '0')
+    and fits
     and (free or call('EXISTS', lock, KEYS[first + attempts + at], KEYS[first + 2 * attempts + at]) == 0)
   -- Two attempts of the batch may be for the same lock.
   -- guard: batch_once

@@ -7,17 +7,20 @@ use lock_core::{FencingToken, Mode, OwnerId, Request, whole_millis as millis};
 use super::arguments::{Arguments, arguments, declared};
 
 /// A floor, which also tells the mode of its request: a reader's floor has a 0 in front. So all
-/// queue entries have the same form.
-fn floor(mode: Mode, floor: FencingToken) -> String {
-    let zero = if mode == Mode::Shared { "0" } else { "" };
-    format!("{zero}{floor}")
+/// queue entries have the same form. A writer without a floor sends nothing.
+fn floor(request: &Request) -> String {
+    match request.mode {
+        Mode::Shared => format!("0{}", request.floor),
+        _ if request.floor == FencingToken::ZERO => String::new(),
+        _ => request.floor.to_string(),
+    }
 }
 
 /// The arguments of `acquire.lua`. `channel` is empty if no queue entry is wanted.
 pub(crate) fn acquire(request: &Request, channel: &str) -> Arguments {
     let Request { owner, lease, label, .. } = request;
     arguments!("acquire.lua": owner, lease = millis(*lease), label,
-        floor = floor(request.mode, request.floor), channel)
+        floor = floor(request), channel)
 }
 
 /// The arguments of `release.lua`. `keep` is how long the record is kept, and `next` the process's
@@ -33,7 +36,7 @@ pub(crate) fn release(
         next_owner = of(|next| next.owner.to_string()),
         next_lease = of(|next| millis(next.lease).to_string()),
         next_label = of(|next| next.label.to_string()),
-        next_floor = of(|next| floor(next.mode, next.floor)),
+        next_floor = of(floor),
         next_channel = Field(next.map(|(_, channel)| channel)))
 }
 

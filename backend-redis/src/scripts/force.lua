@@ -5,9 +5,7 @@
 -- Answer: 1 if something was removed, otherwise 0; or that of unknown.lua.
 
 -- include epoch.lua
--- include limits.lua
--- include records.lua
--- include queue.lua
+-- include handover.lua
 local refusal = unknown(unpack(redis.call('HMGET', KEYS[1], 'version', 'longest')))
 if refusal then return refusal end
 local removed = redis.call('DEL', KEYS[2])
@@ -20,5 +18,10 @@ if removed == 0 then return 0 end
 local now = clock()
 -- guard: force_epoch
 local mark = redis.call('EXISTS', KEYS[3]) == 1 and gate(now)
-if mark then try(hand_over, now, mark) end
+if type(mark) == 'number' then
+  local done, result = pcall(hand_over, now, mark)
+  if not done then
+    -- include forgive.lua
+  end
+end
 return 1

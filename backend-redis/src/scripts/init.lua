@@ -7,6 +7,7 @@
 
 -- include limits.lua
 -- include epoch.lua
+-- include server_change.lua
 local now = clock()
 local last_run, last_replid, from, span, stored_longest, stored_quarantine, version = unpack(redis.call(
   'HMGET', KEYS[1], 'run', 'replid', 'from', 'span', 'longest', 'quarantine', 'version'))

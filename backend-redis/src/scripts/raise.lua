@@ -4,9 +4,8 @@
 -- Answer: {'raised'}, {'gone'} or {'floor', highest}; or that of unknown.lua.
 
 -- include epoch.lua
--- include limits.lua
 -- include records.lua
--- include queue.lua
+-- include holders.lua
 local refusal = unknown(unpack(redis.call('HMGET', KEYS[1], 'version', 'longest')))
 if refusal then return refusal end
 wanted = tonumber(wanted)

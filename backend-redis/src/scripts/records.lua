@@ -4,18 +4,10 @@
 -- its owner, a colon, and the end of its lease in ms of the server's clock. Each reader takes the
 -- same number of bytes. So no pattern runs over all of them, since there may be a thousand. The
 -- label is that of the reader that came last, and the key's expiry is that of the latest lease.
-local READERS, READER_BYTES = string.rep('0', 32), 47
-
--- Whether the floor of a request or of an entry is a reader's: it has a 0 in front.
-local function is_reader(floor) return string.find(floor, '^0%d') ~= nil end
-
--- The end of a lease of so many ms from `now`. Ends have 13 digits, so they compare as texts.
-local function lease_end(now, ms) return string.format('%013.0f', math.floor(now / 1000) + ms) end
-
--- The position before the first reader's space; nil if readers do not share the lock.
-local function readers_line(record)
-  return string.sub(record, 1, 32) == READERS and string.find(record, '\n', 1, true) or nil
-end
+-- include readers_line.lua
+-- include lease_end.lua
+-- include read.lua
+-- include parse.lua
 
 -- A record without the readers whose leases are over; false if none is left. Any other record is
 -- returned as it is.
@@ -32,20 +24,4 @@ local function living(record, now)
   if not kept then return record end
   record = table.concat(kept)
   return #record > line and record
-end
-
--- The value of a lock's key. A key of another type counts as a record that cannot be read: ''.
-local function read(key)
-  local record = redis.pcall('GET', key)
-  if type(record) ~= 'table' then return record end
-  if not string.find(record.err, 'WRONGTYPE', 1, true) then error(record) end
-  return ''
-end
-
--- The parts of a record; nil if it cannot be read. Such a record belongs to no owner, and holds the
--- lock until it expires.
-local function parse(record)
-  local owner, token, state, label = string.match(record or '', '^(%x+) (%d+) ([012]) ([^\n]*)')
-  if not owner or #owner ~= 32 or tonumber(token) > 9007199254740991 then return nil end
-  return owner, tonumber(token), state, label
 end

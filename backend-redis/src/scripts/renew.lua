@@ -5,9 +5,8 @@
 -- Answers: 1 renewed, 2 somebody else's, 0 gone; last the longest lease in µs, or 0. Or that of
 --       unknown.lua.
 
--- include unknown.lua
--- include records.lua
 local function reader_end(record, owner)
+  -- include readers_line.lua
   local line = readers_line(record)
   -- guard: renew_reader
   local at = line and string.find(record, owner, line, true)
@@ -17,11 +16,17 @@ end
 local time = redis.call('TIME')
 local now, answers, count = time[1] * 1000000 + time[2], {}, #ARGV / 2
 local epoch = KEYS[count + 1] and redis.call('HMGET', KEYS[count + 1], 'longest', 'version') or {}
-local longest, refusal = epoch[1] or 0, unknown(epoch[2], epoch[1])
+local longest, refusal = epoch[1] or 0, nil
+-- include version.lua
+if epoch[2] ~= VERSION then
+  -- include unknown.lua
+  refusal = unknown(epoch[2], epoch[1])
+end
 -- guard: renew_version
 if refusal then return refusal end
+local most = longest == 0 and math.huge or math.ceil(longest / 1000)
 for at = 1, count do
-  answers[at] = renew(KEYS[at], ARGV[grants + 2 * at - 2], ARGV[grants + 2 * at - 1], longest, now)
+  answers[at] = renew(KEYS[at], ARGV[grants + 2 * at - 2], ARGV[grants + 2 * at - 1], most, now)
 end
 answers[count + 1] = longest
 return answers

@@ -23,6 +23,7 @@
 -- include epoch.lua
 -- include limits.lua
 -- include records.lua
+-- include is_reader.lua
 local reader = is_reader(floor)
 lease, floor, bound = tonumber(lease), tonumber(floor), tonumber(bound)
 attempt, estimated = tonumber(attempt), tonumber(estimated)
@@ -71,10 +72,10 @@ elseif now > seen and epoch[1] then
   redis.call('HSET', KEYS[1], 'clock', stamp)
 end
 -- guard: gate
-local mark, refusal = gate(now)
-if not mark then
-  if refusal[1] == 'quarantine' then table.insert(refusal, 2, stamp) end
-  return refusal
+local mark = gate(now)
+if type(mark) == 'table' then
+  if mark[1] == 'quarantine' then table.insert(mark, 2, stamp) end
+  return mark
 end
 -- If the watermark is not a number, or is above all tokens, no token is left to grant.
 mark = math.min(tonumber(redis.call('HGET', KEYS[1], watermark) or 0) or 9007199254740991, 9007199254740991)

@@ -4,27 +4,33 @@
 -- backend-redis.
 --
 -- KEYS: those of acquire.lua
--- args: leaver keep up_to tombstone leaves_queue tombstone_ms
+-- args: leaver keep up_to leaves_queue tombstone tombstone_ms
 --       leaver: an owner, or '' to free the lock of any holder, even if it cannot be read. keep: ms
 --       to keep it, or ''. up_to: the last attempt whose record may be freed, or '' for any.
---       tombstone: the last attempt that must take nothing from now on, or '' to leave no
---       tombstone. leaves_queue: 1 to remove its entry, too. tombstone_ms: how long one stays
+--       leaves_queue: 1 to remove its entry, too. tombstone: the last attempt that must take
+--       nothing from now on, or '' to leave no tombstone. tombstone_ms: how long one stays
 -- Answer: {'freed', clock, 1 if it was held}, or that of unknown.lua of backend-redis
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local mine = false
--- include unknown.lua
-local refusal = unknown(unpack(redis.call('HMGET', KEYS[1], 'version', 'longest')))
--- If the records have another version, an owner may only release its own lock.
-if refusal and leaver == '' then return refusal end
+if leaver == '' then
+  -- If the records have another version, an owner may only release its own lock.
+  -- include unknown.lua
+  local refusal = unknown(unpack(redis.call('HMGET', KEYS[1], 'version', 'longest')))
+  if refusal then return refusal end
+end
+local record = redis.pcall('GET', KEYS[2])
+if type(record) == 'table' then
+  -- include read.lua
+  record = read(KEYS[2])
+end
 -- include limits.lua
--- include records.lua
-local record = read(KEYS[2])
 -- As in acquire.lua.
 local TURN_US = 100000
-local function text(number) return string.format('%.0f', number) end
 local writer_left, head_left, was_full = false, false, false
 if leaves_queue == '1' and redis.call('ZREM', KEYS[3], leaver) == 1 then
+  -- include is_reader.lua
+  -- include readers_line.lua
   -- guard: writer_left
   writer_left = not is_reader(redis.call('HGET', KEYS[4], leaver) or '')
   redis.call('HDEL', KEYS[4], leaver)
@@ -51,12 +57,13 @@ if record then
   -- guard: owner_frees
   mine = leaver == '' or owner == leaver
   local count, from, to = last, nil, nil
-  if leaver ~= '' and owner == READERS then
+  if leaver ~= '' and not mine then
+    -- include readers_line.lua
     -- One of the readers that share it: see acquire.lua.
-    from = string.find(record, '\n' .. leaver .. ' ', 1, true)
+    from = owner == READERS and string.find(record, '\n' .. leaver .. ' ', 1, true)
     if from then last, to = string.match(record, '^%d+ (%d+) %d+()', from + 34) end
     -- guard: reader_frees
-    mine = from ~= nil
+    mine = from and true
   end
   -- guard: later_attempt
   if up_to ~= '' and mine and tonumber(last) > tonumber(up_to) then mine = false end
@@ -68,7 +75,7 @@ if record then
   local rest = mine and from and string.sub(record, 1, from - 1) .. string.sub(record, to)
   -- guard: last_reader
   if rest and string.find(rest, '\n', 1, true) then
-    rest = string.gsub(rest, '^(%x+ %d+ 0) %d+', '%1 ' .. text(count - 1))
+    rest = string.gsub(rest, '^(%x+ %d+ 0) %d+', '%1 ' .. count - 1)
     local left = math.max(1, redis.call('PTTL', KEYS[2]))
     redis.call('PEXPIRE', KEYS[2], left)
     -- guard: leaves
@@ -92,19 +99,30 @@ if tombstone ~= '' then
     -- guard: tombstone_makes_a_crowd
     local crowd = now + (tombstone_ms + 1000) * 1000
     if crowd > tonumber(redis.call('HGET', KEYS[1], 'crowd') or 0) then
-      redis.call('HSET', KEYS[1], 'crowd', text(crowd))
+      redis.call('HSET', KEYS[1], 'crowd', string.format('%.0f', crowd))
     end
   end
 end
 -- Beside readers only readers get in: if a writer before them gave up, or if the number of readers
 -- was at its limit. All readers that were called before need no second call.
-local shared = record and string.sub(record, 1, 32) == READERS
+local shared = false
+if record then
+  -- include readers_line.lua
+  shared = string.sub(record, 1, 32) == READERS
+end
 local called = not record and (mine or head_left)
 -- guard: call_beside
 called = called or shared and (writer_left or was_full)
 -- guard: hand_over
-if not refusal and called and redis.call('EXISTS', KEYS[3]) == 1 then
-  local readers = 0
+called = called and redis.call('EXISTS', KEYS[3]) == 1
+if called then
+  -- include unknown.lua
+  called = not unknown(unpack(redis.call('HMGET', KEYS[1], 'version', 'longest')))
+end
+if called then
+  -- include is_reader.lua
+  -- include readers_line.lua
+  local readers, turn_ends = 0, string.format('%.0f', now + TURN_US)
   while true do
     local head = redis.call('ZRANGE', KEYS[3], readers, readers)[1]
     if not head then break end
@@ -119,7 +137,7 @@ if not refusal and called and redis.call('EXISTS', KEYS[3]) == 1 then
       local reader = is_reader(entry)
       -- guard: call_writer
       if not reader and (shared or readers > 0) then break end
-      redis.call('HSET', KEYS[4], 'turn', (reader and READERS or head) .. ' ' .. text(now + TURN_US))
+      redis.call('HSET', KEYS[4], 'turn', (reader and READERS or head) .. ' ' .. turn_ends)
       redis.call('PUBLISH', channel, head)
       if not reader then break end
       readers = readers + 1
@@ -129,4 +147,4 @@ if not refusal and called and redis.call('EXISTS', KEYS[3]) == 1 then
     end
   end
 end
-return {'freed', text(now), mine and 1 or 0}
+return {'freed', string.format('%.0f', now), mine and 1 or 0}

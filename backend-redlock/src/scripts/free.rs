@@ -38,16 +38,14 @@ impl Free {
             leaver = owner,
             keep = keep.map(millis).unwrap_or_default(),
             up_to = number(up_to).unwrap_or_default(),
-            tombstone = number(tombstone).unwrap_or_default(),
             leaves_queue = if leave_queue { "1" } else { "" },
-            tombstone_ms = millis(TOMBSTONE_LIFE));
+            tombstone = number(tombstone).unwrap_or_default(),
+            tombstone_ms = tombstone.map(|_| millis(TOMBSTONE_LIFE)).unwrap_or_default());
         ScriptCall::plain(&FREE, server.keys(name, owner), arguments)
     }
 }
 
 /// Frees a name of any holder.
 pub(crate) fn force(server: &Server, name: &LockName) -> Arc<ScriptCall> {
-    let mut arguments = vec![String::new(); 5];
-    arguments.push(millis(TOMBSTONE_LIFE));
-    ScriptCall::plain(&FREE, server.keys(name, OwnerId::from_bits(0)), arguments)
+    ScriptCall::plain(&FREE, server.keys(name, OwnerId::from_bits(0)), Vec::new())
 }

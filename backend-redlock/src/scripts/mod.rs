@@ -20,7 +20,8 @@ use lock_core::LockName;
 use crate::tunables::WATERMARKS;
 
 /// Makes the arguments that a script declares, in the same order: checked at compile time. A list of
-/// further ones, if the script declares it, is for the caller to add.
+/// further ones, if the script declares it, is for the caller to add. Without a list, empty ones at
+/// the end are left out: see `text.rs` of backend-redis.
 macro_rules! arguments {
     ($script:literal: $($name:ident $(= $value:expr)?),* $(; $list:ident)?) => {{
         const _: () = assert!(
@@ -30,8 +31,15 @@ macro_rules! arguments {
             ),
             "the script declares other arguments"
         );
-        vec![$(arguments!(@ $name $($value)?).to_string()),*]
+        let arguments = vec![$(arguments!(@ $name $($value)?).to_string()),*];
+        arguments!(# arguments $($list)?)
     }};
+    (# $arguments:ident) => {{
+        let mut arguments: Vec<String> = $arguments;
+        arguments.truncate(arguments.iter().rposition(|last| !last.is_empty()).map_or(0, |at| at + 1));
+        arguments
+    }};
+    (# $arguments:ident $list:ident) => { $arguments };
     (@ $name:ident $value:expr) => { $value };
     (@ $name:ident) => { $name };
 }

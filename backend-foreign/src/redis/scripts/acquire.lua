@@ -29,8 +29,8 @@ if own then
   return {'granted', text(token)}
 end
 -- guard: admit
-local mark, refusal = admit(now, lease, floor)
-if not mark then return refusal end
+local mark = admit(now, lease, floor)
+if type(mark) == 'table' then return mark end
 local there = state_of(KEYS[6], KEYS[2], KEYS[4], mark)
 table.insert(there, 1, 'busy')
 -- guard: held

@@ -1,4 +1,4 @@
--- The common part of the scripts. It follows epoch.lua and queue.lua of backend-redis.
+-- The common part of the scripts. It follows epoch.lua and holders.lua of backend-redis.
 --
 -- KEYS: 1 epoch record   2 note   3 run   4 last token   5 tombstone of the owner
 --       6 the lock, as the other library keeps it   7 the list of its signals, where it has one

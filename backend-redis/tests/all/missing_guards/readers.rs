@@ -22,7 +22,7 @@ variants! {
     "L3: no reader joins past a writer" Replace("join_entry", "crowded = false") => a_reader_past_a_writer(stage);
     "S1: a reader with a short lease does not shorten that of others" LeaveOut("join_shorter") => a_reader_with_a_short_lease(stage);
     "S2: the token of a reader that joins is above its floor"
-        Replace("join_floor", "if token then return token, text(token) end") => a_reader_with_a_floor(stage);
+        Replace("join_floor", "if token then") => a_reader_with_a_floor(stage);
     "S5: a reader that left is no longer a reader" LeaveOut("leave") => a_renewal_of_a_reader_that_left(stage);
     "S3: a repeat by a reader prolongs its own lease"
         LeaveOut("repeat_reader") => a_reader_whose_lease_is_prolonged(stage, Prolonged::Repeat);
@@ -34,7 +34,7 @@ variants! {
     "L1: the lock ends with the leases of the readers that have not left"
         Replace("leave_end", "local left = math.max(1, redis.call('PTTL', KEYS[2]))") => a_long_lease_that_left(stage);
     "L2: a reader that leaves may let a waiting one in"
-        Replace("beside_readers", "local passed = not record") => a_reader_behind_a_dead_writer(stage);
+        Replace("beside_readers", "passed = not record") => a_reader_behind_a_dead_writer(stage);
     "S4: only a reader renews" Replace("renew_reader", "local at = line and (string.find(record, owner, line, true) or line + 1)")
         => a_renewal_of_a_reader_that_left(stage);
 }

@@ -85,7 +85,7 @@ local function plainly(answer) return type(answer) ~= 'table' and 'short' or 'lo
 
 local function attempt()
   local owner = pick(unpack(OWNERS))
-  if one_in(2) then return owner, in_epoch(owner, text(lease()), label(), '0', '') end
+  if one_in(2) then return owner, in_epoch(owner, text(lease()), label()) end
   return owner, in_epoch(owner, text(lease()), label(), of_either(floor()), one_in(2) and channel() or '')
 end
 
@@ -112,10 +112,11 @@ local function one_release()
   record('a')
   if not one_in(3) then queue('a', 11) end
   local owner = releaser('a')
-  local own, next_ = in_epoch(owner, one_in(6) and '5000' or '', '', '', '', '', ''), owner
+  local own, next_ = in_epoch(owner, one_in(6) and '5000' or nil), owner
   if not one_in(3) then
     repeat next_ = pick(unpack(OWNERS)) until next_ ~= owner
-    own = in_epoch(owner, one_in(6) and '5000' or '', next_, text(lease()), label(), of_either(floor()), channel())
+    own = in_epoch(owner, one_in(6) and '5000' or '', next_, text(lease()), label(),
+      one_in(2) and '' or of_either(floor()), channel())
   end
   local words = shown(own) .. '\nBEFORE: ' .. data(worlds[1])
   local short = ask(release, worlds[1], 'a', next_, own)
@@ -126,8 +127,8 @@ end
 -- One job of a batch, alone.
 local function single(each, job)
   local name, owner, lease, label = unpack(job)
-  if lease then return of_acquire(ask(acquire, each, name, owner, in_epoch(owner, lease, label, '0', ''))) end
-  return of_release(ask(release, each, name, owner, in_epoch(owner, '', '', '', '', '', '')))[1]
+  if lease then return of_acquire(ask(acquire, each, name, owner, in_epoch(owner, lease, label))) end
+  return of_release(ask(release, each, name, owner, in_epoch(owner)))[1]
 end
 
 local function together(each, releases, attempts, label)

@@ -12,7 +12,7 @@ use super::{
 variants! {
     pub(super) VARIANTS |stage: Server|
     "S6: the long way refuses a late request" LeaveOut("late") => a_late_request(stage, Way::Long);
-    "S6: a release carries no late request" LeaveOut("next_late") => a_late_request(stage, Way::Next);
+    "S6: a release carries no late request" Replace("next_unfit", "local sound = true") => a_late_request(stage, Way::Next);
     "S6: the long way checks for a tombstone" LeaveOut("tombstone") => an_abandoned_owner(stage, Way::Long);
     "S6: a release checks for the tombstone of the next request"
         Replace("next_tombstone", "if next_owner ~= '' then") => an_abandoned_owner(stage, Way::Next);
@@ -43,18 +43,18 @@ variants! {
         LeaveOut("failover") => a_failover_that_went_unnoticed(stage, Way::Long);
     "S1: the long way refuses a lease above the longest" LeaveOut("lease") => a_lease_above_the_longest(stage, Way::Long);
     "S1: a release refuses a next request above the longest lease"
-        LeaveOut("next_unfit") => a_lease_above_the_longest(stage, Way::Next);
+        Replace("next_unfit", "local sound = true") => a_lease_above_the_longest(stage, Way::Next);
     "S2: the long way refuses a floor far ahead" LeaveOut("floor") => a_floor_far_ahead(stage, Way::Long);
-    "S2: a release refuses a next request with a floor far ahead" LeaveOut("next_unfit") => a_floor_far_ahead(stage, Way::Next);
+    "S2: a release refuses a next request with a floor far ahead" Replace("next_unfit", "local sound = true") => a_floor_far_ahead(stage, Way::Next);
     "S2: a raise far ahead is refused" LeaveOut("raise_limit") => a_raise_far_ahead(stage);
     "S1: the long way takes only a free lock" Replace("held", "local record = false") => a_held_lock(stage, Way::Long);
     "S2: the long way writes its token to the watermark" LeaveOut("mark") => a_clock_that_went_back(stage, Way::Long, Way::Short);
     "S2: the long way goes above the watermark"
-        Replace("mint", "local token = math.max(now, floor + 1)") => a_clock_that_went_back(stage, Way::Short, Way::Long);
+        Replace("mint", "token = math.max(now, floor + 1)") => a_clock_that_went_back(stage, Way::Short, Way::Long);
     "S2: the long way goes above the floor"
-        Replace("mint", "local token = math.max(now, mark + 1)") => a_token_above_the_floor(stage, Way::Long);
+        Replace("mint", "token = math.max(now, mark + 1)") => a_token_above_the_floor(stage, Way::Long);
     "S2: a handoff goes above the floor of the entry"
-        Replace("entry_floor", "local own_token, shown = mint(now, mark, 0)") => a_token_above_the_floor(stage, Way::Next);
+        Replace("entry_floor", "floor = 0") => a_token_above_the_floor(stage, Way::Next);
     "S2: a raise lifts the watermark" LeaveOut("raise_mark") => the_token_after_a_raise(stage);
     "S2: a token is only raised" Replace("raise_only", "if true then") => a_lower_token(stage);
     "S3: a repeat shortens no lease"

@@ -105,7 +105,9 @@ impl Server {
             self.queue("f").await;
         }
         let Attempt { owner: letter, lease, floor, late } = *attempt;
-        let [lease, floor, late] = [lease, floor, late].map(|number| number.to_string());
+        let [lease, late] = [lease, late].map(|number| number.to_string());
+        // A writer without a floor sends none.
+        let floor = if floor == 0 { String::new() } else { floor.to_string() };
         let (asker, label, channel) = (owner(letter), "label".to_owned(), "channel".to_owned());
         let margin = if self.replicated { "0" } else { "" };
         let mut arguments = self.in_epoch();

@@ -69,7 +69,7 @@ impl Clients for OneRedis {
 variants! {
     pub(super) VARIANTS |stage: OneRedis|
     "S1: a release with handoff checks the epoch"
-        Replace("release_epoch", "local mark, refusal = 1") => a_handover_after_a_restart(stage, End::Release);
+        Replace("release_epoch", "local mark = 1") => a_handover_after_a_restart(stage, End::Release);
     "S1: a clean-up with handoff checks the epoch"
         Replace("abandon_epoch", "local mark = redis.call('EXISTS', KEYS[3])") => a_handover_after_a_restart(stage, End::Abandon);
     "S1: a release by force with handoff checks the epoch"
@@ -77,7 +77,7 @@ variants! {
     "S4: only the owner renews" LeaveOut("renew_owner") => a_renewal_by_another(stage);
     "L3: a clean-up passes over dead entries" LeaveOut("dead_entry") => dead_entries(stage);
     "L3: a waiter that does not claim its handoff loses it soon"
-        Replace("claim", "record = hold(owner, shown, mine and '0' or '2', label, lease)") => an_unclaimed_handover(stage);
+        Replace("claim", "redis.call('SET', KEYS[2], record, 'PX', lease)") => an_unclaimed_handover(stage);
     "S2: the fence refuses a lower token" LeaveOut("fence") => a_stale_write(stage);
 }
 

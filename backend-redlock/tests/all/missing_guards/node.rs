@@ -267,8 +267,8 @@ impl Node {
 
     fn freeing(&self, letter: &str, how: [&str; 4]) -> redis::Cmd {
         let mut arguments = vec![owner(letter)];
-        arguments.extend(how.map(str::to_owned));
-        arguments.push("60000".to_owned());
+        let [keep, up_to, tombstone, leaves_queue] = how;
+        arguments.extend([keep, up_to, leaves_queue, tombstone, "60000"].map(str::to_owned));
         evaluating(FREE.text(), &self.keys(letter), &arguments)
     }
 

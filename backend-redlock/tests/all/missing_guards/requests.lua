@@ -148,7 +148,7 @@ end
 local function single(each, job)
   local name, owner, lease, label = unpack(job)
   if lease then return attempt(each, acquire, name, owner, lease, label, '0', '') end
-  return ask(free, each, name, owner, {owner, '', '', '', '', '60000'})[3]
+  return ask(free, each, name, owner, {owner})[3]
 end
 
 local function told(answer) return type(answer) == 'table' and answer[1] or answer end

@@ -12,10 +12,10 @@ use super::{
 
 variants! {
     pub(super) VARIANTS |stage: Node|
-    "S1: an attempt checks the epoch" Replace("gate", "local mark, refusal = 1") => another_run(stage, Way::Long);
+    "S1: an attempt checks the epoch" Replace("gate", "local mark = 1") => another_run(stage, Way::Long);
     "S1: an attempt refuses records of another version" LeaveOut("acquire_version") => another_version(stage);
     "S1: no record of another version is renewed" LeaveOut("renew_version") => a_renewal_in_another_version(stage);
-    "S1: an attempt waits for the quarantine" Replace("gate", "local mark, refusal = 1") => a_quarantine(stage, Way::Long);
+    "S1: an attempt waits for the quarantine" Replace("gate", "local mark = 1") => a_quarantine(stage, Way::Long);
     "S6: no late request is granted" Replace("late_request", "if false then") => a_late_request(stage, Way::Long);
     "S2: nothing is granted while the clock is behind" LeaveOut("clock_behind") => a_clock_behind(stage, Way::Long);
     "S1: no quarantine begins with a clock that is off" LeaveOut("clock_off") => a_record_to_write_ahead_of_the_others(stage);
@@ -68,7 +68,7 @@ variants! {
     "S1: a renewal keeps to the present longest lease" LeaveOut("renew_longest") => a_renewal_above_the_longest_lease(stage);
     "S3: a renewal shortens no lease"
         Replace("renew_shorter", "local left = lease") => a_renewal_with_a_shorter_lease(stage);
-    "L2: a release calls the next waiter" Replace("hand_over", "if false then") => a_release_with_one_waiting(stage);
+    "L2: a release calls the next waiter" Replace("hand_over", "called = false") => a_release_with_one_waiting(stage);
     "L3: dead entries are passed over" Replace("live_entry", "if ends <= now + LIFE_US then") => a_dead_entry(stage);
     "L3: entries from before the clock went back are passed over"
         Replace("live_entry", "if ends > now then") => an_entry_of_a_clock_ahead(stage);

@@ -1,0 +1,9 @@
+-- Makes a token above all tokens of this store, in the middle of a script or of a function. Before
+-- it stand `now`, the watermark `mark`, the number `floor`, and `token` and `shown`, which it sets:
+-- the second is the token as text, or false if no number is left. The token is written to the
+-- watermark before anything can forget it.
+-- guard: mint
+token = math.max(now, mark + 1, floor + 1)
+shown = token <= 9007199254740991 and string.format('%.0f', token)
+-- guard: mark
+if shown then redis.call('HSET', KEYS[1], 'mark', shown) end

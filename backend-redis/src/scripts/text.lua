@@ -1,0 +1,1 @@
+local function text(number) return string.format('%.0f', number) end
