@@ -1,8 +1,6 @@
 //! The common flow, the trait `Dialect`, and the sessions, for backends with other tables on the
 //! same servers.
 
-#[cfg(any(feature = "mysql", feature = "postgres"))]
-pub use crate::servers::times::{micros, span};
 pub use crate::{
     Strategy,
     backend::SqlBackend,
@@ -11,6 +9,11 @@ pub use crate::{
     gate::Gate,
     settings::{agree, check_longest},
     tables::Tables,
+};
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub use crate::{
+    servers::times::{micros, span},
+    sql_files::Others,
 };
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 use lock_core::ConnectionSecurity;
@@ -58,7 +61,7 @@ pub mod postgres {
                 sessions::{Sessions, first},
                 table_check::found,
             },
-            statements::{exists, owners, shared as statement},
+            statements::{exists, other_schema, others, owners},
         },
         tunables::postgres::SHORTEST_LEASE,
     };
@@ -95,7 +98,7 @@ pub mod mysql {
             connection::server::Server,
             guarantees::Durability,
             rows::insert_id,
-            statements::{Argument, Statement, refuse_view},
+            statements::{Argument, Statement, other_schema, others, refuse_view},
         },
         tunables::mysql::SHORTEST_LEASE,
     };

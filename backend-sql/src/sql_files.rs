@@ -38,6 +38,31 @@ pub(crate) struct SqlFiles<'a> {
     syntax: Syntax,
 }
 
+/// Files of another crate, which may include parts of a dialect, and what stands for the names in
+/// them.
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Others<'a> {
+    /// The contents of the files.
+    pub files: &'a [&'static str],
+    /// `("lock", "…")` for `{lock}`.
+    pub values: &'a [(&'static str, &'a str)],
+}
+
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+impl Others<'_> {
+    /// All files, those of the dialect first, so that a statement here stands for one of the same
+    /// name there. Also adds the values.
+    pub(crate) fn after(
+        self,
+        own: &[&'static str],
+        values: &mut Vec<(&'static str, String)>,
+    ) -> Vec<&'static str> {
+        values.extend(self.values.iter().map(|(name, value)| (*name, (*value).to_owned())));
+        [own, self.files].concat()
+    }
+}
+
 /// A statement as it is sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Statement {
@@ -90,12 +115,6 @@ impl<'a> SqlFiles<'a> {
         let Some((arguments, text)) = self.statements.get(name) else {
             return Statement::default();
         };
-        self.of(text, arguments)
-    }
-
-    /// A statement whose text is in no file.
-    #[must_use]
-    pub(crate) fn of(&self, text: &str, arguments: &[&str]) -> Statement {
         self.with_arguments(&self.sent(text), arguments)
     }
 
@@ -106,8 +125,7 @@ impl<'a> SqlFiles<'a> {
         self.tables.fill(&self.filled(text, &mut Vec::new()), self.syntax.quote)
     }
 
-    /// A text without a heading.
-    pub(crate) fn sent(&self, text: &str) -> String {
+    fn sent(&self, text: &str) -> String {
         self.tables.fill(&self.filled(&sent_lines(text), &mut Vec::new()), self.syntax.quote)
     }
 
@@ -194,7 +212,9 @@ pub(crate) fn assert_on_record(dialect: &str, sent: &str) {
     let sent = format!("-- What leasehold sends, with the default names of the tables.\n\n{sent}");
     let filled = sent.lines().filter(|line| !line.starts_with("-- "));
     for line in filled {
-        assert!(!line.contains(['{', '}']), "{line:?} has a name that nothing fills in");
+        let unknown = line.contains(['{', '}'])
+            || line.split('$').skip(1).any(|after| after.starts_with(|c: char| c.is_alphabetic()));
+        assert!(!unknown, "{line:?} has a name that nothing fills in");
     }
     if std::env::var_os("LEASEHOLD_WRITE").is_some() {
         std::fs::write(&path, &sent).unwrap();

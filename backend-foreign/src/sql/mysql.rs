@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use backend_sql::shared::{
-    Described, Gate, general, micros,
-    mysql::{self, Argument, Durability, Statement, insert_id, refuse_view},
+    Described, Gate, Others, Tables, general, micros,
+    mysql::{self, Argument, Durability, Statement, insert_id, other_schema, others, refuse_view},
     span,
 };
 use lock_core::{Error, ErrorKind, Grant};
@@ -23,32 +23,30 @@ use super::{
 };
 use crate::tunables::ROUNDED;
 
-/// The server's UTC at the start of the statement.
-const UTC: &str = "UTC_TIMESTAMP(6)";
-
-/// For how many microseconds a lock is still held.
-const LEFT: &str = "GREATEST(TIMESTAMPDIFF(MICROSECOND, {utc}, l.lock_until), 0)";
-
-/// Whether a table exists: 1 for a table, 0 for a view.
-const EXISTS: &str = "SELECT table_type = 'BASE TABLE' FROM information_schema.tables \
-                      WHERE table_schema = DATABASE() AND table_name = ?1";
+const FILES: [&str; 4] = [
+    include_str!("mysql/schema.sql"),
+    include_str!("mysql/attempt.sql"),
+    include_str!("mysql/hold.sql"),
+    include_str!("mysql/admin.sql"),
+];
 
 /// Creates the tables.
-pub(super) const SCHEMA: &str = include_str!("mysql/schema.sql");
+pub(super) fn schema(tables: &Tables, names: &Names, longest_micros: i64) -> String {
+    let text = other_schema(tables, Others { files: &FILES, values: &names.values() });
+    text.replace("{longest_lease}", &longest_micros.to_string())
+}
 
 #[derive(Debug)]
 pub(super) struct Mysql {
     server: mysql::Server,
     described: Described,
     exists: Statement,
-    durability: Statement,
 }
 
 impl Mysql {
     pub(super) fn new(server: mysql::Server, described: Described) -> Self {
-        let exists = Statement::new(&described.tables, EXISTS);
-        let durability = Statement::durability(&described.tables);
-        Self { server, described, exists, durability }
+        let exists = others(&described.tables, Others::default(), |named| named("exists"));
+        Self { server, described, exists }
     }
 }
 
@@ -111,10 +109,8 @@ impl Server for Mysql {
     const QUOTE: char = '`';
 
     fn statements(&self, names: &Names) -> Statements<Statement> {
-        Statements::mysql(|text| {
-            let text = names.fill(text, 0).replace("{left}", LEFT).replace("{utc}", UTC);
-            Statement::new(&self.described.tables, &text)
-        })
+        let files = Others { files: &FILES, values: &names.values() };
+        others(&self.described.tables, files, |named| Statements::new(named))
     }
 
     fn gate(&self) -> &Gate {
@@ -196,12 +192,12 @@ impl Server for Mysql {
     }
 
     async fn create_tables(&self, names: &Names, longest_micros: i64) -> Result<(), Error> {
-        let text = names.fill(SCHEMA, longest_micros);
+        let text = schema(&self.described.tables, names, longest_micros);
         self.server.script(&AssertSqlSafe(text).into_sql_str()).await
     }
 
-    async fn durability_problem(&self) -> Result<Option<String>, Error> {
-        let variables = self.pairs(&self.durability).await?;
+    async fn durability_problem(&self, sql: &Statement) -> Result<Option<String>, Error> {
+        let variables = self.pairs(sql).await?;
         let pairs = variables.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         Ok(Durability::read(pairs).doubt)
     }

@@ -7,8 +7,8 @@ use std::{collections::HashSet, time::Duration};
 
 use async_trait::async_trait;
 use backend_sql::shared::{
-    Described, Gate, Tables, general,
-    postgres::{self, Sessions, exists, first, found, owners, statement},
+    Described, Gate, Others, Tables, general,
+    postgres::{self, Sessions, exists, first, found, other_schema, others, owners},
     span,
 };
 use lock_core::{Error, Grant};
@@ -19,19 +19,19 @@ use super::{
     statements::{Names, Statements},
 };
 
-/// The server's UTC at the moment of the read.
-const UTC: &str = "pg_catalog.timezone('UTC', {now})";
-
-/// For how many microseconds a lock is still held. 'infinity' cannot be converted, and counts as a
-/// thousand years.
-const LEFT: &str = "greatest((pg_catalog.date_part('epoch', greatest(least(l.lock_until, {utc} + interval '1000 years'), {utc}) \
-                    - {utc}) * 1000000::double precision)::bigint, 0)";
+const FILES: [&str; 4] = [
+    include_str!("postgres/schema.sql"),
+    include_str!("postgres/attempt.sql"),
+    include_str!("postgres/hold.sql"),
+    include_str!("postgres/admin.sql"),
+];
 
 /// Creates the tables.
 pub(super) fn schema(tables: &Tables, names: &Names, longest_micros: i64) -> String {
     let refused = owners(tables, &[&names.lock, &names.companion, &names.settings]);
-    let text = include_str!("postgres/schema.sql").replace("{owners}", refused.trim_end());
-    names.fill(&text, longest_micros)
+    let text = other_schema(tables, Others { files: &FILES, values: &names.values() });
+    text.replace("{owners}", refused.trim_end())
+        .replace("{longest_lease}", &longest_micros.to_string())
 }
 
 #[derive(Debug)]
@@ -78,10 +78,8 @@ impl Server for Postgres {
     const QUOTE: char = '"';
 
     fn statements(&self, names: &Names) -> Statements<SqlStr> {
-        Statements::postgres(|text| {
-            let text = names.fill(text, 0).replace("{left}", LEFT).replace("{utc}", UTC);
-            statement(&self.described.tables, &text)
-        })
+        let files = Others { files: &FILES, values: &names.values() };
+        others(&self.described.tables, files, |named| Statements::new(named))
     }
 
     fn gate(&self) -> &Gate {
@@ -156,9 +154,8 @@ impl Server for Postgres {
         self.sessions.script(schema(&self.described.tables, names, longest_micros)).await
     }
 
-    async fn durability_problem(&self) -> Result<Option<String>, Error> {
-        let sql = statement(&self.described.tables, include_str!("postgres/durability.sql"));
-        let settings = self.pairs(&sql).await?;
+    async fn durability_problem(&self, sql: &SqlStr) -> Result<Option<String>, Error> {
+        let settings = self.pairs(sql).await?;
         let lost = settings.iter().find(|(_, value)| value == "off");
         Ok(lost.map(|(name, _)| {
             format!("{name} is off: a crash may lose locks that are still held; set it to on")

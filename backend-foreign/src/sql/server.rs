@@ -113,7 +113,7 @@ pub(super) trait Server: Debug + Send + Sync + Sized + 'static {
     async fn create_tables(&self, names: &Names, longest_micros: i64) -> Result<(), Error>;
 
     /// Why a crash may lose committed data; `None` if it may not.
-    async fn durability_problem(&self) -> Result<Option<String>, Error>;
+    async fn durability_problem(&self, sql: &Self::Statement) -> Result<Option<String>, Error>;
 
     /// Closes the connections.
     async fn close(&self);

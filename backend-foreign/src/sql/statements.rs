@@ -1,4 +1,4 @@
-//! The statements: the SQL files with the names of the tables inserted.
+//! The statements, by name, and the names of the tables.
 
 use backend_sql::shared::Described;
 use lock_core::Error;
@@ -6,7 +6,7 @@ use lock_core::Error;
 /// The version of the companion table, the settings and the statements.
 pub(super) const RECORD_VERSION: u64 = 1;
 
-/// The statements of each database. Each is in a file of the same name.
+/// The statements of each database: `postgres/*.sql`, `mysql/*.sql`.
 macro_rules! statements {
     ($($name:ident)*) => {
         #[derive(Debug)]
@@ -15,14 +15,8 @@ macro_rules! statements {
         }
 
         impl<S> Statements<S> {
-            #[cfg(feature = "postgres")]
-            pub(super) fn postgres(make: impl Fn(&str) -> S) -> Self {
-                Self { $($name: make(include_str!(concat!("postgres/", stringify!($name), ".sql"))),)* }
-            }
-
-            #[cfg(feature = "mysql")]
-            pub(super) fn mysql(make: impl Fn(&str) -> S) -> Self {
-                Self { $($name: make(include_str!(concat!("mysql/", stringify!($name), ".sql"))),)* }
+            pub(super) fn new(named: impl Fn(&str) -> S) -> Self {
+                Self { $($name: named(stringify!($name)),)* }
             }
         }
     };
@@ -31,6 +25,7 @@ macro_rules! statements {
 statements! {
     create_row create_companion_row acquire read list last_foreign_holder renew renew_one release minimum_hold
     tombstone raise force_release repair_token settings set_longest_lease clock highest_token columns
+    durability
 }
 
 /// The names of the tables, quoted.
@@ -53,11 +48,8 @@ impl Names {
         })
     }
 
-    /// A text with these names and the longest lease of a new store inserted.
-    pub(super) fn fill(&self, text: &str, longest_micros: i64) -> String {
-        text.replace("{lock}", &self.lock)
-            .replace("{companion}", &self.companion)
-            .replace("{store}", &self.settings)
-            .replace("{longest_lease}", &longest_micros.to_string())
+    /// What stands for `{lock}` and so on in the files.
+    pub(super) fn values(&self) -> [(&'static str, &str); 3] {
+        [("lock", &self.lock), ("companion", &self.companion), ("store", &self.settings)]
     }
 }

@@ -50,7 +50,7 @@ impl<S: Server> ShedLock<S> {
 
     /// Updates the guarantees from the server's present settings.
     pub(super) async fn update_guarantees(&self, longest: Duration) -> Result<(), Error> {
-        let problem = self.server.durability_problem().await?;
+        let problem = self.server.durability_problem(&self.sql.durability).await?;
         let promised =
             guarantees::of(S::SHORTEST_LEASE, longest, problem, self.described.connection);
         *self.promised.write() = Arc::new(promised);

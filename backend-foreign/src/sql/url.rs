@@ -48,7 +48,7 @@ pub(crate) fn mysql_schema(url: &str) -> Result<String, Error> {
     let (table, rest) = parse(url)?;
     let described = shared::mysql::described(&rest)?;
     let names = Names::new(&described, &table, super::mysql::Mysql::QUOTE)?;
-    Ok(names.fill(super::mysql::SCHEMA, longest(&described)))
+    Ok(super::mysql::schema(&described.tables, &names, longest(&described)))
 }
 
 fn longest(described: &Described) -> i64 {

@@ -9,7 +9,7 @@ use sqlx::{
 
 use crate::{
     mysql::rows::READER,
-    sql_files::{self, SqlFiles, Syntax},
+    sql_files::{self, Others, SqlFiles, Syntax},
     tables::Tables,
     tunables::{ENTRY_LIFE, REMEMBERED, mysql::SEEN_AHEAD},
 };
@@ -32,7 +32,15 @@ const FILES: [&str; 9] = [
 ];
 
 fn with_files<T>(tables: &Tables, read: impl FnOnce(&SqlFiles<'_>) -> T) -> T {
-    let values = [
+    with_more_files(tables, Others::default(), read)
+}
+
+fn with_more_files<T>(
+    tables: &Tables,
+    others: Others<'_>,
+    read: impl FnOnce(&SqlFiles<'_>) -> T,
+) -> T {
+    let mut values = vec![
         ("now", NOW.to_owned()),
         ("life", ENTRY_LIFE.as_micros().to_string()),
         ("remembered", REMEMBERED.as_micros().to_string()),
@@ -42,7 +50,22 @@ fn with_files<T>(tables: &Tables, read: impl FnOnce(&SqlFiles<'_>) -> T) -> T {
         ("most", (Mode::MOST_READERS * READER).to_string()),
     ];
     let syntax = Syntax { quote: '`', argument: |_| "?".to_owned() };
-    read(&SqlFiles::new(&FILES, &values, tables, syntax))
+    let files = others.after(&FILES, &mut values);
+    read(&SqlFiles::new(&files, &values, tables, syntax))
+}
+
+/// Reads statements of another crate by their names.
+pub fn others<T>(
+    tables: &Tables,
+    others: Others<'_>,
+    read: impl FnOnce(&dyn Fn(&str) -> Statement) -> T,
+) -> T {
+    with_more_files(tables, others, |files| read(&|name| files.statement(name).into()))
+}
+
+/// The SQL of another crate that makes its tables.
+pub fn other_schema(tables: &Tables, others: Others<'_>) -> String {
+    with_more_files(tables, others, |files| files.script("schema"))
 }
 
 /// The value of an argument.
@@ -74,18 +97,6 @@ impl From<sql_files::Statement> for Statement {
 }
 
 impl Statement {
-    /// Of a text with `{locks}`, `{now}` and other names in braces, and `?1` to `?9` for arguments.
-    pub fn new(tables: &Tables, text: &str) -> Self {
-        let arguments = ["1", "2", "3", "4", "5", "6", "7", "8", "9"];
-        with_files(tables, |files| files.of(&text.replace('?', "$"), &arguments)).into()
-    }
-
-    /// The statement that tells the variables which [`Durability`](super::guarantees::Durability)
-    /// reads.
-    pub fn durability(tables: &Tables) -> Self {
-        with_files(tables, |files| files.statement("durability")).into()
-    }
-
     /// Ready to run. An argument that is missing is null.
     pub(super) fn with<'q>(&self, arguments: &[Argument<'_>]) -> Query<'q, MySql, MySqlArguments> {
         let each = self.order.iter().map(|at| arguments.get(*at));
@@ -158,14 +169,6 @@ pub fn refuse_view(table: &str, found: Option<i64>) -> Result<bool, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn arguments_go_where_their_numbers_are() {
-        let tables = Tables::new("app").unwrap();
-        let statement = Statement::new(&tables, "a = ?2 OR b = ?1");
-        assert_eq!(statement.text.as_str(), "a = ? OR b = ?");
-        assert_eq!(statement.order, [1, 0]);
-    }
 
     #[test]
     fn the_statements_as_they_are_sent_are_on_record() {

@@ -6,7 +6,7 @@ use lock_core::{Error, Mode, OwnerId, check_record_version};
 use sqlx::{AssertSqlSafe, SqlSafeStr as _, SqlStr};
 
 use crate::{
-    sql_files::{SqlFiles, Syntax},
+    sql_files::{Others, SqlFiles, Syntax},
     tables::Tables,
 };
 
@@ -57,8 +57,17 @@ fn left(column: &str) -> String {
 
 /// `names` are the tables that the statements check.
 fn with_files<T>(tables: &Tables, names: &[&str], read: impl FnOnce(&SqlFiles<'_>) -> T) -> T {
+    with_more_files(tables, names, Others::default(), read)
+}
+
+fn with_more_files<T>(
+    tables: &Tables,
+    names: &[&str],
+    others: Others<'_>,
+    read: impl FnOnce(&SqlFiles<'_>) -> T,
+) -> T {
     let [oids, found, stored] = checked(names);
-    let values = [
+    let mut values = vec![
         ("tables", oids),
         ("found", found),
         ("stored", stored),
@@ -71,7 +80,8 @@ fn with_files<T>(tables: &Tables, names: &[&str], read: impl FnOnce(&SqlFiles<'_
         ("most", Mode::MOST_READERS.to_string()),
     ];
     let syntax = Syntax { quote: '"', argument: |at| format!("${at}") };
-    read(&SqlFiles::new(&FILES, &values, tables, syntax))
+    let files = others.after(&FILES, &mut values);
+    read(&SqlFiles::new(&files, &values, tables, syntax))
 }
 
 /// Cloning it does not copy the text, which is ours but for the tables' names, which were checked.
@@ -120,9 +130,18 @@ pub(super) fn own_session(timeout: Duration) -> SqlStr {
     sent(format!("SET lock_timeout = {limit}; SET enable_seqscan = off; SET jit = off"))
 }
 
-/// A statement of another crate, which may include parts of ours.
-pub fn shared(tables: &Tables, text: &str) -> SqlStr {
-    sent(with_files(tables, &[], |files| files.sent(text)))
+/// Reads statements of another crate by their names.
+pub fn others<T>(
+    tables: &Tables,
+    others: Others<'_>,
+    read: impl FnOnce(&dyn Fn(&str) -> SqlStr) -> T,
+) -> T {
+    with_more_files(tables, &[], others, |files| read(&|name| statement(files, name)))
+}
+
+/// The SQL of another crate that makes its tables.
+pub fn other_schema(tables: &Tables, others: Others<'_>) -> String {
+    with_more_files(tables, &[], others, |files| files.script("schema"))
 }
 
 /// The tables of a store.

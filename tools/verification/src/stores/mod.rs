@@ -217,17 +217,19 @@ impl Row {
 /// Makes the store at `url` grant at once. On a busy machine its servers may need a while until they
 /// serve, such as a Redis whose replicas have to answer within a second.
 async fn made(url: &str) -> Result<(), Error> {
-    let store = connect(url.to_owned()).await?;
+    let make = async || {
+        let store = connect(url.to_owned()).await?;
+        let made = store.init(&Init::new().with_first_use(true)).await;
+        store.close().await;
+        made.map(drop)
+    };
     let last = SystemEnv.now() + READY_WITHIN;
     loop {
-        match store.init(&Init::new().with_first_use(true)).await {
+        match make().await {
             Err(error) if error.is_retryable() && SystemEnv.now() < last => {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
-            answer => {
-                store.close().await;
-                return answer.map(drop);
-            }
+            answer => return answer,
         }
     }
 }

@@ -244,15 +244,24 @@ pub(super) async fn a_renewal_of_what_was_taken<const KIND: bool>(setup: &Table<
     a_renewal_of_a_row_that_changes(setup, |_| change).await
 }
 
+/// The text under a heading of a file of statements.
+fn statement<'a>(file: &'a str, name: &str) -> &'a str {
+    let (_, text) = file.split_once(&format!("-- name: {name}(")).unwrap();
+    let (_, text) = text.split_once('\n').unwrap();
+    text.split("\n-- name:").next().unwrap()
+}
+
 /// It gets the row after the lock was released by a statement that began later than its own.
 pub(super) async fn a_renewal_of_what_was_released(setup: &Table<MYSQL>) -> Verdict {
-    let release = include_str!("../../../../src/sql/mysql/release.sql");
+    let hold = include_str!("../../../../src/sql/mysql/hold.sql");
+    let release = statement(hold, "release");
     a_renewal_of_a_row_that_changes(setup, |owner| setup.filled(release, owner)).await
 }
 
 /// The same by force.
 pub(super) async fn a_renewal_of_what_was_freed(setup: &Table<MYSQL>) -> Verdict {
-    let force = include_str!("../../../../src/sql/mysql/force_release.sql");
+    let admin = include_str!("../../../../src/sql/mysql/admin.sql");
+    let force = statement(admin, "force_release");
     a_renewal_of_a_row_that_changes(setup, |owner| setup.filled(force, owner)).await
 }
 

@@ -68,8 +68,8 @@ impl<const KIND: bool> Table<KIND> {
     pub(super) fn filled(&self, text: &str, owner: OwnerId) -> String {
         text.replace("{lock}", &self.table)
             .replace("{utc}", "UTC_TIMESTAMP(6)")
-            .replace("?1", "'a'")
-            .replace("?2", &format!("'{owner}'"))
+            .replace("$name", "'a'")
+            .replace("$owner", &format!("'{owner}'"))
     }
 
     /// Runs `sql`, in which `{table}` is replaced by the name of the table, and returns the answer.

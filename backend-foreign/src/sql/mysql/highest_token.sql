@@ -1,1 +1,0 @@
-SELECT COALESCE(MAX(token), 0) FROM {companion}

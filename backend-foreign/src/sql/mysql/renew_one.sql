@@ -1,9 +1,0 @@
--- Renews ?1 for ?3 if ?2 holds it, and waits for its row. Renewals may be reordered, so it never shortens a lease.
-UPDATE {lock} SET
-    -- guard: renew-one-shorter
-    lock_until = GREATEST(lock_until, {utc} + INTERVAL ?3 MICROSECOND)
-WHERE name = ?1
-    -- guard: renew-one-owner
-    AND locked_by = ?2
-    -- guard: renew-one-over
-    AND lock_until > {utc}

@@ -1,1 +1,0 @@
-UPDATE {store} SET longest_lease = ?1 WHERE id = 1

@@ -1,2 +1,0 @@
--- An attempt makes the row.
-SELECT 1::bigint

@@ -1,1 +1,0 @@
-SELECT coalesce(pg_catalog.max(token), 0) FROM {companion}

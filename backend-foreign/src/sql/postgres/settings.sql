@@ -1,1 +1,0 @@
-SELECT version, longest_lease, identity FROM {store} WHERE id = 1
