@@ -126,11 +126,12 @@ impl DerefMut for Lent<'_> {
 mod tests {
     use super::*;
 
-    const SOON: Duration = Duration::from_millis(50);
+    /// The limit also counts while the file is opened.
+    const HANGS: Duration = Duration::from_secs(60);
 
-    fn database(folder: &tempfile::TempDir) -> Database {
+    fn database(folder: &tempfile::TempDir, limit: Duration) -> Database {
         let options = SqliteConnectOptions::new().filename(folder.path().join("locks.db"));
-        Database::own(options.create_if_missing(true), SOON)
+        Database::own(options.create_if_missing(true), limit)
     }
 
     async fn temporary_tables(database: &Database) -> i64 {
@@ -141,7 +142,7 @@ mod tests {
     #[tokio::test]
     async fn statements_share_a_connection() {
         let folder = tempfile::tempdir().unwrap();
-        let database = database(&folder);
+        let database = database(&folder, HANGS);
         let create = sqlx::query("CREATE TEMPORARY TABLE ours (value)");
         create.execute(&mut *database.lend().await.unwrap()).await.unwrap();
         assert_eq!(temporary_tables(&database).await, 1);
@@ -150,7 +151,7 @@ mod tests {
     #[tokio::test]
     async fn a_call_waits_for_the_connection_within_its_time_limit() {
         let folder = tempfile::tempdir().unwrap();
-        let database = database(&folder);
+        let database = database(&folder, Duration::from_secs(3));
         let lent = database.lend().await.unwrap();
         assert!(matches!(database.lend().await, Err(sqlx::Error::PoolTimedOut)));
         drop(lent);
@@ -160,7 +161,7 @@ mod tests {
     #[tokio::test]
     async fn a_closed_database_is_not_opened_again() {
         let folder = tempfile::tempdir().unwrap();
-        let database = database(&folder);
+        let database = database(&folder, HANGS);
         temporary_tables(&database).await;
         database.close().await;
         assert!(matches!(database.lend().await, Err(sqlx::Error::PoolClosed)));
