@@ -6,12 +6,13 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 use lock_core::{
     Attempt, Backend, Cursor, Enqueued, Error, ErrorKind, FencingToken, Grant, Guarantees, Init,
-    Instant, LockName, LockState, Page, ReleaseOptions, ReleaseOutcome, Released, Renewal, Request,
-    StoreSettings,
+    Instant, LockName, LockState, Page, Quarantined, ReleaseOptions, ReleaseOutcome, Released,
+    Renewal, Request, StoreSettings,
 };
 
 use crate::{
     keys::entry::Held,
+    restore,
     steps::{acquire, admin, claim, enqueue, raise, release, renew},
     store::Store,
 };
@@ -104,6 +105,18 @@ impl Backend for Store {
 
     async fn force_release(&self, name: &LockName) -> Result<ReleaseOutcome, Error> {
         admin::force_release(self, name).await.during("force-release")
+    }
+
+    async fn force_release_if(
+        &self,
+        name: &LockName,
+        token: FencingToken,
+    ) -> Result<ReleaseOutcome, Error> {
+        admin::force_release_if(self, name, token).await.during("force-release")
+    }
+
+    async fn quarantine(&self) -> Result<Option<Quarantined>, Error> {
+        restore::quarantine(&self.rpc, &self.layout).await.during("check")
     }
 
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {

@@ -12,6 +12,8 @@
 //!
 //! [`Fence`] and [`HeldKey`] guard data in the same etcd, in the transaction that writes the data.
 
+#![warn(missing_debug_implementations)]
+
 mod backend;
 mod builder;
 mod fence;

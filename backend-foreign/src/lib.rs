@@ -34,6 +34,8 @@
 //! - A Redlock of another library over several nodes: on a minority of nodes, a record with another
 //!   value cannot be distinguished from a lock.
 
+#![warn(missing_debug_implementations)]
+
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
 mod options;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]

@@ -17,10 +17,6 @@ pub(crate) const BACKING_POLL: Duration = Duration::from_secs(1);
 /// after many grants in a row, for up to the longest rest of a layout.
 #[cfg(feature = "redis")]
 pub(crate) const EXPIRY_SLACK: Duration = Duration::from_millis(600);
-/// The remaining time that is reported for a lock that never expires: so long that it makes no
-/// difference.
-#[cfg(feature = "redis")]
-pub(crate) const ENDLESS: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 /// How long a foreign client counts as running in a migration after it was seen as a holder. A
 /// client that locks less often, such as a nightly job, is not noticed.
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use lock_core::{
     Attempt, Backend, Cursor, Enqueued, Env, Error, ErrorKind, FencingToken, Grant, Guarantees,
-    Init, Instant, LockName, LockState, OwnerLabel, Page, ReleaseOptions, ReleaseOutcome, Released,
-    Renewal, Request, StoreSettings, SystemEnv,
+    Init, Instant, LockName, LockState, OwnerLabel, Page, Quarantined, ReleaseOptions,
+    ReleaseOutcome, Released, Renewal, Request, StoreSettings, SystemEnv,
 };
 
 use crate::{
@@ -210,6 +210,18 @@ impl Backend for Migration {
 
     async fn force_release(&self, name: &LockName) -> Result<ReleaseOutcome, Error> {
         self.store().force_release(name).await
+    }
+
+    async fn force_release_if(
+        &self,
+        name: &LockName,
+        token: FencingToken,
+    ) -> Result<ReleaseOutcome, Error> {
+        self.store().force_release_if(name, token).await
+    }
+
+    async fn quarantine(&self) -> Result<Option<Quarantined>, Error> {
+        self.store().quarantine().await
     }
 
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {

@@ -1,6 +1,8 @@
 //! Two stores as one, while all processes of an application move from the first store to the
 //! second.
 
+#![warn(missing_debug_implementations)]
+
 mod backend;
 mod both;
 mod end_phase;

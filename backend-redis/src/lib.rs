@@ -118,6 +118,8 @@
 //! lower than those granted in between: a [`Fence`] that admitted one of these refuses all later
 //! tokens until its record is removed.
 
+#![warn(missing_debug_implementations)]
+
 mod backend;
 pub mod batching;
 mod builder;

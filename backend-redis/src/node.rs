@@ -347,6 +347,14 @@ impl Node {
         Admin(&self.0).highest_mark().await
     }
 
+    /// The quarantine of the node, if one runs.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call).
+    pub async fn quarantine(&self) -> Result<Option<lock_core::Quarantined>, Error> {
+        Admin(&self.0).quarantine().await
+    }
+
     /// How far the node's clock is ahead of this machine's, in microseconds.
     ///
     /// # Errors

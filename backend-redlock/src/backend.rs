@@ -5,8 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use lock_core::{
     Attempt, Backend, Cursor, Enqueued, Env as _, Error, ErrorKind, FencingToken, Grant,
-    Guarantees, Init, Instant, LockName, LockState, Page, ReleaseOptions, ReleaseOutcome, Released,
-    Renewal, Request, StoreSettings, SystemEnv,
+    Guarantees, Init, Instant, LockName, LockState, Page, Quarantined, ReleaseOptions,
+    ReleaseOutcome, Released, Renewal, Request, StoreSettings, SystemEnv,
 };
 
 use crate::{
@@ -99,6 +99,10 @@ impl Backend for Redlock {
     async fn force_release(&self, name: &LockName) -> Result<ReleaseOutcome, Error> {
         let freed = release::force_release(&self.quorum, name).await;
         freed.map_err(|error| error.at("redlock", "force-release").on(name))
+    }
+
+    async fn quarantine(&self) -> Result<Option<Quarantined>, Error> {
+        Ok(admin::quarantine(&self.quorum).await)
     }
 
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {

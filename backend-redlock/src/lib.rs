@@ -43,6 +43,8 @@
 //! On each node a user needs what `backend-redis` lists, and `+zadd +zrange +zrem +zrank +zcard`;
 //! the prefix is `leasehold-redlock` by default.
 
+#![warn(missing_debug_implementations)]
+
 // The support of the tests, which the unit tests share, names the crate from outside.
 #[cfg(test)]
 extern crate self as backend_redlock;

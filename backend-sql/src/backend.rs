@@ -13,8 +13,8 @@ use async_trait::async_trait;
 use lock_core::{
     Attempt, Backend, Blocked, Busy, Cursor, Enqueued, Env as _, Error, ErrorKind, FencingToken,
     Grant, Guarantees, Init, Instant, LockName, LockState, LossReason, Mode, OncePer, Page,
-    ReleaseOptions, ReleaseOutcome, Released, Renewal, Request, StoreSettings, SystemEnv,
-    check_lease, check_token,
+    Quarantined, ReleaseOptions, ReleaseOutcome, Released, Renewal, Request, StoreSettings,
+    SystemEnv, check_lease, check_token,
 };
 
 use tokio::time::timeout;
@@ -344,6 +344,10 @@ impl<D: Dialect> Backend for SqlBackend<D> {
         let _pass = gate::call(self.dialect.gate()).await.during::<D>("force-release")?;
         let freed = self.explained("force-release", self.dialect.force(name).await).await?;
         Ok(if freed { ReleaseOutcome::Released } else { ReleaseOutcome::NotHeld })
+    }
+
+    async fn quarantine(&self) -> Result<Option<Quarantined>, Error> {
+        self.dialect.running_quarantine().await.during::<D>("check")
     }
 
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {

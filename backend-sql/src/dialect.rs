@@ -321,6 +321,11 @@ pub trait Dialect: Debug + Send + Sync + 'static {
         Ok(None)
     }
 
+    /// The quarantine that runs now. It begins none.
+    async fn running_quarantine(&self) -> Result<Option<Quarantined>, Error> {
+        Ok(None)
+    }
+
     /// Raises the token of a grant; `false` if the grant is gone.
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<bool, Error>;
 

@@ -10,6 +10,7 @@
 //! | `postgres` | PostgreSQL | [`postgres`] |
 //! | `mysql` | MySQL, MariaDB | [`mysql`] |
 
+#![warn(missing_debug_implementations)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // An optimized build resolves all futures of a call at once, and MySQL's driver nests them deeply.
 #![recursion_limit = "256"]

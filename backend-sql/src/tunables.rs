@@ -104,6 +104,10 @@ pub(crate) const LIFETIME: Duration = Duration::from_secs(1800);
 /// since. One that gives no answer for as long is dropped.
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(crate) const SILENT_AFTER: Duration = Duration::from_secs(1);
+/// If the driver has not connected for so long, the client finds out whether a server listens at
+/// all. Longer than a handshake with TLS takes, so that a server that answers is asked once.
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub(crate) const SLOW_TO_CONNECT: Duration = Duration::from_millis(250);
 /// A connection that was not used for so long is replaced: firewalls forget such connections, most
 /// after 5 minutes or more.
 #[cfg(any(feature = "mysql", feature = "postgres"))]

@@ -11,8 +11,8 @@ use std::sync::{
 use async_trait::async_trait;
 use lock_core::{
     Attempt, Backend, Cursor, Enqueued, Error, FencingToken, Grant, Guarantees, Init, Instant,
-    LockName, LockState, Page, ReleaseOptions, ReleaseOutcome, Released, Renewal, Request, Signal,
-    StoreSettings, Waiter,
+    LockName, LockState, Page, Quarantined, ReleaseOptions, ReleaseOutcome, Released, Renewal,
+    Request, Signal, StoreSettings, Waiter,
 };
 use tokio::sync::watch;
 
@@ -183,6 +183,18 @@ impl Backend for Observed {
 
     async fn force_release(&self, name: &LockName) -> Result<ReleaseOutcome, Error> {
         self.inner.force_release(name).await
+    }
+
+    async fn force_release_if(
+        &self,
+        name: &LockName,
+        token: FencingToken,
+    ) -> Result<ReleaseOutcome, Error> {
+        self.inner.force_release_if(name, token).await
+    }
+
+    async fn quarantine(&self) -> Result<Option<Quarantined>, Error> {
+        self.inner.quarantine().await
     }
 
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {

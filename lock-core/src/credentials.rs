@@ -15,17 +15,17 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// The password or token of this user.
+    /// The password or token of this user. A line break at its end is left out, with a warning.
     #[must_use]
     pub fn new(user: impl Into<String>, password: impl Into<String>) -> Self {
-        Self { user: Some(user.into()), password: password.into() }
+        Self { user: Some(user.into()), password: of_one_line(password.into()) }
     }
 
     /// The password or token of the server's default user. etcd has no such user, and refuses it
     /// with `Config`.
     #[must_use]
     pub fn of_default_user(password: impl Into<String>) -> Self {
-        Self { user: None, password: password.into() }
+        Self { user: None, password: of_one_line(password.into()) }
     }
 
     /// The user; `None` for the server's default user.
@@ -39,6 +39,16 @@ impl Credentials {
     pub fn password(&self) -> &str {
         &self.password
     }
+}
+
+/// Leaves out the line break at the end, which a file has and a password does not.
+fn of_one_line(mut password: String) -> String {
+    let end = password.trim_end_matches(['\r', '\n']).len();
+    if end < password.len() {
+        tracing::warn!(target: "leasehold", "the password or token ends with a line break, which is left out; was it read from a file?");
+        password.truncate(end);
+    }
+    password
 }
 
 impl fmt::Debug for Credentials {

@@ -70,6 +70,7 @@ struct Inner {
     message: String,
     backend: Option<&'static str>,
     operation: Option<&'static str>,
+    server: Option<String>,
     name: Option<LockName>,
     blocked: Option<Blocked>,
     source: Option<Arc<dyn StdError + Send + Sync>>,
@@ -85,6 +86,7 @@ impl Error {
             message: message.into(),
             backend: None,
             operation: None,
+            server: None,
             name: None,
             blocked: None,
             source: None,
@@ -103,6 +105,13 @@ impl Error {
     pub fn at(mut self, backend: &'static str, operation: &'static str) -> Self {
         Arc::make_mut(&mut self.0).backend = Some(backend);
         Arc::make_mut(&mut self.0).operation = Some(operation);
+        self
+    }
+
+    /// Sets the server that could not be used, such as `host:port`.
+    #[must_use]
+    pub fn on_server(mut self, server: impl fmt::Display) -> Self {
+        Arc::make_mut(&mut self.0).server = Some(server.to_string());
         self
     }
 
@@ -136,6 +145,12 @@ impl Error {
     #[must_use]
     pub fn operation(&self) -> Option<&'static str> {
         self.0.operation
+    }
+
+    /// The server that could not be used, such as `host:port`, if known.
+    #[must_use]
+    pub fn server(&self) -> Option<&str> {
+        self.0.server.as_deref()
     }
 
     /// The name of the lock, if the error is about one.
@@ -188,11 +203,11 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { kind, message, backend, operation, name, .. } = &*self.0;
+        let Inner { kind, message, backend, operation, server, name, .. } = &*self.0;
         write!(f, "{kind}: {message}")?;
         let parts = [*backend, *operation].into_iter().flatten().map(str::to_owned);
         let lock = name.as_ref().map(|name| format!("lock {name:?}"));
-        let parts: Vec<_> = parts.chain(lock).collect();
+        let parts: Vec<_> = parts.chain(server.clone()).chain(lock).collect();
         if !parts.is_empty() {
             write!(f, " ({})", parts.join(", "))?;
         }
@@ -242,11 +257,12 @@ mod tests {
     fn display_shows_kind_message_and_place_without_the_source() {
         let error = Error::new(ErrorKind::Unavailable, "no answer within 5s")
             .at("redis", "renew")
+            .on_server("127.0.0.1:6379")
             .on(&LockName::new("job").unwrap())
             .with_source("connection reset");
         assert_eq!(
             error.to_string(),
-            "store unavailable: no answer within 5s (redis, renew, lock \"job\")"
+            "store unavailable: no answer within 5s (redis, renew, 127.0.0.1:6379, lock \"job\")"
         );
         assert_eq!(error.source().unwrap().to_string(), "connection reset");
         assert!(error.is_retryable());

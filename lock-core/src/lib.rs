@@ -30,6 +30,8 @@
 //! - **L6** End: `close` refuses new work, waits for calls in flight, and releases everything that
 //!   is held.
 
+#![warn(missing_debug_implementations)]
+
 mod backend;
 mod client;
 mod credentials;

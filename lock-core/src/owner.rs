@@ -22,6 +22,10 @@ impl OwnerId {
     /// this id.
     pub const READERS: Self = Self(0);
 
+    /// Shown in place of the holder's id if the holder is a client of another library, which has no
+    /// such id. It is 1; no owner has this id.
+    pub const FOREIGN: Self = Self(1);
+
     /// An owner from 128 random bits.
     #[must_use]
     pub const fn from_bits(bits: u128) -> Self {

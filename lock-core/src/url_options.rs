@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fmt::Display};
 
-use crate::{Error, ErrorKind};
+use crate::{Error, ErrorKind, name::shortened};
 
 /// The options that were found in a store's URL. Each may be given once, because a second value
 /// would silently replace the first. For backends that parse URLs.
@@ -23,11 +23,42 @@ impl SeenOptions {
     }
 }
 
-/// The error for an unknown option: `InvalidInput`, naming the known ones. It does not show the
-/// unknown option, which may be a part of a password that was not percent-encoded.
-pub fn unknown_option(allowed: impl Display) -> Error {
-    let message = format!("unknown option in the URL; it must be one of {allowed}");
+/// The error for an unknown option in the `query` of a URL: `InvalidInput`, naming it, the nearest known one, and
+/// all that are `allowed`. It does not show an option that may be a part of a password that was not
+/// percent-encoded.
+pub fn unknown_option(query: &str, option: &str, allowed: impl Display) -> Error {
+    let allowed = allowed.to_string();
+    let plain = |each: char| each.is_ascii_alphanumeric() || "_-".contains(each);
+    let is_word = option.chars().all(|each| each.is_ascii_lowercase() || "_-".contains(each));
+    let secret = !is_word
+        || query.contains('@')
+        || query.to_ascii_lowercase().contains("password")
+        || !query
+            .split('&')
+            .any(|pair| pair.split('=').next() == Some(option) && pair.contains('='));
+    let shown = if secret { String::new() } else { format!(" {}", shortened(option)) };
+    let known = allowed.split(|each| !plain(each)).filter(|known| known.len() > 3);
+    let near = known.map(|known| (distance(option, known), known)).min();
+    let near = near.filter(|(distance, known)| 3 * *distance <= known.len());
+    let hint = near.map_or(String::new(), |(_, known)| format!(", did you mean {known}?"));
+    let message = format!("unknown option{shown} in the URL{hint}; it must be one of {allowed}");
     Error::new(ErrorKind::InvalidInput, message)
+}
+
+/// How many letters must be added, removed or replaced to make one word of the other.
+fn distance(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (at, letter) in one.chars().enumerate() {
+        let mut before = row[0];
+        row[0] = at + 1;
+        for (column, theirs) in other.iter().enumerate() {
+            let replaced = before + usize::from(letter != *theirs);
+            before = row[column + 1];
+            row[column + 1] = replaced.min(row[column] + 1).min(before + 1);
+        }
+    }
+    row[other.len()]
 }
 
 #[cfg(test)]
@@ -42,5 +73,31 @@ mod tests {
         let error = given.once("prefix").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
         assert!(error.to_string().contains("prefix is given twice in the URL"), "{error}");
+    }
+
+    #[test]
+    fn an_unknown_option_is_named_with_the_nearest_known_one() {
+        let told = |query: &str, option: &str| {
+            unknown_option(query, option, "prefix, timeout, ssl-mode, with x: a").to_string()
+        };
+        let text = told("tiemout=5s", "tiemout");
+        assert!(text.contains("option \"tiemout\" in the URL, did you mean timeout?;"), "{text}");
+        let text = told("sslmode=x", "sslmode");
+        assert!(text.contains("did you mean ssl-mode?"), "{text}");
+        let text = told("foo=1", "foo");
+        assert!(text.contains("\"foo\" in the URL; it must be one of prefix"), "{text}");
+    }
+
+    #[test]
+    fn what_may_be_a_part_of_a_password_is_not_shown() {
+        for (query, option) in [
+            ("cret=x@h", "cret"),
+            ("password=se&cret=1&db=1", "cret"),
+            ("cret", "cret"),
+            ("cret2=1", "cret2"),
+        ] {
+            let text = unknown_option(query, option, "prefix").to_string();
+            assert!(!text.contains("cret"), "{text}");
+        }
     }
 }

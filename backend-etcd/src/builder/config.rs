@@ -153,7 +153,15 @@ impl EtcdBuilder {
     /// `InvalidInput` for a setting that is not allowed; `Unavailable`, `Timeout`,
     /// `OutcomeUnknown`, `Auth` or `Config` for a cluster that cannot be used.
     pub async fn build(self) -> Result<Arc<dyn Backend>, Error> {
-        self.open().await.map_err(|error| error.at("etcd", "connect"))
+        let servers = self.endpoints.join(",").replace("http://", "");
+        self.open().await.map_err(|error| {
+            match error.kind() {
+                // An endpoint that is refused may have a password in it.
+                ErrorKind::InvalidInput => error,
+                _ => error.on_server(servers),
+            }
+            .at("etcd", "connect")
+        })
     }
 
     async fn open(self) -> Result<Arc<dyn Backend>, Error> {

@@ -96,6 +96,8 @@ pub(crate) fn parse(url: &str) -> Result<EtcdBuilder, Error> {
             }
             _ => {
                 return Err(unknown_option(
+                    options.query().unwrap_or_default(),
+                    &key,
                     "prefix, longest_lease, spare_leases, timeout, plaintext, ca, cert, key",
                 ));
             }

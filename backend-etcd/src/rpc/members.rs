@@ -9,6 +9,7 @@ use std::{
     error::Error,
     fmt,
     future::Future,
+    io,
     pin::Pin,
     sync::{
         Arc, MutexGuard,
@@ -258,7 +259,10 @@ fn connector(
             if !is_first {
                 return Err(Ended.into());
             }
-            let stream = TcpStream::connect(address(&uri)).await?;
+            let place = address(&uri);
+            let named =
+                |error: io::Error| io::Error::new(error.kind(), format!("{place}: {error}"));
+            let stream = TcpStream::connect(&place).await.map_err(named)?;
             stream.set_nodelay(true)?;
             Ok(TokioIo::new(Connection::new(stream, state)))
         }

@@ -141,6 +141,19 @@ pub(crate) async fn force_release(store: &Store, name: &LockName) -> Result<Rele
     Ok(outcome(ends.try_fold(false, |any, ended| ready(Ok(any | ended))).await?))
 }
 
+/// Revokes the lease of the entry with this token. No other entry has that lease.
+pub(crate) async fn force_release_if(
+    store: &Store,
+    name: &LockName,
+    token: FencingToken,
+) -> Result<ReleaseOutcome, Error> {
+    let (held_by, _) = held_by(store, name).await?;
+    let Some(seen) = held_by.into_iter().find(|seen| seen.token() == token) else {
+        return Ok(ReleaseOutcome::NotHeld);
+    };
+    Ok(outcome(end(store, seen).await?))
+}
+
 /// Deletes an entry, if it still exists.
 async fn end(store: &Store, seen: StoredEntry) -> Result<bool, Error> {
     if seen.lease != 0 {

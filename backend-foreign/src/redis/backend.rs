@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     record,
-    tunables::{BACKING_POLL, ENDLESS, POLL, RENEWALS},
+    tunables::{BACKING_POLL, POLL, RENEWALS},
 };
 
 /// The locks of another library in a single Redis.
@@ -116,31 +116,26 @@ impl Foreign {
     fn state(&self, name: &LockName, answer: &[Value]) -> Result<LockState, Error> {
         let [owner, label, left, token_, state] = answer else { return Err(not_understood()) };
         let endless = matches!(left, Value::Int(left) if *left < 0);
-        let remaining = if endless { ENDLESS } else { Duration::from_millis(number(left)?) };
+        let remaining =
+            if endless { Holder::WITHOUT_END } else { Duration::from_millis(number(left)?) };
         let holder = match text(owner)? {
             "" => None,
-            "?" => Some(self.foreign_holder(label, endless, remaining)?),
+            "?" => Some(self.foreign_holder(label, remaining)?),
             owner => Some(backend_redis::node::holder(owner, text(label).ok(), remaining)),
         };
         let kept = text(state)? == "1";
         Ok(LockState::new(name.clone(), holder, token(token_)?).with_kept(kept))
     }
 
-    /// A foreign holder. It has no owner id.
-    fn foreign_holder(
-        &self,
-        value: &Value,
-        endless: bool,
-        remaining: Duration,
-    ) -> Result<Holder, Error> {
+    /// A foreign holder.
+    fn foreign_holder(&self, value: &Value, remaining: Duration) -> Result<Holder, Error> {
         let shown = match value {
             Value::BulkString(bytes) => String::from_utf8_lossy(bytes),
             _ => return Err(not_understood()),
         };
         let plain: String = shown.chars().filter(|letter| !letter.is_control()).take(60).collect();
-        let end = if endless { ", with no end" } else { "" };
-        let label = OwnerLabel::new(format!("a {} client{end}: {plain}", self.layout.word))?;
-        Ok(Holder::new(OwnerId::from_bits(0), label, remaining))
+        let label = OwnerLabel::new(format!("a {} client: {plain}", self.layout.word))?;
+        Ok(Holder::foreign(label, remaining))
     }
 
     async fn release_one(
@@ -229,7 +224,7 @@ impl Foreign {
         else {
             return Ok(None);
         };
-        let holder = Holder::new(OwnerId::from_bits(0), label, left);
+        let holder = Holder::foreign(label, left);
         Ok(Some(LockState::new(name, Some(holder), FencingToken::ZERO)))
     }
 
@@ -366,6 +361,10 @@ impl Backend for Foreign {
             outcome(&lock.run(&scripts::FORCE, OwnerId::from_bits(0), &lock.wake()).await?)
         };
         freed.await.map_err(|error: Error| error.at("foreign", "force-release").on(name))
+    }
+
+    async fn quarantine(&self) -> Result<Option<Quarantined>, Error> {
+        self.node.quarantine().await.map_err(|error| error.at("foreign", "check"))
     }
 
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {

@@ -17,7 +17,7 @@ use super::{
 const RELEASED: &str = " released";
 
 /// The owner id that is shown for clients of ShedLock, which have none.
-const FOREIGN: OwnerId = OwnerId::from_bits(1);
+const FOREIGN: OwnerId = OwnerId::FOREIGN;
 
 /// ShedLock's locks in one table.
 #[derive(Debug)]

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use lock_core::{
     Attempt, Backend, Cursor, Enqueued, Error, ErrorKind, FencingToken, Grant, Guarantees, Holder,
-    Init, Instant, LockName, LockState, Page, ReleaseOptions, ReleaseOutcome, Released, Renewal,
-    Request, StoreSettings,
+    Init, Instant, LockName, LockState, Page, Quarantined, ReleaseOptions, ReleaseOutcome,
+    Released, Renewal, Request, StoreSettings,
 };
 
 use super::{
@@ -118,6 +118,25 @@ impl Backend for Both {
         let second = self.stores[1].force_release(name).await?;
         let first = self.stores[0].force_release(name).await?;
         Ok(if first == ReleaseOutcome::Released { first } else { second })
+    }
+
+    /// A grant is two, and no step of a store frees both.
+    async fn force_release_if(
+        &self,
+        name: &LockName,
+        _: FencingToken,
+    ) -> Result<ReleaseOutcome, Error> {
+        let message = "a migration in phase both cannot free one grant by its token; use \
+                       force_release, or the URL of each store";
+        let refusal = Error::new(ErrorKind::Unsupported, message);
+        Err(refusal.at("migration", "force-release").on(name))
+    }
+
+    /// The longer of the two.
+    async fn quarantine(&self) -> Result<Option<Quarantined>, Error> {
+        let first = self.stores[0].quarantine().await?;
+        let second = self.stores[1].quarantine().await?;
+        Ok(first.into_iter().chain(second).max_by_key(|it| it.remaining))
     }
 
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use lock_core::{
     Cursor, Env as _, Error, ErrorKind, FencingToken, Holder, Init, LockName, LockState, OwnerId,
-    OwnerLabel, Page, StoreSettings, SystemEnv,
+    OwnerLabel, Page, Quarantined, StoreSettings, SystemEnv,
 };
 use redis::Value;
 
@@ -189,6 +189,27 @@ impl Admin<'_> {
         });
         let marks = futures_util::future::try_join_all(marks).await?;
         Ok(marks.iter().flatten().map(highest).max().unwrap_or(FencingToken::ZERO))
+    }
+
+    /// The quarantine that runs longest, of all buckets. It begins none where an epoch record is
+    /// missing.
+    pub(crate) async fn quarantine(&self) -> Result<Option<Quarantined>, Error> {
+        let buckets = self.0.keys.buckets().map(|bucket| async move {
+            let mut ask = redis::cmd("HMGET");
+            ask.arg(self.0.keys.epoch(bucket)).arg("from").arg("why");
+            let answer = reply::list(self.0.send(bucket, &ask).await?)?;
+            let [from, why] = answer.as_slice() else { return Err(not_understood()) };
+            let from = reply::text(from).ok().and_then(|from| from.parse::<u64>().ok());
+            let Some(from) = from.filter(|from| *from > 0) else { return Ok(None) };
+            let time = reply::list(self.0.send(bucket, &redis::cmd("TIME")).await?)?;
+            let [seconds, micros] = time.as_slice() else { return Err(not_understood()) };
+            let now = reply::number(seconds)?.saturating_mul(1_000_000) + reply::number(micros)?;
+            let why = reply::text(why).unwrap_or("an operator set the quarantine").to_owned();
+            let left = from.checked_sub(now).filter(|left| *left > 0);
+            Ok(left.map(|left| Quarantined::new(Duration::from_micros(left), why)))
+        });
+        let all = futures_util::future::try_join_all(buckets).await?;
+        Ok(all.into_iter().flatten().max_by_key(|it| it.remaining))
     }
 
     /// A random name of the store, kept in its epoch record.

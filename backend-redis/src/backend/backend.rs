@@ -5,8 +5,8 @@ use std::{fmt, sync::Arc};
 use async_trait::async_trait;
 use lock_core::{
     Attempt, Backend, Busy, Cursor, Enqueued, Env as _, Error, ErrorKind, FencingToken, Grant,
-    Guarantees, Init, Instant, LockName, LockState, Mode, OwnerId, Page, ReleaseOptions,
-    ReleaseOutcome, Released, Renewal, Request, StoreSettings, SystemEnv,
+    Guarantees, Init, Instant, LockName, LockState, Mode, OwnerId, Page, Quarantined,
+    ReleaseOptions, ReleaseOutcome, Released, Renewal, Request, StoreSettings, SystemEnv,
 };
 
 use crate::{
@@ -335,6 +335,10 @@ impl Backend for Redis {
         let answer = self.store.run_in_epoch(bucket, force, &keys, &own, Answer::number).await;
         let answer = answer.map_err(|error| error.at("redis", "force-release").on(name))?;
         Ok(outcome(answer.first == Some(1)))
+    }
+
+    async fn quarantine(&self) -> Result<Option<Quarantined>, Error> {
+        self.admin().quarantine().await.map_err(|error| error.at("redis", "check"))
     }
 
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {

@@ -70,11 +70,12 @@ pub(super) fn options(
             "password" if socket => builder.password(value),
             "db" if socket => builder.database(database(value)?),
             _ => {
-                return Err(unknown_option(format_args!(
+                let allowed = format_args!(
                     "prefix, longest_lease, quarantine, timeout, allow_eviction, failover_margin, \
                      wait_replicas, wait_timeout, late_after, {PLAINTEXT}, ca, cert, key, {also}for a socket user, \
                      password, db, with sentinels sentinel_user, sentinel_password"
-                )));
+                );
+                return Err(unknown_option(url.query().unwrap_or_default(), name, allowed));
             }
         };
     }

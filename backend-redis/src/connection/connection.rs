@@ -73,14 +73,16 @@ impl Connection {
     ) -> Result<Self, Error> {
         let by = Instant::now() + settings.timeout;
         let login = settings.login(ProtocolVersion::RESP3, by).await?;
-        match timeout_at(by, Self::connect(settings, address, &login, listener)).await {
+        let opened = match timeout_at(by, Self::connect(settings, address, &login, listener)).await
+        {
             Ok(result) => result,
             Err(_) => {
                 let shown = humantime::format_duration(settings.timeout);
                 let message = format!("no connection to the server within {shown}");
                 Err(Error::new(ErrorKind::Unavailable, message))
             }
-        }
+        };
+        opened.map_err(|error| error.on_server(address))
     }
 
     async fn connect(

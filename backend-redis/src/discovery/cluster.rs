@@ -244,7 +244,7 @@ impl Map {
             let shown = humantime::format_duration(self.settings.timeout);
             Err(Error::new(ErrorKind::Unavailable, format!("no answer of a node within {shown}")))
         });
-        Shards::read(answer?, node)
+        Shards::read(answer.map_err(|error| error.on_server(node))?, node)
     }
 
     async fn exchange(&self, node: &Address, login: &RedisConnectionInfo) -> Result<Value, Error> {

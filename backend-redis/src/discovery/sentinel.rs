@@ -156,7 +156,7 @@ impl Watch {
         if answer.as_ref().is_err_and(Error::is_retryable) {
             *self.slot(at) = None;
         }
-        answer
+        answer.map_err(|error| error.on_server(&self.group.sentinels[at]))
     }
 
     async fn exchange(&self, at: usize, by: Instant) -> Result<MasterReport, Error> {

@@ -10,7 +10,7 @@ use backend_redis::node::{Value, list, not_understood, number};
 use futures_util::future::join_all;
 use lock_core::{
     Error, ErrorKind, FencingToken, Grant, Holder, Init, LockName, LockState, OwnerId, OwnerLabel,
-    Page, StoreSettings,
+    Page, Quarantined, StoreSettings,
 };
 
 use crate::{
@@ -144,6 +144,18 @@ pub(crate) async fn init(quorum: &Quorum, init: &Init) -> Result<StoreSettings, 
         all = Some(settings);
     }
     all.ok_or_else(not_understood)
+}
+
+/// How long no majority of the nodes grants, because some are in quarantine. A node that does not
+/// answer counts as one that grants.
+pub(crate) async fn quarantine(quorum: &Quorum) -> Option<Quarantined> {
+    let asked = join_all(quorum.nodes.iter().map(|node| node.server.quarantine())).await;
+    let mut held_back: Vec<_> =
+        asked.into_iter().filter_map(|answer| answer.ok().flatten()).collect();
+    held_back.sort_by_key(|quarantined| quarantined.remaining);
+    let grant = quorum.nodes.len() - held_back.len();
+    let needed = majority(quorum.nodes.len()).checked_sub(grant + 1)?;
+    held_back.into_iter().nth(needed)
 }
 
 /// The highest watermark of the nodes that answer, at least a majority.

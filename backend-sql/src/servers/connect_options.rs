@@ -136,7 +136,8 @@ where
         return Err(wrong());
     }
     // A password that was not encoded may end up in the options.
-    let secret = url.query().is_some_and(|query| query.contains('@'));
+    let query = url.query().unwrap_or_default().to_owned();
+    let secret = query.contains('@');
     let pairs: Vec<(String, String)> = url.query_pairs().into_owned().collect();
     let (theirs, ours): (Vec<_>, Vec<_>) =
         pairs.into_iter().partition(|(key, _)| drivers.contains(&key.as_str()));
@@ -169,7 +170,7 @@ where
         })? {
             let known: Vec<_> =
                 [Settings::KEYS, PLAINTEXT].iter().chain(*own).chain(*drivers).copied().collect();
-            return Err(unknown_option(known.join(", ")));
+            return Err(unknown_option(&query, &key, known.join(", ")));
         }
     }
     Ok(Described { reached: Reached::Options(Box::new(options)), settings, files, own: others })

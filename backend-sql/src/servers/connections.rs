@@ -2,12 +2,13 @@
 //! moment needed.
 
 use std::{
+    io,
     mem::take,
     sync::{Arc, Weak},
 };
 
 use lock_core::{Error, ErrorKind, Mutex};
-use sqlx::{Connection as _, Database, Pool, pool::PoolConnection};
+use sqlx::{ConnectOptions, Connection as _, Database, Pool, pool::PoolConnection};
 use tokio::{
     runtime::Handle,
     task::AbortHandle,
@@ -16,7 +17,7 @@ use tokio::{
 
 use crate::{
     error::{Failure, general},
-    tunables::{LIFETIME, SHRINK, SILENT_AFTER},
+    tunables::{LIFETIME, SHRINK, SILENT_AFTER, SLOW_TO_CONNECT},
 };
 
 /// A pool, and the connections of it that are ready for the next statement.
@@ -93,18 +94,47 @@ impl<DB: Database> Connections<DB> {
             ready.waiting += 1;
             Waits(self)
         };
-        let connection = self.pool.acquire().await.map_err(|error| match error {
+        let acquired = tokio::select! {
+            biased;
+            connection = self.pool.acquire() => connection,
+            refused = self.refused() => Err(refused),
+        };
+        let connection = acquired.map_err(|error| match error {
             // Nothing has been sent. (InvalidData means a failed TLS handshake.)
-            sqlx::Error::Io(error) if error.kind() != std::io::ErrorKind::InvalidData => {
+            sqlx::Error::Io(error) if error.kind() != io::ErrorKind::InvalidData => {
                 let unreachable =
                     Error::new(ErrorKind::Unavailable, "the server cannot be reached");
                 Failure::Error(unreachable.with_source(sqlx::Error::Io(error)))
             }
             error => judge(error),
         });
+        let connection = connection.map_err(|failure| match failure {
+            Failure::Error(error) => {
+                Failure::Error(error.on_server(place(&*self.pool.connect_options())))
+            }
+            busy @ Failure::Busy(_) => busy,
+        });
         drop(waits);
         let (connection, now) = (connection?, Instant::now());
         Ok(Lent::new(self, Taken { connection, since: now, used: now }))
+    }
+
+    /// Returns once a server refuses connections because none listens there. The driver itself
+    /// tries again until its time limit, and then reports only that.
+    async fn refused(&self) -> sqlx::Error {
+        loop {
+            sleep(SLOW_TO_CONNECT).await;
+            // Otherwise another call has a connection, and this one may wait for it.
+            if self.pool.size() as usize <= self.ready.lock().waiting {
+                match DB::Connection::connect_with(&self.pool.connect_options()).await {
+                    Err(sqlx::Error::Io(error)) if is_refused(&error) => {
+                        return sqlx::Error::Io(error);
+                    }
+                    Ok(connection) => drop(connection.close().await),
+                    Err(_) => {}
+                }
+            }
+        }
     }
 
     /// Whether a statement would start no new session.
@@ -175,6 +205,18 @@ impl<DB: Database> Drop for Connections<DB> {
             drop(self.begin_to_close());
         }
     }
+}
+
+/// Whether no server listens at the address.
+fn is_refused(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::ConnectionRefused
+}
+
+/// The host and port to which a driver connects.
+fn place(options: &impl ConnectOptions) -> String {
+    let url = options.to_url_lossy();
+    let host = url.host_str().unwrap_or("localhost");
+    url.port_or_known_default().map_or(host.to_owned(), |port| format!("{host}:{port}"))
 }
 
 /// Closes the connections that a busy moment has opened, except one.

@@ -131,7 +131,8 @@ pub(crate) fn parse(url: &str) -> Result<SqliteBuilder, Error> {
                 }
             };
         } else if !builder.settings.set(&key, &value)? {
-            return Err(unknown_option(format_args!("{}, access", Settings::KEYS)));
+            let allowed = format_args!("{}, access", Settings::KEYS);
+            return Err(unknown_option(query, &key, allowed));
         }
     }
     Ok(builder)

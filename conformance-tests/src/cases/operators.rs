@@ -15,6 +15,7 @@ cases! {
     "operation" inspect_tells_the_holder_and_then_no_holder;
     "operation" what_is_kept_for_a_minimum_hold_is_told_from_what_is_held;
     "operation" a_list_shows_every_held_name;
+    "operation" a_forced_release_of_one_grant_leaves_the_next_alone;
     "L5" a_forced_release_is_learnt_by_the_holder;
     "operation" init_of_a_store_in_use_changes_nothing;
     "S1" after_a_restore_init_holds_grants_back_or_refuses;
@@ -122,6 +123,34 @@ async fn a_forced_release_is_learnt_by_the_holder(setting: &Setting) {
         "the loss must be reported as Gone or TakenOver, not as {reason:?}"
     );
     assert!(!guard.is_valid());
+}
+
+async fn a_forced_release_of_one_grant_leaves_the_next_alone(setting: &Setting) {
+    let backend = setting.connect().await;
+    let name = setting.name("job");
+    let first = granted(&*backend, &setting.request(&name)).await;
+    let freed = match backend.force_release_if(&name, first.token).await {
+        // It has said so, and done nothing.
+        Err(error) if error.kind() == ErrorKind::Unsupported => {
+            assert!(backend.inspect(&name).await.unwrap().is_some_and(|it| it.holder.is_some()));
+            backend.release(&first, ReleaseOptions::default()).await.unwrap();
+            return;
+        }
+        freed => freed.unwrap(),
+    };
+    assert_eq!(freed, ReleaseOutcome::Released);
+    let renewed = backend.renew(&[&first], SystemEnv.now()).await;
+    assert!(matches!(renewed[..], [Renewal::Lost(_)]), "it must be gone: {renewed:?}");
+    let second = granted(&*backend, &setting.request(&name)).await;
+    // An operator who has seen the first.
+    let freed = backend.force_release_if(&name, first.token).await.unwrap();
+    assert_eq!(freed, ReleaseOutcome::NotHeld);
+    let renewed = backend.renew(&[&second], SystemEnv.now()).await;
+    assert!(matches!(renewed[..], [Renewal::Renewed { .. }]), "it must stay: {renewed:?}");
+    let freed = backend.force_release_if(&name, second.token).await.unwrap();
+    assert_eq!(freed, ReleaseOutcome::Released);
+    let freed = backend.force_release_if(&name, second.token).await.unwrap();
+    assert_eq!(freed, ReleaseOutcome::NotHeld);
 }
 
 async fn init_of_a_store_in_use_changes_nothing(setting: &Setting) {

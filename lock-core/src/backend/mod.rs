@@ -19,7 +19,7 @@ pub use self::{
     },
     waiter::{Enqueued, Signal, Waiter},
 };
-use crate::{Error, ErrorKind, FencingToken, Guarantees, Instant, LockName};
+use crate::{Error, ErrorKind, FencingToken, Guarantees, Instant, LockName, OwnerId};
 
 /// The options of [`Backend::release`].
 #[derive(Clone, Copy, Debug, Default)]
@@ -282,6 +282,40 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// its next renewal.
     async fn force_release(&self, name: &LockName) -> Result<ReleaseOutcome, Error>;
 
+    /// Frees a lock if its holder has this token, and changes nothing otherwise.
+    ///
+    /// # Guarantees
+    ///
+    /// `Released` if the grant with this token is gone by this call. If another grant holds the
+    /// lock, also one that came while the call was under way, that one stays: `NotHeld`.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if the store cannot tell this grant from others: readers share the lock, its
+    /// holder is a client of another library, or the store keeps the lock for a minimum hold.
+    ///
+    /// # For implementers
+    ///
+    /// The default reads the holder and releases in its place. The store frees the lock only if
+    /// this owner still holds it, and no later grant has the same owner.
+    async fn force_release_if(
+        &self,
+        name: &LockName,
+        token: FencingToken,
+    ) -> Result<ReleaseOutcome, Error> {
+        let Some(grant) = grant_of_holder(self.inspect(name).await?, token)? else {
+            return Ok(ReleaseOutcome::NotHeld);
+        };
+        Ok(self.release(&grant, ReleaseOptions::new()).await?.outcome)
+    }
+
+    /// The quarantine of the store, if one runs now. It changes nothing, and begins none.
+    ///
+    /// Default: none, for a store that needs no quarantine.
+    async fn quarantine(&self) -> Result<Option<Quarantined>, Error> {
+        Ok(None)
+    }
+
     /// Creates what the store needs, or changes its settings.
     ///
     /// # Guarantees
@@ -318,6 +352,28 @@ pub trait Backend: Debug + Send + Sync + 'static {
 
     /// Ends connections and background work. The core calls it after all guards are gone.
     async fn close(&self);
+}
+
+/// The holder's grant, for [`Backend::force_release_if`]: `None` if the token is not the holder's.
+fn grant_of_holder(state: Option<LockState>, token: FencingToken) -> Result<Option<Grant>, Error> {
+    let Some(state) = state.filter(|state| state.token == token) else { return Ok(None) };
+    let Some(holder) = state.holder else { return Ok(None) };
+    let refuse = |why: &str| {
+        let message = format!("the store cannot free one grant by its token: {why}");
+        Err(Error::new(ErrorKind::Unsupported, message).on(&state.name))
+    };
+    if state.readers.is_some() {
+        return refuse("readers share the lock");
+    }
+    if state.kept {
+        return refuse("its holder has released it, and it is kept for its minimum hold");
+    }
+    if holder.is_unreadable() || holder.owner == OwnerId::FOREIGN {
+        return refuse("its holder is no client of leasehold");
+    }
+    let (lease, now) = (holder.remaining, Instant::default());
+    let request = Request::new(state.name, holder.owner, holder.label, lease, now);
+    Ok(Some(Grant::new(&request, token)))
 }
 
 /// The waiter of a store without a queue. It pushes nothing: the core polls.

@@ -186,6 +186,22 @@ impl Holder {
         Self { owner, label, remaining }
     }
 
+    /// How long a lease without an end is said to last: longer than any other.
+    pub const WITHOUT_END: Duration = Duration::from_secs(99 * 366 * 24 * 60 * 60);
+
+    /// Whether the lease has no end: a client of another library may have set none, and crashed.
+    #[must_use]
+    pub fn has_no_end(&self) -> bool {
+        self.remaining >= Self::WITHOUT_END
+    }
+
+    /// Represents a holder that is a client of another library. Its id is [`OwnerId::FOREIGN`],
+    /// which no owner has.
+    #[must_use]
+    pub fn foreign(label: OwnerLabel, remaining: Duration) -> Self {
+        Self { owner: OwnerId::FOREIGN, label, remaining }
+    }
+
     /// Represents all readers that share a lock. `label` is the label of one of them, and
     /// `remaining` lasts until the last of their leases ends. The id is [`OwnerId::READERS`], which
     /// no owner has.

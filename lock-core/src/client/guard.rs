@@ -215,8 +215,15 @@ impl Guard {
     }
 
     fn lost_error(&self, message: &str) -> Error {
+        let end = self.held.end();
+        let message = match end {
+            Some(End::Lost(LossReason::Closed)) => {
+                "the client was closed before the guard was released"
+            }
+            _ => message,
+        };
         let error = Error::new(ErrorKind::Lost, message);
-        match self.held.end() {
+        match end {
             Some(End::Lost(reason)) => error.with_source(reason).on(self.name()),
             _ => error.on(self.name()),
         }

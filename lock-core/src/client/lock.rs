@@ -1,6 +1,6 @@
 //! The options of one acquire: `client.lock(name).lease(d).wait(d)`.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use super::{
     state::{ClientState, Handle, Wanted},
@@ -18,6 +18,17 @@ pub struct Lock {
     pub(super) wanted: Wanted,
     pub(super) wait: Option<Duration>,
     quarantine: Option<Limit>,
+}
+
+impl fmt::Debug for Lock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Lock");
+        match &self.name {
+            Ok(name) => shown.field("name", name),
+            Err(refused) => shown.field("name", refused),
+        };
+        shown.field("options", &self.wanted).field("wait", &self.wait).finish_non_exhaustive()
+    }
 }
 
 impl Lock {

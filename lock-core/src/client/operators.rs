@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::{lock_client::LockClient, state::ClientState};
 use crate::{
     Error, ErrorKind, FencingToken, Guarantees, Init, Listing, LockName, LockState, Promise,
-    ReleaseOutcome, StoreSettings,
+    Quarantined, ReleaseOutcome, StoreSettings,
     tunables::{LARGE_CLOCK_DIFFERENCE, ROUND_TRIPS, SLOW_ROUND_TRIP},
 };
 
@@ -27,6 +27,8 @@ pub struct StoreCheck {
     pub highest_token: Option<FencingToken>,
     /// The warnings of the store itself: what slows it down, or will soon stop it.
     pub store_warnings: Vec<String>,
+    /// The quarantine that runs now; `None` if the store grants.
+    pub quarantine: Option<Quarantined>,
     /// What the store promises with its present settings.
     pub guarantees: Arc<Guarantees>,
 }
@@ -57,6 +59,10 @@ impl StoreCheck {
         let off = Duration::from_micros(self.clock_difference_micros.unwrap_or(0).unsigned_abs());
         if off > LARGE_CLOCK_DIFFERENCE {
             warnings.push(format!("the store's clock and this machine's differ by {}", show(off)));
+        }
+        if let Some(Quarantined { remaining, why }) = &self.quarantine {
+            let remaining = show(Duration::from_secs(remaining.as_secs() + 1));
+            warnings.push(format!("the store is in quarantine, and grants in {remaining}: {why}"));
         }
         warnings.extend(self.store_warnings.iter().cloned());
         warnings
@@ -141,9 +147,10 @@ impl LockClient {
             took.sort_unstable();
             let clock = backend.clock_difference_micros().await?;
             let highest = backend.highest_token().await?;
-            Ok((took[ROUND_TRIPS / 2], clock, highest, backend.warnings().await?))
+            let quarantine = backend.quarantine().await?;
+            Ok((took[ROUND_TRIPS / 2], clock, highest, backend.warnings().await?, quarantine))
         };
-        let (round_trip, clock_difference_micros, highest_token, store_warnings) =
+        let (round_trip, clock_difference_micros, highest_token, store_warnings, quarantine) =
             self.within(checks).await?;
         let (backend, guarantees) = (backend.kind(), self.guarantees());
         Ok(StoreCheck {
@@ -152,6 +159,7 @@ impl LockClient {
             clock_difference_micros,
             highest_token,
             store_warnings,
+            quarantine,
             guarantees,
         })
     }
@@ -168,6 +176,28 @@ impl LockClient {
     {
         let name = name.try_into().map_err(Into::into)?;
         let call = self.within(self.backend().force_release(&name)).await;
+        call.map_err(|error| error.on(&name))
+    }
+
+    /// Frees a lock if its holder has this token, and changes nothing otherwise: an operator who
+    /// has looked at a lock frees what they have seen, and not the next holder's. The former holder
+    /// learns of it as of [`force_release`](Self::force_release).
+    ///
+    /// # Errors
+    /// `InvalidInput` for an invalid name; `Unsupported` as
+    /// [`Backend::force_release_if`](crate::Backend::force_release_if); otherwise as
+    /// [all of these calls](#calls-for-operators).
+    pub async fn force_release_if<N>(
+        &self,
+        name: N,
+        token: FencingToken,
+    ) -> Result<ReleaseOutcome, Error>
+    where
+        N: TryInto<LockName>,
+        N::Error: Into<Error>,
+    {
+        let name = name.try_into().map_err(Into::into)?;
+        let call = self.within(self.backend().force_release_if(&name, token)).await;
         call.map_err(|error| error.on(&name))
     }
 

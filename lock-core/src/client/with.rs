@@ -99,9 +99,13 @@ impl Lock {
         match while_valid(&guard, work(guard.monitor())).await {
             Ok(output) => Ok(Finished { output, release: guard.release().await }),
             Err(reason) => {
-                Err(Error::new(ErrorKind::Lost, "the lock was lost and the work stopped")
-                    .with_source(reason)
-                    .on(guard.name()))
+                let message = match reason {
+                    LossReason::Closed => {
+                        "the client was closed, which stopped the work under the lock"
+                    }
+                    _ => "the lock was lost and the work stopped",
+                };
+                Err(Error::new(ErrorKind::Lost, message).with_source(reason).on(guard.name()))
             }
         }
     }

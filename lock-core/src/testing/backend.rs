@@ -12,8 +12,8 @@ use async_trait::async_trait;
 
 use crate::{
     Attempt, Backend, Busy, Cursor, Enqueued, Error, ErrorKind, FencingToken, Grant, Guarantees,
-    Init, Instant, LockName, LockState, Memory, Page, ReleaseOptions, ReleaseOutcome, Released,
-    Renewal, Request, StoreSettings, backend::Polling, sync::Mutex,
+    Init, Instant, LockName, LockState, Memory, Page, Quarantined, ReleaseOptions, ReleaseOutcome,
+    Released, Renewal, Request, StoreSettings, backend::Polling, sync::Mutex,
     tunables::memory::REFUSED_RETRY,
 };
 
@@ -154,6 +154,19 @@ impl Backend for FaultyMemory {
     async fn force_release(&self, name: &LockName) -> Result<ReleaseOutcome, Error> {
         self.begin("force_release", None).await?;
         self.memory.force_release(name).await
+    }
+
+    async fn force_release_if(
+        &self,
+        name: &LockName,
+        token: FencingToken,
+    ) -> Result<ReleaseOutcome, Error> {
+        self.begin("force_release", None).await?;
+        self.memory.force_release_if(name, token).await
+    }
+
+    async fn quarantine(&self) -> Result<Option<Quarantined>, Error> {
+        self.memory.quarantine().await
     }
 
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {

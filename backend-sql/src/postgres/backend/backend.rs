@@ -98,6 +98,13 @@ impl Postgres {
     }
 }
 
+/// A quarantine that lasts for so many microseconds.
+fn quarantined(remaining: i64) -> Option<Quarantined> {
+    let why = "the server has crashed, was promoted or was restored, and may have lost locks, or its \
+               tokens were set back";
+    (remaining > 0).then(|| Quarantined::new(span(remaining), why))
+}
+
 #[async_trait]
 impl Dialect for Postgres {
     const KIND: &'static str = "postgres";
@@ -212,9 +219,13 @@ impl Dialect for Postgres {
                 server.number(&sql.quarantine).await?.unwrap_or(1)
             }
         };
-        let why = "the server has crashed, was promoted or was restored, and may have lost locks, or its \
-                   tokens were set back";
-        Ok((remaining > 0).then(|| Quarantined::new(span(remaining), why)))
+        Ok(quarantined(remaining))
+    }
+
+    async fn running_quarantine(&self) -> Result<Option<Quarantined>, Error> {
+        self.ready().await?;
+        let remaining = self.server.number(&self.server.sql.quarantine).await?;
+        Ok(remaining.and_then(quarantined))
     }
 
     async fn renew(&self, grants: &[&Grant]) -> Result<Vec<Option<Duration>>, Error> {

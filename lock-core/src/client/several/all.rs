@@ -30,7 +30,7 @@ pub fn all(locks: impl IntoIterator<Item = Lock>) -> All {
 }
 
 /// Several locks to acquire together. Made by [`all`].
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 #[must_use = "nothing happens until `acquire`"]
 pub struct All {
     locks: Vec<Lock>,

@@ -27,7 +27,7 @@ pub fn any(locks: impl IntoIterator<Item = Lock>) -> Any {
 }
 
 /// Several locks, of which one is to be acquired. Made by [`any`].
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 #[must_use = "nothing happens until `acquire`"]
 pub struct Any {
     locks: Vec<Lock>,

@@ -41,7 +41,7 @@ impl LockClient {
 /// The leader is the client that holds the lock of the election's name. Its term is the fencing
 /// token, which grows with each leader. Send the term with each write: a leader that was paused may
 /// believe that it still leads until it checks its validity, and only a fence refuses its writes.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 #[must_use = "nothing happens until `campaign` or `run`"]
 pub struct Election {
     lock: Lock,

@@ -1,6 +1,6 @@
 //! A counting semaphore with one lock for each permit.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use super::{
     any::{first_free, first_granted},
@@ -57,6 +57,14 @@ pub struct Semaphore {
     permits: u32,
     wait: Option<Duration>,
     quarantine: Option<Limit>,
+}
+
+impl fmt::Debug for Semaphore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Semaphore");
+        shown.field("permits", &self.permits).field("slot", &self.slot).field("wait", &self.wait);
+        shown.finish_non_exhaustive()
+    }
 }
 
 impl Semaphore {

@@ -13,8 +13,8 @@ use async_trait::async_trait;
 use lock_core::{
     Attempt, Backend, Busy, Cursor, Enqueued, Env as _, Error, ErrorKind, FencingToken, Grant,
     Guarantees, Init, Instant, LockName, LockState, Mode, Mutex, OwnerId, OwnerLabel, Page,
-    QuarantineUse, ReleaseOptions, ReleaseOutcome, Released, Renewal, Request, StoreSettings,
-    SystemEnv,
+    QuarantineUse, Quarantined, ReleaseOptions, ReleaseOutcome, Released, Renewal, Request,
+    StoreSettings, SystemEnv,
 };
 use tokio::{sync::watch, task::AbortHandle};
 
@@ -349,6 +349,21 @@ impl Backend for Flawed {
             return Ok(ReleaseOutcome::Released);
         }
         self.sound.force_release(&self.name(name)).await
+    }
+
+    async fn force_release_if(
+        &self,
+        name: &LockName,
+        token: FencingToken,
+    ) -> Result<ReleaseOutcome, Error> {
+        if self.has(Flaw::ForcesAnyToken) {
+            return self.sound.force_release(&self.name(name)).await;
+        }
+        self.sound.force_release_if(&self.name(name), token).await
+    }
+
+    async fn quarantine(&self) -> Result<Option<Quarantined>, Error> {
+        self.sound.quarantine().await
     }
 
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {

@@ -92,6 +92,8 @@ pub enum Flaw {
     RenewsNothing,
     /// An operator's release does nothing and answers `Released`.
     ForcesNothing,
+    /// An operator's release of one grant frees any grant.
+    ForcesAnyToken,
     /// `inspect` does not name the holder.
     TellsNoHolder,
     /// A lease above the longest lease is granted.
@@ -185,6 +187,7 @@ pub const ALL: &[(Flaw, &str, &str)] = &[
     (Flaw::SaysReleasedToAll, "S4", "a_release_twice_is_not_held_the_second_time"),
     (Flaw::MintsAnewForARepeat, "S6", "a_repeat_by_the_owner_is_the_same_grant"),
     (Flaw::ForcesNothing, "operation", "a_renewal_does_not_bring_a_forced_grant_back"),
+    (Flaw::ForcesAnyToken, "operation", "a_forced_release_of_one_grant_leaves_the_next_alone"),
     (Flaw::TellsNoHolder, "operation", "inspect_tells_the_holder_and_then_no_holder"),
     (Flaw::SetsAnyLease, "S1", "a_lease_above_the_longest_is_refused_by_the_store"),
     (Flaw::AcceptsARestore, "S1", "after_a_restore_init_holds_grants_back_or_refuses"),
