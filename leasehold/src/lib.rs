@@ -51,6 +51,7 @@
 //! | `etcd` | `etcd://HOST:PORT,HOST:PORT` for the clients of an etcd cluster, and `etcdctl lock` | 1.88 |
 //! | `foreign` | the locks of another library: beside `redis` `redis://HOST:PORT?layout=LAYOUT`, such as Redisson's; beside `postgres` or `mysql` `postgres://…?layout=shedlock` or `mysql://…?layout=shedlock` | 1.88 |
 //! | `migrate` | `migrate:PHASE?from=URL&to=URL`, from one store to another: see [`migration`] | 1.88 |
+//! | `blocking` | calls that wait on the caller's thread, for programs without async code: see the module of the same name | 1.88 |
 //! | `metrics` | an observer that keeps metrics, in the module of the same name | 1.88 |
 //! | `tls-ring` | TLS by *ring* for the network stores among these | 1.88 |
 //! | `tls-aws-lc` | TLS by AWS-LC instead; ring is used if both are chosen | 1.88 |
@@ -85,12 +86,16 @@
 //!   constructors if a caller or a backend makes them. The other enums are complete, so that a
 //!   `match` can handle every case.
 
+#![warn(missing_debug_implementations)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[cfg(feature = "blocking")]
+pub mod blocking;
 mod config;
 mod connect;
 #[cfg(test)]
 mod fuzz;
+mod met;
 #[cfg(feature = "metrics")]
 pub mod metrics;
 mod schemes;
@@ -108,7 +113,7 @@ pub use lock_core::{
 
 pub use self::{
     config::Config,
-    connect::{connect, connect_with, open, schema},
+    connect::{connect, connect_with, connect_within, open, open_for_init, open_within, schema},
     schemes::store_urls,
     url::StoreUrl,
 };

@@ -2,7 +2,8 @@
 
 use std::{fmt, str::FromStr};
 
-use lock_core::{Error, ErrorKind};
+use lock_core::{Error, ErrorKind, OwnerLabel};
+use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 
 use crate::schemes::{self, Scheme};
@@ -17,14 +18,19 @@ use crate::schemes::{self, Scheme};
 pub struct StoreUrl(String);
 
 impl StoreUrl {
-    /// Checks `url` and wraps it.
+    /// Checks `url` and wraps it. A line break at its end is left out, with a warning.
     ///
     /// # Errors
     /// `InvalidInput` for a missing or unknown scheme, or a control character; `Unsupported` if the
     /// scheme's backend is not compiled in, naming the feature to add. The messages show the scheme
     /// and nothing after it.
     pub fn new(url: impl AsRef<str>) -> Result<Self, Error> {
-        let url = url.as_ref();
+        let mut url = url.as_ref();
+        let line = url.trim_end_matches(['\r', '\n']);
+        if line.len() < url.len() {
+            tracing::warn!(target: "leasehold", "the URL of the store ends with a line break, which is left out; was it read from a file?");
+            url = line;
+        }
         let refuse = |message: String| Err(Error::new(ErrorKind::InvalidInput, message));
         if let Some(bad) = url.chars().find(|c| c.is_control()) {
             return refuse(format!(
@@ -55,6 +61,40 @@ impl StoreUrl {
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0
+    }
+
+    /// The value of one of our own options, which the store does not see, and the URL without it.
+    /// Each may be given once.
+    pub(crate) fn split_off(&self, option: &str) -> Result<(Self, Option<String>), Error> {
+        let Some((place, query)) = self.0.split_once('?') else { return Ok((self.clone(), None)) };
+        let is_it = |pair: &&str| pair.split_once('=').is_some_and(|(key, _)| key == option);
+        let (ours, others): (Vec<&str>, Vec<&str>) = query.split('&').partition(is_it);
+        if ours.len() > 1 {
+            let message = format!("{option} is given twice in the URL; it must be given once");
+            return Err(Error::new(ErrorKind::InvalidInput, message));
+        }
+        let value = ours.first().and_then(|pair| pair.split_once('='));
+        let value = value.map(|(_, value)| {
+            percent_decode_str(&value.replace('+', " ")).decode_utf8_lossy().into_owned()
+        });
+        let query =
+            if others.is_empty() { String::new() } else { format!("?{}", others.join("&")) };
+        Ok((Self(format!("{place}{query}")), value))
+    }
+
+    /// The label in the option `label` of the URL, if there is one. [`connect`](crate::connect()) gives
+    /// it to the client.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a label that is not allowed.
+    pub fn label(&self) -> Result<Option<OwnerLabel>, Error> {
+        Ok(self.labelled()?.1)
+    }
+
+    /// The label of the option `label`, which each kind of store has, and the URL without it.
+    pub(crate) fn labelled(&self) -> Result<(Self, Option<OwnerLabel>), Error> {
+        let (url, label) = self.split_off("label")?;
+        Ok((url, label.map(OwnerLabel::new).transpose()?))
     }
 
     pub(crate) fn row(&self) -> Result<&'static Scheme, Error> {
@@ -200,6 +240,27 @@ mod tests {
         let text = error.to_string();
         assert!(text.contains("\"ftp\"") && text.contains("memory:"), "{text}");
         assert!(!text.contains("hunter2"), "{text}");
+    }
+
+    #[test]
+    #[cfg(feature = "sqlite")]
+    fn a_label_is_split_off() {
+        let label = |text: &str| StoreUrl::new(text).unwrap().labelled();
+        let (url, found) = label("sqlite:/a?timeout=1s&label=nightly%20%C3%A4&x=1").unwrap();
+        assert_eq!(url.expose(), "sqlite:/a?timeout=1s&x=1");
+        assert_eq!(found.unwrap().as_str(), "nightly ä");
+        let (url, found) = label("sqlite:/a?label=x").unwrap();
+        assert_eq!((url.expose(), found.unwrap().as_str()), ("sqlite:/a", "x"));
+        assert!(label("sqlite:/a?label=x&label=y").is_err());
+        assert!(label("sqlite:/a?label=a%0Ab").is_err());
+        assert_eq!(label("sqlite:/a?b=1").unwrap().1, None);
+    }
+
+    #[test]
+    #[cfg(feature = "memory")]
+    fn a_line_break_at_the_end_is_left_out() {
+        assert_eq!(StoreUrl::new("memory:\r\n").unwrap().expose(), "memory:");
+        assert!(StoreUrl::new("memory:\n\nx").is_err());
     }
 
     #[test]

@@ -87,13 +87,22 @@ impl Scheme {
         self.opener.ok_or_else(|| {
             let feature = self.feature;
             let message = format!(
-                "this build has no {feature} store: add the cargo feature {feature:?} of leasehold; \
-                 allowed now are {}",
+                "this build has no {feature} store: {}; allowed now are {}",
+                how_to_add(feature),
                 allowed()
             );
             Error::new(ErrorKind::Unsupported, message)
         })
     }
+}
+
+/// How to build with a feature: in a program of the user's, and for the command.
+fn how_to_add(feature: &str) -> String {
+    format!(
+        "add the cargo feature {feature:?} of the package leasehold (cargo add leasehold --features \
+         {feature}), or of the command (cargo install leasehold-cli --features {feature}, with the \
+         features of all stores that you use)"
+    )
 }
 
 /// Whether a URL is for the locks of another library.
@@ -161,7 +170,8 @@ fn schema_of_layout(url: &StoreUrl) -> Result<String, Error> {
     not(feature = "foreign")
 ))]
 fn no_layouts(_: &StoreUrl) -> Error {
-    let message = "this build has no layouts of other libraries: add the cargo feature \"foreign\" of leasehold";
+    let message =
+        format!("this build has no layouts of other libraries: {}", how_to_add("foreign"));
     Error::new(ErrorKind::Unsupported, message)
 }
 

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests, too
 
 mod api;
+#[cfg(all(feature = "blocking", feature = "memory"))]
+mod blocking;
 #[cfg(feature = "memory")]
 mod config;
 mod docs;
@@ -19,3 +21,5 @@ mod observed;
 mod operators;
 #[cfg(feature = "testing")]
 mod testing;
+#[cfg(feature = "sqlite")]
+mod web;

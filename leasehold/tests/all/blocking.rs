@@ -1,0 +1,55 @@
+//! The blocking API, on threads without a runtime.
+
+use std::time::Duration;
+
+use leasehold::{ErrorKind, LockName, blocking};
+
+#[test]
+fn a_guard_that_is_dropped_has_released_the_lock() {
+    let client = blocking::connect("memory:").unwrap();
+    let guard = client.lock("a").acquire().unwrap();
+    assert!(guard.is_valid() && guard.remaining() > Duration::ZERO);
+    assert!(client.lock("a").try_acquire().unwrap().is_none());
+    drop(guard);
+    let again = client.lock("a").try_acquire().unwrap().expect("a drop waits for the release");
+    again.release().unwrap();
+    client.close().unwrap();
+}
+
+#[test]
+fn a_lock_is_renewed_while_its_thread_works() {
+    let client = blocking::connect("memory:").unwrap();
+    let lease = Duration::from_millis(100);
+    let guard = client.lock("a").lease(lease).acquire().unwrap();
+    // Nothing of this thread runs meanwhile. The work is longer than the lease.
+    std::thread::sleep(5 * lease);
+    assert!(guard.is_valid());
+    guard.release().unwrap();
+}
+
+#[test]
+fn work_whose_lock_was_taken_is_told() {
+    let client = blocking::connect("memory:").unwrap();
+    let name = LockName::new("a").unwrap();
+    let force = client.clone();
+    let error = client.lock("a").with(|guard| {
+        let freed = force.client().backend().force_release(&name);
+        futures(freed);
+        guard.token()
+    });
+    let kind = error.unwrap_err().kind();
+    assert!(matches!(kind, ErrorKind::Lost | ErrorKind::NotHeld), "{kind}");
+    let seven = client.lock("a").with(|_| 7).unwrap();
+    assert_eq!(seven, 7);
+}
+
+fn futures<T>(call: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(call)
+}
+
+#[tokio::test]
+async fn a_blocking_call_in_an_async_task_is_refused() {
+    let error = blocking::connect("memory:").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config);
+    assert!(error.to_string().contains("async"), "{error}");
+}
