@@ -4,9 +4,11 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use leasehold::{Backend, StoreUrl};
+use leasehold::{Backend, Init, StoreUrl};
 
+use crate::args::Wait;
 use crate::exit::{Failure, cause};
 use crate::store::{Surroundings, make_directory};
 use crate::tunables::{CLOSE_LIMIT, LONGEST_STORE_FILE};
@@ -51,13 +53,34 @@ impl ChosenStore {
         self.file.as_ref().is_some_and(|file| !file.exists())
     }
 
-    /// Connects.
-    pub(crate) async fn open(&self) -> Result<Arc<dyn Backend>, Failure> {
+    /// Connects for `init`, which sets what the URL says.
+    pub(crate) async fn open_for_init(
+        &self,
+        init: Init,
+    ) -> Result<(Arc<dyn Backend>, Init), Failure> {
         if let Some(file) = &self.file {
             make_directory(file)?;
         }
         provide_cryptography();
-        leasehold::open(&self.url).await.map_err(|error| Failure::of(&error))
+        leasehold::open_for_init(&self.url, init).await.map_err(|error| Failure::of(&error))
+    }
+
+    /// Connects.
+    pub(crate) async fn open(&self) -> Result<Arc<dyn Backend>, Failure> {
+        self.open_within(Wait::AtMost(Duration::ZERO)).await
+    }
+
+    /// The same, and waits for a store that cannot be reached yet.
+    pub(crate) async fn open_within(&self, wait: Wait) -> Result<Arc<dyn Backend>, Failure> {
+        let wait = match wait {
+            Wait::AtMost(wait) => wait,
+            Wait::Forever => Duration::MAX,
+        };
+        if let Some(file) = &self.file {
+            make_directory(file)?;
+        }
+        provide_cryptography();
+        leasehold::open_within(&self.url, wait).await.map_err(|error| Failure::of(&error))
     }
 }
 

@@ -115,6 +115,10 @@ fn plain(value: Value) -> Value {
 
 fn field((key, value): (String, Value)) -> (String, Value) {
     match value.as_object().and_then(millis) {
+        // A lease without an end.
+        Some(millis) if u128::from(millis) >= Holder::WITHOUT_END.as_millis() => {
+            (key + "_ms", Value::Null)
+        }
         Some(millis) => (key + "_ms", millis.into()),
         None => (key, plain(value)),
     }
@@ -138,6 +142,14 @@ pub(crate) fn rounded(span: Duration) -> String {
 pub(crate) fn holder(holder: &Holder) -> String {
     if holder.is_unreadable() {
         return format!("{}, for another {}", holder.label, rounded(holder.remaining));
+    }
+    if holder.owner == OwnerId::FOREIGN {
+        let left = if holder.has_no_end() {
+            "without an end".to_owned()
+        } else {
+            format!("for another {} unless renewed", rounded(holder.remaining))
+        };
+        return format!("{}, {left}", quoted(&holder.label));
     }
     if holder.owner == OwnerId::READERS {
         let (label, left) = (quoted(&holder.label), rounded(holder.remaining));
@@ -173,6 +185,16 @@ pub(crate) fn lock(state: &LockState) -> String {
             line("last came", &quoted(&holder.label));
             line("lease", &format!("of the last one ends in {}", rounded(holder.remaining)));
             line("token", &state.token.to_string());
+        }
+        Some(holder) if holder.owner == OwnerId::FOREIGN => {
+            line("held by", &quoted(&holder.label));
+            line("owner", "none: the holder is no client of leasehold");
+            if holder.has_no_end() {
+                line("lease", "has no end");
+            } else {
+                line("lease", &format!("ends in {} unless renewed", rounded(holder.remaining)));
+            }
+            line("last token", &state.token.to_string());
         }
         Some(holder) => {
             line("held by", &quoted(&holder.label));
@@ -222,7 +244,8 @@ fn holder_and_rest(state: &LockState) -> (String, String) {
     let shown =
         if state.readers.is_some() { format!("{}, {shown} last", readers(state)) } else { shown };
     let shown = if state.kept { shown + ", released" } else { shown };
-    (shown, rounded(holder.remaining))
+    let left = if holder.has_no_end() { "never".to_owned() } else { rounded(holder.remaining) };
+    (shown, left)
 }
 
 /// Held locks, one per line, with ages and waiters. `now` is the store's clock in µs, as in fencing
@@ -351,6 +374,34 @@ mod tests {
         let value: Value = serde_json::from_str(&json(&state).unwrap()).unwrap();
         assert_eq!(value["unreadable"], true);
         assert_eq!(holder(&state.holder.unwrap()), "an unreadable record, for another 9s");
+    }
+
+    #[test]
+    fn a_client_of_another_library_is_no_reader_and_may_hold_for_ever() {
+        let label = OwnerLabel::new("a redisson client: x").unwrap();
+        let span = Duration::from_secs(9);
+        let told = |remaining| {
+            let holder = Holder::foreign(label.clone(), remaining);
+            let name = LockName::new("a b").unwrap();
+            let state = LockState::new(name, Some(holder.clone()), FencingToken::ZERO);
+            (
+                super::holder(&holder),
+                lock(&state),
+                table(std::slice::from_ref(&state)),
+                json(&state),
+            )
+        };
+        let (busy, lines, row, _) = told(span);
+        assert_eq!(busy, "\"a redisson client: x\", for another 9s unless renewed");
+        assert!(lines.contains("owner      none") && row.contains(" 9s "), "{lines} {row}");
+        let (busy, lines, row, text) = told(Holder::WITHOUT_END);
+        assert_eq!(busy, "\"a redisson client: x\", without an end");
+        assert!(
+            lines.contains("lease      has no end") && row.contains(" never "),
+            "{lines} {row}"
+        );
+        let value: Value = serde_json::from_str(&text.unwrap()).unwrap();
+        assert_eq!(value["holder"]["remaining_ms"], Value::Null);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `check`: measures a store, and shows what it promises.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use humantime::format_duration;
 use leasehold::{FencingToken, Guarantees, LockClient};
@@ -18,6 +19,7 @@ pub(super) async fn check(place: &ChosenStore, output: Output) -> Result<u8, Fai
     let checked = checked.map_err(|error| Failure::of(&error))?;
     let (clock, highest) = (checked.clock_difference_micros, checked.highest_token);
     let (guarantees, warnings) = (&checked.guarantees, checked.warnings());
+    let grants_in = checked.quarantine.as_ref().map_or(Duration::ZERO, |it| it.remaining);
     let micros = u64::try_from(checked.round_trip.as_micros()).unwrap_or(u64::MAX);
     let code = print(&if output.json {
         show::json(&json!({
@@ -26,15 +28,17 @@ pub(super) async fn check(place: &ChosenStore, output: Output) -> Result<u8, Fai
             "round_trip_micros": micros,
             "clock_difference_micros": clock,
             "highest_token": highest,
+            "grants_in": grants_in,
             "tokens_used_up": highest == Some(FencingToken::MAX),
             "guarantees": **guarantees,
             "warnings": warnings,
         }))?
     } else {
         format!(
-            "store         {}\n{}{}{}{}{}",
+            "store         {}\n{}{}{}{}{}{}",
             place.url(),
             lines(guarantees),
+            grants_line(grants_in),
             format_args!("round trip    {:.3} ms\n", micros as f64 / 1000.0),
             clock_line(clock),
             highest.map(|token| highest_line(store.kind(), token)).unwrap_or_default(),
@@ -45,6 +49,14 @@ pub(super) async fn check(place: &ChosenStore, output: Output) -> Result<u8, Fai
         )
     })?;
     Ok(if guarantees.exclusion.holds() { code } else { NOT_PROMISED })
+}
+
+fn grants_line(grants_in: Duration) -> String {
+    if grants_in.is_zero() {
+        "grants        now\n".to_owned()
+    } else {
+        format!("grants        in {}\n", show::rounded(grants_in))
+    }
 }
 
 fn clock_line(micros: Option<i64>) -> String {

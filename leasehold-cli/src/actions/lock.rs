@@ -1,13 +1,14 @@
 //! What `run` and `hold` share: how to acquire and release one lock, several locks, or a permit.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use humantime::format_duration;
 use leasehold::backend::{Env as _, SystemEnv};
 use leasehold::{
-    Blocked, Error, ErrorKind, Guard, Guards, LockClient, LockName, Quarantined, StoreSettings, all,
+    Backend, Blocked, ClientOptions, Error, ErrorKind, Guard, Guards, LockClient, LockName,
+    Quarantined, StoreSettings, all,
 };
 
 use super::renewals::{Renewals, observe, until_confirmed};
@@ -181,11 +182,17 @@ async fn acquire(
     if place.is_new() {
         check_for_new_store(args)?;
     }
-    let store = place.open().await?;
+    let begin = Instant::now();
+    let store = place.open_within(args.wait).await?;
+    // The wait for the store is a part of the wait for the lock.
+    let left = match args.wait {
+        Wait::AtMost(wait) => Wait::AtMost(wait.saturating_sub(begin.elapsed())),
+        Wait::Forever => Wait::Forever,
+    };
     let (observed, renewals) =
-        observe(LockClient::new(Arc::clone(&store))).map_err(|error| Failure::of(&error))?;
+        observe(labelled(&store, place, args)?).map_err(|error| Failure::of(&error))?;
     let client = client.insert(observed);
-    let acquiring = acquire_by(client, args);
+    let acquiring = acquire_by(client, args, left);
     let acquired = if args.wait == Wait::AtMost(Duration::ZERO) {
         acquiring.await
     } else {
@@ -201,12 +208,27 @@ async fn acquire(
     }
 }
 
-async fn acquire_by(client: &LockClient, args: &Lock) -> Result<Guards, Error> {
+/// The client, with its label.
+fn labelled(
+    store: &Arc<dyn Backend>,
+    place: &ChosenStore,
+    args: &Lock,
+) -> Result<LockClient, Failure> {
+    let options = match args.label.clone().map_or_else(|| place.url().label(), |own| Ok(Some(own)))
+    {
+        Ok(Some(label)) => ClientOptions::new().with_label(label),
+        Ok(None) => ClientOptions::new(),
+        Err(error) => return Err(Failure::of(&error)),
+    };
+    LockClient::with_options(Arc::clone(store), options).map_err(|error| Failure::of(&error))
+}
+
+async fn acquire_by(client: &LockClient, args: &Lock, wait: Wait) -> Result<Guards, Error> {
     match args.permits {
-        Some(permits) => permit(client, args, permits).await.map(Guards::from),
+        Some(permits) => permit(client, args, permits, wait).await.map(Guards::from),
         None => {
             let all = all(args.names().map(|name| lock(client, args, name)));
-            match args.wait {
+            match wait {
                 Wait::AtMost(wait) => all.wait(wait),
                 Wait::Forever => all,
             }
@@ -223,12 +245,17 @@ fn lock(client: &LockClient, args: &Lock, name: &LockName) -> leasehold::Lock {
     if args.at_least.is_zero() { lock } else { lock.at_least(args.at_least) }
 }
 
-async fn permit(client: &LockClient, args: &Lock, permits: u32) -> Result<Guard, Error> {
+async fn permit(
+    client: &LockClient,
+    args: &Lock,
+    permits: u32,
+    wait: Wait,
+) -> Result<Guard, Error> {
     let mut permit = client.semaphore(&args.name, permits).lease(args.lease);
     if !args.at_least.is_zero() {
         permit = permit.at_least(args.at_least);
     }
-    if let Wait::AtMost(wait) = args.wait {
+    if let Wait::AtMost(wait) = wait {
         permit = permit.wait(wait);
     }
     permit.wait_for_quarantine(quarantine_wait(client, args)).acquire().await

@@ -47,7 +47,8 @@ fn carry_out(cli: Cli) -> Result<u8, Failure> {
             (Action::Migrate(args), _) => migrate::migrate(&args).await,
             #[cfg(not(feature = "migrate"))]
             (Action::Migrate(_), _) => Err(Failure::usage(
-                "this build cannot migrate: add the cargo feature \"migrate\" of leasehold-cli",
+                "this build cannot migrate: add the cargo feature \"migrate\" of the command (cargo install \
+                 leasehold-cli --features migrate, with the features of all stores that you use)",
             )),
             (Action::Run(args), Some(place)) => run::run(&place, args).await,
             (Action::Hold(args), Some(place)) => hold::hold(&place, &args).await,

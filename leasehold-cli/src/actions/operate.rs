@@ -1,12 +1,16 @@
 //! `init`, `inspect`, `list` and `release`: the actions for operators.
 
+use std::time::Duration;
+
 use leasehold::backend::Listing;
-use leasehold::{Backend, Error, LockState, OwnerId, ReleaseOutcome, StoreSettings};
+use leasehold::{
+    Backend, Error, LockState, OwnerId, QuarantineUse, Quarantined, ReleaseOutcome, StoreSettings,
+};
 use serde_json::json;
 
 use crate::args::{Init, Inspect, Output, Release, Switch};
 use crate::chosen_store::{ChosenStore, close};
-use crate::exit::Failure;
+use crate::exit::{self, Failure};
 use crate::show::{self, print};
 
 /// The output of `init` as JSON.
@@ -26,7 +30,8 @@ pub(super) async fn init(place: &ChosenStore, args: &Init) -> Result<u8, Failure
         .with_longest_lease(args.longest_lease)
         .with_quarantine(args.quarantine.map(|switch| switch == Switch::On))
         .with_reset_tokens(args.reset_tokens);
-    let store = place.open().await?;
+    let (store, wanted) = place.open_for_init(wanted).await?;
+    announce_wait(&*store, &wanted);
     let settings = store.init(&wanted).await;
     let exclusion = store.guarantees().exclusion.clone();
     close(&*store).await;
@@ -56,19 +61,58 @@ pub(super) async fn init(place: &ChosenStore, args: &Init) -> Result<u8, Failure
     })
 }
 
+/// Says what a change of the longest lease costs, before it is made.
+fn announce_wait(store: &dyn Backend, wanted: &leasehold::Init) {
+    let guarantees = store.guarantees();
+    let (old, none) = (guarantees.longest_lease, guarantees.quarantine == QuarantineUse::NotNeeded);
+    let Some(new) = wanted.longest_lease.filter(|new| *new != old && !wanted.first_use && !none)
+    else {
+        return;
+    };
+    let [shown_old, shown_new, longer] = [old, new, old.max(new)].map(humantime::format_duration);
+    exit::notify(format_args!(
+        "the longest lease becomes {shown_new} (it is {shown_old}): the store may grant nothing for up to {longer}, until every \
+         old lease is over; held locks are renewed meanwhile. Where nobody holds a lock, --first-use \
+         makes this wait unnecessary"
+    ));
+}
+
 pub(super) async fn inspect(place: &ChosenStore, args: &Inspect) -> Result<u8, Failure> {
     let store = place.open().await?;
     let state = store.inspect(&args.name).await;
+    let quarantine = store.quarantine().await;
     close(&*store).await;
-    let state = state.map_err(|error| Failure::of(&error))?;
-    print(&match (state, args.output.json) {
-        (Some(state), true) => show::json(&state)?,
-        (None, true) => show::json(&json!({
-            "name": args.name, "holder": null, "token": null, "kept": false, "readers": null,
-            "waiting": null, "unreadable": false
-        }))?,
-        (Some(state), false) => show::lock(&state),
-        (None, false) => format!("{}\n  free\n", show::escaped(args.name.as_str())),
+    let (state, quarantine) = match (state, quarantine) {
+        (Ok(state), Ok(quarantine)) => (state, quarantine),
+        (Err(error), _) | (_, Err(error)) => return Err(Failure::of(&error)),
+    };
+    // What holds a free lock back.
+    let free = state.as_ref().is_none_or(|state| state.holder.is_none());
+    let grants_in = quarantine.as_ref().map_or(Duration::ZERO, |it| it.remaining);
+    print(&if args.output.json {
+        let mut shown = match state {
+            Some(state) => json!(state),
+            None => json!({
+                "name": args.name, "holder": null, "token": null, "kept": false, "readers": null,
+                "waiting": null, "unreadable": false
+            }),
+        };
+        shown["grants_in"] = json!(grants_in);
+        show::json(&shown)?
+    } else {
+        let state = match state {
+            Some(state) => show::lock(&state),
+            None => format!("{}\n  free\n", show::escaped(args.name.as_str())),
+        };
+        let held_back =
+            quarantine.filter(|_| free).map(|Quarantined { remaining, why, .. }| {
+                let why = show::escaped(&why);
+                format!(
+                    "  grants     in {}: the store is in quarantine, {why}\n",
+                    show::rounded(remaining)
+                )
+            });
+        state + &held_back.unwrap_or_default()
     })
 }
 
@@ -90,16 +134,40 @@ async fn all(store: &dyn Backend) -> Result<Vec<LockState>, Error> {
         goes_on = listing.goes_on(&page)?;
         locks.extend(page.locks);
     }
+    locks.retain(is_lock);
     Ok(locks)
+}
+
+/// Whether it is a lock, and not the record that a migration finds for clients of another library.
+pub(super) fn is_lock(state: &LockState) -> bool {
+    let name = state.name.as_str();
+    let foreign = state.holder.as_ref().is_some_and(|holder| holder.owner == OwnerId::FOREIGN);
+    !(foreign && name.starts_with("leasehold migration only "))
 }
 
 pub(super) async fn release(place: &ChosenStore, args: &Release) -> Result<u8, Failure> {
     let store = place.open().await?;
     // Only to show the holder. A lock that cannot be read must be freed, too.
     let before = store.inspect(&args.name).await.ok().flatten();
-    let outcome = store.force_release(&args.name).await;
+    let outcome = match args.token {
+        None => store.force_release(&args.name).await,
+        Some(token) => store.force_release_if(&args.name, token).await,
+    };
+    let after = store.inspect(&args.name).await.ok().flatten();
     close(&*store).await;
     let released = outcome.map_err(|error| Failure::of(&error))? == ReleaseOutcome::Released;
+    if let Some(token) = args.token.filter(|_| !released) {
+        let held = after.and_then(|state| Some((state.holder?, state.token)));
+        let who = held.map_or_else(
+            || "it is free".to_owned(),
+            |(holder, now)| format!("token {now}, {}", show::holder(&holder)),
+        );
+        let name = show::escaped(args.name.as_str());
+        return Err(Failure::busy(
+            exit::NOT_ACQUIRED,
+            format_args!("{name} is not held with token {token}, and was left alone: {who}"),
+        ));
+    }
     let holder = before.and_then(|state| state.holder).filter(|_| released);
     print(&if args.output.json {
         show::json(&json!({ "name": args.name, "released": released, "holder": holder }))?
@@ -115,6 +183,9 @@ pub(super) async fn release(place: &ChosenStore, args: &Release) -> Result<u8, F
                     return print(&format!(
                         "{name}: taken from all readers, of whom {label} came last\n"
                     ));
+                }
+                if holder.owner == OwnerId::FOREIGN {
+                    return print(&format!("{name}: taken from {label}\n"));
                 }
                 format!("{name}: taken from {label} (owner {})\n", holder.owner)
             }

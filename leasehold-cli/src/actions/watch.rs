@@ -11,6 +11,7 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwins
 use serde_json::json;
 use tokio::sync::mpsc;
 
+use super::operate::is_lock;
 use crate::args::Output;
 use crate::chosen_store::{ChosenStore, close};
 use crate::exit::{self, Failure, cause};
@@ -65,6 +66,7 @@ pub(super) async fn watch(
 /// The held locks, with their waiters if the store knows them, and the store's clock in µs.
 async fn read(client: &LockClient, store: &dyn Backend) -> Result<(Vec<LockState>, u64), Error> {
     let mut locks = client.list().await?;
+    locks.retain(is_lock);
     for state in locks.iter_mut().filter(|state| state.waiting.is_none()).take(MOST_INSPECTED) {
         if let Some(now) = client.inspect(state.name.clone()).await? {
             state.waiting = now.waiting;

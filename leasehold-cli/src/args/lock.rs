@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use clap::Args;
 use humantime::format_duration;
-use leasehold::{Error, LockName};
+use leasehold::{Error, LockName, OwnerLabel};
 
-use super::values::{Wait, duration, name, permits, positive, wait};
+use super::values::{Wait, duration, label, name, permits, positive, wait};
 use crate::supervise::{Graces, longest_grace};
 use crate::tunables::{GRACE_WITHOUT_NOTICE, LOSS_GRACE_PART};
 
@@ -48,6 +48,11 @@ pub struct Lock {
     /// Another lock to hold together with NAME: all of them or none. May be given several times
     #[arg(long, value_name = "NAME", value_parser = name())]
     pub also: Vec<LockName>,
+
+    /// The label of the holder, for people: shown by inspect, list and to jobs that wait [default:
+    /// label= in the store's URL, else HOST:PID]
+    #[arg(long, value_name = "TEXT", value_parser = label())]
+    pub label: Option<OwnerLabel>,
 
     /// What to lock: 1 to 255 bytes of UTF-8 without control characters
     #[arg(value_name = "NAME", value_parser = name())]

@@ -9,7 +9,7 @@ use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use leasehold::LockName;
+use leasehold::{FencingToken, LockName};
 
 use crate::exit::Failure;
 
@@ -22,7 +22,7 @@ use self::help::{HOLD, MIGRATE, RUN, epilogue};
 pub use self::lock::{Hold, Lock, Run};
 pub use self::refusal::refusal;
 pub use self::values::{Wait, file, positive};
-use self::values::{check_path, interval, name};
+use self::values::{check_path, interval, name, token};
 
 /// The environment variable that names the store where `--store` does not.
 pub const STORE: &str = "LEASEHOLD_STORE";
@@ -85,7 +85,8 @@ pub enum Action {
     ///
     /// The holder is not asked. It learns of the loss at its next renewal, within a third of its
     /// lease, and may write until then. Only a resource that checks fencing tokens refuses such a
-    /// write. The exit code is 0, whether the lock was held or free.
+    /// write. The exit code is 0, whether the lock was held or free; with --token, 75 if that grant
+    /// does not hold the lock.
     Release(Release),
     /// Print the SQL that makes the store's tables
     Schema(Output),
@@ -185,6 +186,11 @@ pub struct Release {
     /// Required, because the holder is not asked and may still be working
     #[arg(long, required = true)]
     pub force: bool,
+
+    /// Free the grant with this fencing token only. If it no longer holds the lock, leave the lock
+    /// alone, say who holds it, and exit with 75
+    #[arg(long, value_name = "TOKEN", value_parser = token)]
+    pub token: Option<FencingToken>,
 
     /// The lock to take away
     #[arg(value_name = "NAME", value_parser = name())]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use humantime::format_duration;
-use leasehold::{ErrorKind, LockName, Semaphore, StoreUrl};
+use leasehold::{ErrorKind, FencingToken, LockName, OwnerLabel, Semaphore, StoreUrl};
 
 use crate::tunables::{LONGEST_WATCH, SHORTEST_WATCH};
 
@@ -31,6 +31,15 @@ pub(super) fn name() -> impl TypedValueParser<Value = LockName> {
         _ if is_store(name.as_os_str()) => Err(misplaced("the lock NAME")),
         Some(name) => LockName::new(name).map_err(|error| Refused(error.to_string())),
         None => Err(Refused(format!("lock name {name:?} must be UTF-8"))),
+    })
+}
+
+pub(super) fn label() -> impl TypedValueParser<Value = OwnerLabel> {
+    OsStringValueParser::new().try_map(|label| match label.to_str() {
+        // All clients see it.
+        _ if is_store(label.as_os_str()) => Err(misplaced("--label")),
+        Some(label) => OwnerLabel::new(label).map_err(|error| Refused(error.to_string())),
+        None => Err(Refused(format!("owner label {label:?} must be UTF-8"))),
     })
 }
 
@@ -77,6 +86,11 @@ fn is_store(text: &OsStr) -> bool {
 /// Whether a text may be a URL in the wrong place, with a password. If in doubt, yes.
 pub(super) fn may_be_secret(text: &str) -> bool {
     text.contains(':') && (text.contains(['@', '?']) || text.contains("//"))
+}
+
+pub(super) fn token(text: &str) -> Result<FencingToken, String> {
+    let token = text.parse().ok().and_then(FencingToken::new);
+    token.ok_or_else(|| "expected a fencing token, as 'leasehold inspect' shows it".to_owned())
 }
 
 pub(super) fn duration(text: &str) -> Result<Duration, String> {

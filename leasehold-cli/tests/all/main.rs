@@ -2,12 +2,16 @@
 #![allow(clippy::unwrap_used)]
 
 mod bad_input;
+#[cfg(all(feature = "etcd", feature = "mysql", feature = "postgres", feature = "redis"))]
+mod boot_order;
 mod counter;
 #[cfg(feature = "redis")]
 mod cron;
 mod ending;
 #[cfg(feature = "redis")]
 mod failover;
+#[cfg(all(feature = "etcd", feature = "mysql", feature = "postgres", feature = "redis"))]
+mod first_contact;
 mod hold;
 mod hostile;
 mod log_lines;

@@ -1,0 +1,217 @@
+//! What a user meets who has named the wrong server, or has to change or repair a store.
+
+use std::net::SocketAddr;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use leasehold::{ErrorKind, LockName};
+use serde_json::Value;
+use servers::{
+    ClientCertificates, Etcd, EtcdOptions, Mariadb, MariadbOptions, Postgres, PostgresOptions,
+    Redis, RedisOptions, Server as _,
+};
+use tokio::net::TcpListener;
+
+use crate::support::Running;
+use crate::support::locks::Store;
+
+fn leasehold(url: &str, args: &[&str]) -> Output {
+    let mut command = Command::new(crate::support::command());
+    command.env("LEASEHOLD_STORE", url).args(args).output().unwrap()
+}
+
+/// The line on stderr of a command that must fail with this exit code.
+fn refusal(url: &str, args: &[&str], code: i32) -> String {
+    let output = leasehold(url, args);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{url} {args:?}: {stderr}");
+    stderr
+}
+
+fn ok(url: &str, args: &[&str]) -> String {
+    let output = leasehold(url, args);
+    assert_eq!(output.status.code(), Some(0), "{url} {args:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_of_another_kind_is_named() {
+    let redis = Redis::start(RedisOptions::new().tls(ClientCertificates::NotAsked)).await.unwrap();
+    let etcd = Etcd::single(EtcdOptions::new()).await.unwrap();
+    let postgres = Postgres::start(PostgresOptions::new()).await.unwrap();
+    let mysql = Mariadb::start(MariadbOptions::new()).await.unwrap();
+    let [redis_at, etcd_at] = [redis.address(), etcd.endpoints()[0]];
+    let tls_at = redis.tls_address().unwrap();
+    let [postgres_at, mysql_at] = [postgres.address(), mysql.address()];
+    let proxy = proxy_without_hello().await;
+    for (url, at, told) in [
+        (format!("redis://{etcd_at}"), etcd_at, "such as etcd does"),
+        (format!("redis://{tls_at}"), tls_at, "expects TLS: use rediss://"),
+        (format!("rediss://{redis_at}?timeout=1s"), redis_at, "without TLS: use redis://"),
+        (format!("redis://{postgres_at}"), postgres_at, "a PostgreSQL does: use postgres://"),
+        (format!("redis://{mysql_at}"), mysql_at, "a MySQL or MariaDB does"),
+        (format!("redis://{proxy}"), proxy, "such as Twemproxy"),
+        (format!("etcd://{redis_at}"), redis_at, "a Redis does"),
+        (format!("etcd://{tls_at}"), tls_at, "expects TLS: add ca=FILE"),
+        (format!("postgres://u@{redis_at}/d?timeout=1s"), redis_at, "a Redis does"),
+        (format!("postgres://u@{mysql_at}/d"), mysql_at, "a MySQL or MariaDB does"),
+        (format!("mysql://u@{postgres_at}/d?timeout=1s"), postgres_at, "a PostgreSQL does"),
+    ] {
+        // A wait does not mend it.
+        let line = refusal(&url, &["run", "--wait", "forever", "a", "--", "true"], 69);
+        assert!(line.contains(told) && line.contains(&at.to_string()), "{url}: {line}");
+    }
+}
+
+/// A proxy that answers PING, and closes the connection at any other command.
+async fn proxy_without_hello() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut read = [0; 256];
+                stream.readable().await.unwrap();
+                let count = stream.try_read(&mut read).unwrap_or(0);
+                if read[..count].ends_with(b"PING\r\n") {
+                    let _ = stream.try_write(b"+PONG\r\n");
+                    let _ = stream.readable().await;
+                }
+            });
+        }
+    });
+    address
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refused_port_is_said_at_once_and_a_wait_for_a_session_is_not() {
+    for url in ["postgres://u@127.0.0.1:1/d", "mysql://u@127.0.0.1:1/d"] {
+        // Without the answer, the time limit of a minute would be waited out.
+        let line = refusal(&format!("{url}?timeout=1min"), &["inspect", "a"], 69);
+        assert!(line.contains("127.0.0.1:1") && line.contains("Connection refused"), "{line}");
+        assert!(!line.contains("max_connections"), "{line}");
+    }
+}
+
+#[tokio::test]
+async fn a_paused_clock_is_named() {
+    let redis = Redis::start(RedisOptions::new()).await.unwrap();
+    tokio::time::pause();
+    let error = leasehold::connect(format!("redis://{}", redis.address())).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+    assert!(error.to_string().contains("paused"), "{error}");
+}
+
+#[test]
+fn one_grant_is_freed_by_its_token_and_the_next_is_left_alone() {
+    let store = Store::new();
+    let mut first = store.run(&["--label", "the first"], "echo held; cat");
+    assert_eq!(first.line(), "held");
+    let seen: Value = serde_json::from_str(&store.ok(&["inspect", "job", "--json"])).unwrap();
+    assert_eq!(seen["holder"]["label"], "the first");
+    assert!(store.ok(&["list"]).contains("\"the first\""));
+    let token = seen["token"].to_string();
+    let busy = store.act(&["run", "job", "--", "true"]);
+    assert!(String::from_utf8(busy.stderr).unwrap().contains("\"the first\""));
+
+    let other = store.act(&["release", "--force", "job", "--token", "7"]);
+    let told = String::from_utf8(other.stderr).unwrap();
+    assert_eq!(other.status.code(), Some(75), "{told}");
+    assert!(told.contains("\"the first\"") && told.contains(&token), "{told}");
+    assert!(store.ok(&["release", "--force", "job", "--token", &token]).contains("the first"));
+    let again = store.act(&["release", "--force", "job", "--token", &token]);
+    let told = String::from_utf8(again.stderr).unwrap();
+    assert_eq!(again.status.code(), Some(75), "{told}");
+    assert!(told.contains("it is free"), "{told}");
+    assert_eq!(first.code(), 79);
+}
+
+#[test]
+fn a_label_of_the_url_is_that_of_the_holder() {
+    let store = Store::new();
+    let url = format!("{}?label=nightly%20at%20night", store.url());
+    let mut command = store.leasehold();
+    command.env("LEASEHOLD_STORE", url).args(["run", "job", "--", "sh", "-c", "echo held; cat"]);
+    let mut holder = Running::start(&mut command);
+    assert_eq!(holder.line(), "held");
+    assert!(store.ok(&["inspect", "job"]).contains("\"nightly at night\""));
+    holder.close_stdin();
+    assert_eq!(holder.code(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_quarantine_that_runs_is_shown() {
+    let redis = Redis::start(RedisOptions::new()).await.unwrap();
+    let url = format!("redis://{}", redis.address());
+    ok(&url, &["init", "--longest-lease", "1h"]);
+    let json = |args: &[&str]| -> Value { serde_json::from_str(&ok(&url, args)).unwrap() };
+    let inspected = json(&["inspect", "a", "--json"]);
+    assert!(inspected["grants_in_ms"].as_u64().unwrap() > 3_000_000, "{inspected}");
+    assert!(ok(&url, &["inspect", "a"]).contains("grants     in "));
+    let shown = String::from_utf8(leasehold(&url, &["check"]).stdout).unwrap();
+    assert!(shown.contains("\ngrants        in "), "{shown}");
+    ok(&url, &["init", "--longest-lease", "1h", "--first-use"]);
+    let shown = String::from_utf8(leasehold(&url, &["check"]).stdout).unwrap();
+    assert!(shown.contains("\ngrants        now\n"), "{shown}");
+    assert!(!ok(&url, &["inspect", "a"]).contains("quarantine"));
+}
+
+/// The three steps of docs/cli.md, with a client of each generation that works through them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_longest_lease_is_changed_while_clients_of_two_generations_work() {
+    let redis = Redis::start(RedisOptions::new()).await.unwrap();
+    let url = format!("redis://{}", redis.address());
+    let (old, new) = (format!("{url}?longest_lease=2s"), format!("{url}?longest_lease=3s"));
+    ok(&old, &["init", "--first-use"]);
+    let second = Duration::from_secs(1);
+    // The store does not have what the URL of the next generation says.
+    let error = leasehold::connect(&new).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+
+    // Step 1: clients without the option.
+    let between = leasehold::connect(&url).await.unwrap();
+    let held = between.lock("held").lease(second).acquire().await.unwrap();
+    // Step 2: the operator says what it costs, and the URL what is set.
+    let output = leasehold(&new, &["init"]);
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && told.contains("grant nothing for up to 3s"), "{told}");
+    let shown = String::from_utf8(output.stdout).unwrap();
+    assert!(shown.contains("longest lease  3s") && shown.contains("grants         in "), "{shown}");
+    // Step 3: clients with the new value. Both generations exclude each other.
+    let late = leasehold::connect(&new).await.unwrap();
+    let busy = late.lock("held").lease(second).try_acquire().await.unwrap();
+    assert!(busy.guard().is_none());
+    assert!(held.is_valid(), "a held lock is renewed through the change");
+    held.release().await.unwrap();
+    let guard = late.lock("held").lease(3 * second).acquire().await.unwrap();
+    assert!(between.lock("held").lease(second).try_acquire().await.unwrap().guard().is_none());
+    guard.release().await.unwrap();
+    let name = LockName::new("held").unwrap();
+    between.lock(&name).lease(second).acquire().await.unwrap().release().await.unwrap();
+}
+
+/// Every store sets what its own URL says.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn init_sets_what_its_url_says() {
+    let store = Store::new();
+    let redis = Redis::start(RedisOptions::new()).await.unwrap();
+    let etcd = Etcd::single(EtcdOptions::new()).await.unwrap();
+    let postgres = Postgres::start(PostgresOptions::new()).await.unwrap();
+    let mysql = Mariadb::start(MariadbOptions::new()).await.unwrap();
+    for url in [
+        store.url(),
+        format!("redis://{}", redis.address()),
+        format!("etcd://{}", etcd.endpoints()[0]),
+        format!("postgres://postgres@{}/postgres", postgres.address()),
+        format!("mysql://root@{}/test", mysql.address()),
+    ] {
+        ok(&url, &["init", "--first-use"]);
+        let named = format!("{url}?longest_lease=5m");
+        refusal(&named, &["inspect", "a"], 69);
+        let shown = ok(&named, &["init", "--longest-lease", "5m", "--first-use"]);
+        assert!(shown.contains("longest lease  5m"), "{shown}");
+        ok(&named, &["inspect", "a"]);
+        let line = refusal(&named, &["init", "--longest-lease", "1m"], 64);
+        assert!(line.contains("5m") && line.contains("1m"), "{line}");
+    }
+}
