@@ -1,4 +1,5 @@
-//! The blocking API, on threads without a runtime.
+//! The blocking API, on threads without a runtime. `memory:` is one store in a process, so each test
+//! has a name of its own.
 
 use std::time::Duration;
 
@@ -7,11 +8,12 @@ use leasehold::{ErrorKind, LockName, blocking};
 #[test]
 fn a_guard_that_is_dropped_has_released_the_lock() {
     let client = blocking::connect("memory:").unwrap();
-    let guard = client.lock("a").acquire().unwrap();
+    let guard = client.lock("dropped").acquire().unwrap();
     assert!(guard.is_valid() && guard.remaining() > Duration::ZERO);
-    assert!(client.lock("a").try_acquire().unwrap().is_none());
+    assert!(client.lock("dropped").try_acquire().unwrap().is_none());
     drop(guard);
-    let again = client.lock("a").try_acquire().unwrap().expect("a drop waits for the release");
+    let again =
+        client.lock("dropped").try_acquire().unwrap().expect("a drop waits for the release");
     again.release().unwrap();
     client.close().unwrap();
 }
@@ -20,7 +22,7 @@ fn a_guard_that_is_dropped_has_released_the_lock() {
 fn a_lock_is_renewed_while_its_thread_works() {
     let client = blocking::connect("memory:").unwrap();
     let lease = Duration::from_millis(100);
-    let guard = client.lock("a").lease(lease).acquire().unwrap();
+    let guard = client.lock("renewed").lease(lease).acquire().unwrap();
     // Nothing of this thread runs meanwhile. The work is longer than the lease.
     std::thread::sleep(5 * lease);
     assert!(guard.is_valid());
@@ -30,16 +32,16 @@ fn a_lock_is_renewed_while_its_thread_works() {
 #[test]
 fn work_whose_lock_was_taken_is_told() {
     let client = blocking::connect("memory:").unwrap();
-    let name = LockName::new("a").unwrap();
+    let name = LockName::new("taken").unwrap();
     let force = client.clone();
-    let error = client.lock("a").with(|guard| {
+    let error = client.lock("taken").with(|guard| {
         let freed = force.client().backend().force_release(&name);
         futures(freed);
         guard.token()
     });
     let kind = error.unwrap_err().kind();
     assert!(matches!(kind, ErrorKind::Lost | ErrorKind::NotHeld), "{kind}");
-    let seven = client.lock("a").with(|_| 7).unwrap();
+    let seven = client.lock("taken").with(|_| 7).unwrap();
     assert_eq!(seven, 7);
 }
 
