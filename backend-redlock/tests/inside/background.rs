@@ -93,7 +93,7 @@ async fn a_node_that_is_not_understood_is_asked_once_more() {
     {
         let nodes = Nodes::start(3).await;
         let texts =
-            [("return {'freed', text(now), mine and 1 or 0}", "return {'freed', text(now)}")];
+            [("string.format('%.0f', now), mine and 1 or 0}", "string.format('%.0f', now)}")];
         let odd = Proxy::altering(nodes.servers[2].address(), &texts).await.unwrap();
         let mut addresses = proxied(&nodes);
         addresses[2] = odd.address();
