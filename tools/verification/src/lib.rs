@@ -10,7 +10,7 @@
 //!   held; with the feature `proof`, [`stores`] has this project's stores for it.
 //!
 //! The tests of this crate run the simulation, the proof, rolling migrations between real stores,
-//! and the suite through migrations. `redlock-model` beside it searches Redlock's protocol.
+//! and the suite through migrations. `protocol-models` beside it searches protocols.
 // A case fails by a panic.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 

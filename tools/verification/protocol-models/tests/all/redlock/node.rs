@@ -5,7 +5,7 @@ use backend_redlock::protocol::{
     vote::Vote,
 };
 
-use crate::quorum::Guards;
+use super::quorum::Guards;
 
 /// A lock as a node keeps it for one owner, at least until this period of that owner is over. If
 /// readers share a lock, each has a record of its own.

@@ -7,7 +7,7 @@ use backend_redlock::protocol::{
 };
 use stateright::{Model, Property};
 
-use crate::{
+use super::{
     node::Node,
     state::{NOTHING, Part, Phase, State, Try, canonical, forget},
 };

@@ -2,7 +2,7 @@
 
 use backend_redlock::protocol::vote::Vote;
 
-use crate::{node::Node, quorum::NODES};
+use super::{node::Node, quorum::NODES};
 
 /// The messages between one attempt and one node, and what the attempt knows of the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,0 +1,4 @@
+//! Searches of small protocols, each to its end.
+
+mod redlock;
+mod witness;
