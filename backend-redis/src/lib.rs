@@ -37,11 +37,13 @@
 //! user NAME on >PASSWORD resetchannels &PREFIX:{0}:push:* resetkeys ~PREFIX:{0}:* -@all
 //!   +hello +auth +ping +select +info +time +eval +evalsha +scan +subscribe +unsubscribe +publish
 //!   +get +mget +set +setrange +del +exists +pttl +pexpire +hget +hmget +hset +hdel
-//!   +lindex +llen +lpop +lpos +lrem +rpush
+//!   +lindex +llen +lpop +lpos +lrem +rpush +script|exists +script|load +config|get
 //! ```
 //!
-//! If there are replicas, `+config|get` lets the client read how long an isolated master accepts
-//! writes; without it set `failover_margin`. `wait_replicas` needs `+wait`. A user for sentinels
+//! With `+script|exists +script|load +config|get` a store that is new since the server's start
+//! grants at once. Give them to the users of all clients, or to none. If there are replicas,
+//! `+config|get` also lets the client read how long an isolated master accepts writes; without it
+//! set `failover_margin`. `wait_replicas` needs `+wait`. A user for sentinels
 //! needs `+hello +auth +sentinel|get-master-addr-by-name +sentinel|master`.
 //!
 //! In a cluster:

@@ -75,6 +75,12 @@ pub(crate) const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 pub(crate) const REFUSALS_APART: Duration = Duration::from_secs(10);
 /// How often a script that may grant is sent to a server that keeps changing its role or its clock.
 pub(crate) const EPOCH_TRIES: u32 = 4;
+/// A client that finds another's candidate for a first use asks again after this. The other client
+/// needs three more round trips.
+pub(crate) const CANDIDATE_PAUSE: Duration = Duration::from_millis(5);
+/// How often it asks. The candidate of a client that has died is replaced after a second (in
+/// `scripts/open.lua`).
+pub(crate) const CANDIDATE_TRIES: u32 = 400;
 
 // Failover.
 

@@ -158,6 +158,11 @@ pub struct Guarantees {
     pub lease_step: Duration,
     /// Whether a quarantine protects exclusion after a loss of data.
     pub quarantine: QuarantineUse,
+    /// Whether a store that nobody has used since its server's start grants at once. If this is
+    /// withheld, its first client waits for a quarantine, unless an operator says that nobody can
+    /// hold a lock ([`Init::first_use`](crate::Init::first_use)). `None` if the backend does not
+    /// tell the two cases apart, or needs no quarantine.
+    pub first_use: Option<Promise>,
     /// L2: a release wakes a waiter by push. If `false`, waiters poll.
     pub push: bool,
     /// L3: waiters get the lock in the order of their queue entries.
@@ -205,6 +210,7 @@ impl Guarantees {
             longest_lease: longest,
             lease_step: Duration::from_millis(1),
             quarantine: QuarantineUse::NotNeeded,
+            first_use: None,
             push: false,
             fair: false,
             expiry_slack: Duration::from_millis(100),

@@ -54,7 +54,8 @@ impl Redis {
     }
 
     /// Makes a store that connects on the first call. `client` is a random number for this client.
-    pub(crate) fn new(settings: Settings, client: u128) -> Self {
+    pub(crate) fn new(mut settings: Settings, client: u128) -> Self {
+        settings.witness = !settings.topology.fails_over();
         let keys = Keys::in_topology(&settings.prefix, &settings.topology);
         // With WAIT, replicas must acknowledge a pushed grant first. So a push only tells the
         // waiter to ask again.

@@ -4,10 +4,12 @@ use std::{collections::BTreeMap, time::Duration};
 
 use lock_core::{Error, Grant, Instant, LossReason, Renewal};
 
+use redis::Value;
+
 use crate::{
     connection::error,
     keys::Bucket,
-    scripts::{self, renewals, reply},
+    scripts::{renewals, reply},
     store::Store,
     tunables::RENEWALS,
 };
@@ -47,11 +49,14 @@ async fn renew_batch(
     let lease = |grant: &Grant| grant.lease.min(longest.unwrap_or(Duration::MAX));
     let arguments = renewals(grants.iter().map(|grant| (grant.owner, lease(grant))));
     let asked = async {
-        // No renewal relies on a handshake that is too old.
-        store.connection(bucket).await?.handshake().await?;
-        let renew = store.run_undivided(bucket, &scripts::RENEW, &keys, &arguments);
-        let (answer, connection) = renew.await?;
-        let mut answers = reply::list(answer)?;
+        let (mut answers, connection) = loop {
+            let (answer, connection) = store.run_renewal(bucket, &keys, &arguments).await?;
+            let answers = reply::list(answer)?;
+            // Without the witness, a loss of the data after this renewal would go unnoticed.
+            if !answers.contains(&Value::Int(1)) || Box::pin(connection.was_witnessed()).await? {
+                break (answers, connection);
+            }
+        };
         let said = answers.pop().as_ref().map(reply::number).transpose()?;
         // The longest lease in the epoch record now; nothing if the record is gone.
         let said = said.filter(|micros| *micros > 0).map(Duration::from_micros);

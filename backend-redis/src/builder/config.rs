@@ -148,6 +148,7 @@ impl RedisBuilder {
                 roots: None,
                 identity: None,
                 plaintext: false,
+                witness: false,
             },
         }
     }

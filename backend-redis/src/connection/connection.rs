@@ -19,12 +19,13 @@ use tokio::time::{Instant, timeout_at};
 use crate::{
     connection::{
         PushListener, error,
-        handshake::{Handshake, LastHandshake},
+        handshake::{Handshake, LastHandshake, Seen},
         identity::{self, Identity, Limits},
         replicas::Replicas,
         sent_scripts::{SentScripts, is_noscript},
         socket::Socket,
         subscription::{self, Listening, PushPath},
+        witness::Witness,
     },
     scripts::reply,
     settings::{Acknowledgement, Address, Settings},
@@ -56,6 +57,9 @@ pub(crate) struct Connection {
     pub(crate) listening: Listening,
     texts: SentScripts,
     replicas: Replicas,
+    witness: Option<Witness>,
+    /// The caller that makes the store's first use of this server holds the lock.
+    pub(crate) first_use: tokio::sync::Mutex<()>,
 }
 
 impl fmt::Debug for Connection {
@@ -106,12 +110,18 @@ impl Connection {
             refused_config: AtomicBool::new(false),
             texts: SentScripts::default(),
             replicas: Replicas::default(),
+            witness: settings.witness.then(|| Witness::of(settings)),
+            first_use: tokio::sync::Mutex::default(),
             listening: Listening::new(way, Arc::clone(&dead), listener, timeout),
             connection,
             timeout,
             handshake: LastHandshake::default(),
             dead,
         };
+        if let Some(witness) = &this.witness {
+            // Only to learn whether the user may load a script; the next lines send this one, too.
+            this.load(witness, SERVER).await?;
+        }
         let handshake = this.confirm().await?;
         this.check_scripts(&handshake.identity).await?;
         if handshake.identity.clustered && !settings.topology.is_cluster() {
@@ -195,8 +205,12 @@ impl Connection {
     /// Asks for the server's identity on this connection.
     pub(crate) async fn confirm(&self) -> Result<Handshake, Error> {
         let asked = SystemEnv.now();
-        let (server, replication, memory) =
-            tokio::try_join!(self.info("server"), self.info("replication"), self.info("memory"))?;
+        let (server, replication, memory, found) = tokio::try_join!(
+            self.info("server"),
+            self.info("replication"),
+            self.info("memory"),
+            self.look_for_witness()
+        )?;
         let clock = identity::field(&server, "server_time_usec").and_then(|time| time.parse().ok());
         let mut identity = Identity::read(&(server + &replication + &memory))?;
         let silent = || Error::new(ErrorKind::Config, "INFO shows no server_time_usec");
@@ -206,12 +220,83 @@ impl Connection {
             let message = format!("the server is a {}; must be a master", identity.role);
             return Err(Error::new(ErrorKind::Unavailable, message));
         }
-        if self.fails_over || identity.is_replicated() {
+        let mut seen = Seen::ALL;
+        if let Some((run, witness)) = found {
+            seen = Seen { record: run.as_ref() == Some(&identity.run), witness };
+            // A SCRIPT FLUSH must not hide for long that the store is in use.
+            if seen.record && !witness {
+                self.load_witness().await?;
+                seen = Seen::ALL;
+            }
+        }
+        identity.witness = self.witness.as_ref().map(Witness::is_permitted);
+        if self.fails_over || identity.is_replicated() || identity.witness == Some(true) {
             identity.limits = self.limits().await?;
         }
-        let handshake = Handshake { identity: Arc::new(identity), asked, clock };
+        let handshake = Handshake { identity: Arc::new(identity), asked, clock, seen };
         self.handshake.set(&handshake);
         Ok(handshake)
+    }
+
+    /// The run in the epoch record, and whether the witness is there. `None` if this client keeps no
+    /// witness, or may not.
+    async fn look_for_witness(&self) -> Result<Option<(Option<String>, bool)>, Error> {
+        let Some(witness) = self.witness.as_ref().filter(|witness| witness.is_permitted()) else {
+            return Ok(None);
+        };
+        let record = witness.ask_for_run();
+        let (run, there) = tokio::try_join!(self.send(&record), self.has_witness())?;
+        // A record that cannot be read is for the first script to report.
+        let Ok(run) = run else { return Ok(None) };
+        let run =
+            reply::list(run)?.first().and_then(|run| reply::text(run).ok()).map(str::to_owned);
+        Ok(there.map(|there| (run, there)))
+    }
+
+    /// Whether the witness is there. `None` if the user may not know.
+    pub(crate) async fn has_witness(&self) -> Result<Option<bool>, Error> {
+        let Some(witness) = &self.witness else { return Ok(None) };
+        match self.send(&witness.ask()).await? {
+            Ok(answer) => {
+                let there = reply::list(answer)?.first().map(reply::number).transpose()?;
+                Ok(Some(there == Some(1)))
+            }
+            Err(refusal) => witness.refused(&refusal).map(|()| None),
+        }
+    }
+
+    /// Puts the witness into the script cache. Returns whether the user may.
+    pub(crate) async fn load_witness(&self) -> Result<bool, Error> {
+        match &self.witness {
+            Some(witness) => self.load(witness, witness.text()).await,
+            None => Ok(false),
+        }
+    }
+
+    async fn load(&self, witness: &Witness, text: &str) -> Result<bool, Error> {
+        if !witness.is_permitted() {
+            return Ok(false);
+        }
+        match self.send(redis::cmd("SCRIPT").arg("LOAD").arg(text)).await? {
+            Ok(_) => Ok(true),
+            Err(refusal) => witness.refused(&refusal).map(|()| false),
+        }
+    }
+
+    /// Whether the witness was there before a renewal that has just been carried out on this
+    /// connection. If not, it is now.
+    pub(crate) async fn was_witnessed(&self) -> Result<bool, Error> {
+        let handshake = self.handshake().await?;
+        if !handshake.seen.witness {
+            self.load_witness().await?;
+            self.add(&handshake, Seen { witness: true, ..handshake.seen });
+        }
+        Ok(handshake.seen.witness)
+    }
+
+    /// Adds to a handshake what this client has done since.
+    pub(crate) fn add(&self, handshake: &Handshake, seen: Seen) {
+        self.handshake.add(handshake, seen);
     }
 
     /// Checks that scripts see the server that INFO describes. They read its run id before they
@@ -256,7 +341,7 @@ impl Connection {
             return Ok(Limits::default());
         }
         let mut ask = redis::cmd("CONFIG");
-        ask.arg("GET").arg("min-replicas-*").arg("cluster-node-timeout");
+        ask.arg("GET").arg("min-replicas-*").arg("cluster-node-timeout").arg("repl-backlog-ttl");
         match self.send(&ask).await? {
             Ok(answer) => Ok(Limits::read(&redis::from_redis_value(answer).unwrap_or_default())),
             // It may pass. Until the server has answered once, nothing is promised; after that, no

@@ -15,6 +15,27 @@ pub(crate) struct Handshake {
     pub(crate) asked: Instant,
     /// The server's clock in µs, at that instant or later.
     pub(crate) clock: u64,
+    pub(crate) seen: Seen,
+}
+
+/// What a handshake saw of the store's use in the present run of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    /// An epoch record of this run. Without it, a grant needs the steps of a first use.
+    pub(crate) record: bool,
+    /// The witness. No renewal goes without it.
+    pub(crate) witness: bool,
+}
+
+impl Seen {
+    /// As if both were there: what a client that keeps no witness assumes.
+    pub(crate) const ALL: Self = Self { record: true, witness: true };
+}
+
+impl Default for Seen {
+    fn default() -> Self {
+        Self::ALL
+    }
 }
 
 impl Handshake {
@@ -37,6 +58,14 @@ impl LastHandshake {
         self.0.lock().clone()
     }
 
+    /// Adds what this client has done since this handshake. A later handshake knows better.
+    pub(crate) fn add(&self, to: &Handshake, seen: Seen) {
+        let mut last = self.0.lock();
+        if last.asked == to.asked {
+            last.seen = seen;
+        }
+    }
+
     /// Stores a handshake, unless a later one has been stored already.
     pub(crate) fn set(&self, new: &Handshake) {
         let mut last = self.0.lock();
@@ -55,7 +84,7 @@ mod tests {
     fn after(seconds: u32) -> Handshake {
         let micros = 1_000_000 * u64::from(seconds);
         let asked = Instant::default() + SECOND * seconds;
-        Handshake { identity: Arc::default(), asked, clock: micros }
+        Handshake { asked, clock: micros, ..Handshake::default() }
     }
 
     #[test]

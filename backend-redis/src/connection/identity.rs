@@ -22,6 +22,8 @@ pub(crate) struct Identity {
     pub(crate) evicting: Option<String>,
     /// The settings for failover from CONFIG GET, as far as the user may read them.
     pub(crate) limits: Limits,
+    /// Whether the user may read and load the store's witness. `None` if the store keeps none.
+    pub(crate) witness: Option<bool>,
     /// Why nothing is promised: INFO lacks a field, or has a value that no Redis has.
     pub(crate) doubt: Option<String>,
 }
@@ -35,6 +37,8 @@ pub(crate) struct Limits {
     pub(crate) max_lag: Option<Duration>,
     /// `cluster-node-timeout`
     pub(crate) node_timeout: Option<Duration>,
+    /// `repl-backlog-ttl`: how long the server remembers that it had a replica. Zero: for ever.
+    pub(crate) backlog_ttl: Option<Duration>,
 }
 
 impl Limits {
@@ -45,6 +49,7 @@ impl Limits {
             to_write: value("min-replicas-to-write"),
             max_lag: value("min-replicas-max-lag").map(Duration::from_secs),
             node_timeout: value("cluster-node-timeout").map(Duration::from_millis),
+            backlog_ttl: value("repl-backlog-ttl").map(Duration::from_secs),
         }
     }
 }
@@ -73,6 +78,7 @@ impl Identity {
                 .filter(|policy| *policy != "noeviction")
                 .map(str::to_owned),
             limits: Limits::default(),
+            witness: None,
             doubt: doubt(info),
         })
     }

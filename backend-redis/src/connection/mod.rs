@@ -3,7 +3,7 @@
 pub(crate) mod bounded;
 mod connection;
 pub(crate) mod error;
-mod handshake;
+pub(crate) mod handshake;
 pub(crate) mod identity;
 pub(crate) mod last_failure;
 mod listener;
@@ -14,5 +14,6 @@ mod sent_scripts;
 pub(crate) mod socket;
 pub(crate) mod subscription;
 mod tls;
+mod witness;
 
 pub(crate) use self::{connection::Connection, listener::PushListener, sent_scripts::is_noscript};

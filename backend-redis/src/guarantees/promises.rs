@@ -36,7 +36,68 @@ pub(crate) fn of(agreed: AgreedSettings, settings: &Settings, servers: &[&Identi
     promised.token_lead = agreed.longest_lease;
     promised.connection = settings.topology.security();
     promised.record_version = Some(RECORD_VERSION);
+    promised.first_use = first_use(agreed, settings, servers);
+    if let (Promise::Holds { assuming }, Some(Promise::Holds { assuming: more })) =
+        (&mut promised.exclusion, &promised.first_use)
+    {
+        assuming.extend(more.iter().cloned());
+    }
     promised
+}
+
+/// Whether a store that nobody has used since its server's start grants at once.
+fn first_use(
+    agreed: AgreedSettings,
+    settings: &Settings,
+    servers: &[&Identity],
+) -> Option<Promise> {
+    let server = servers.first().filter(|_| settings.witness && agreed.quarantine)?;
+    if let Some(why) = wait_of_first_use(server, agreed) {
+        let longest = humantime::format_duration(agreed.longest_lease);
+        let why = format!(
+            "the first client after the server's start waits for {longest}, since {why}; if nobody can hold a lock, \
+             `leasehold init --first-use` ends the wait"
+        );
+        return Some(Promise::Withheld { why });
+    }
+    Some(Promise::Holds {
+        assuming: vec![
+            Assumption::new(
+                "witness-is-kept",
+                "nobody removes the script cache (SCRIPT FLUSH) and the data within one longest lease and 3 s, and the \
+                 users of all clients may call SCRIPT EXISTS, SCRIPT LOAD and CONFIG GET",
+            ),
+            Assumption::new(
+                "address-stays",
+                "the address does not go over to another running server while a lock is held at the old one",
+            ),
+            Assumption::new(
+                "clock-does-not-step-after-start",
+                "the server's clock is not stepped forward in the first longest lease after the server's start",
+            ),
+        ],
+    })
+}
+
+/// Why the first client after the server's start waits in any case; `None` if it may open the store
+/// at once, which `open.lua` decides.
+pub(crate) fn wait_of_first_use(server: &Identity, agreed: AgreedSettings) -> Option<String> {
+    let show = humantime::format_duration;
+    let limit = agreed.longest_lease;
+    match (server.witness, server.limits.backlog_ttl) {
+        (Some(true), Some(_)) if server.is_replicated() => {
+            Some("the server has replicas, had one lately, or wants some".to_owned())
+        }
+        (Some(true), Some(ttl)) if !ttl.is_zero() && ttl <= limit => Some(format!(
+            "the server's repl-backlog-ttl is {}; must be 0 or above {}",
+            show(ttl),
+            show(limit)
+        )),
+        (Some(true), Some(_)) => None,
+        _ => Some(
+            "the user may not call all of SCRIPT EXISTS, SCRIPT LOAD and CONFIG GET".to_owned(),
+        ),
+    }
 }
 
 fn exclusion(agreed: AgreedSettings, settings: &Settings, servers: &[&Identity]) -> Promise {

@@ -108,6 +108,13 @@ pub(crate) fn init(
         new_quarantine = Field(quarantine.map(|on| if on { "on" } else { "off" })))
 }
 
+/// The arguments of `open.lua`. `witness` is whether the witness was there; `None` to write a
+/// candidate.
+pub(crate) fn open(nonce: u128, witness: Option<bool>) -> Arguments {
+    let witness = witness.map(|known| if known { "known" } else { "unknown" });
+    arguments!("open.lua": nonce = format_args!("{nonce:032x}"), witness = Field(witness))
+}
+
 /// The arguments of `fence.lua`: a fenced write.
 pub(crate) fn fenced_write(token: FencingToken, value: &[u8]) -> Arguments {
     declared!("fence.lua": token value);

@@ -12,12 +12,12 @@ pub(crate) use self::{
     arguments::Arguments,
     batch::{Batch, Plain, PlainAttempt},
     encoders::{
-        abandon, acquire, entry_of, fenced_write, heartbeats, identity, init, raise, release,
+        abandon, acquire, entry_of, fenced_write, heartbeats, identity, init, open, raise, release,
         renewals,
     },
     epoch::Epoch,
     script::{
-        ABANDON, ACQUIRE, BATCH, FENCE, FORCE, HEARTBEAT, IDENTITY, INIT, INSPECT, RAISE, RELEASE,
-        RENEW, Script,
+        ABANDON, ACQUIRE, BATCH, FENCE, FORCE, HEARTBEAT, IDENTITY, INIT, INSPECT, OPEN, RAISE,
+        RELEASE, RENEW, Script,
     },
 };

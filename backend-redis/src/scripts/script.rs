@@ -38,6 +38,7 @@ scripts! {
     IDENTITY "identity.lua";
     INIT "init.lua";
     INSPECT "inspect.lua";
+    OPEN "open.lua";
     RAISE "raise.lua";
     RELEASE "release.lua";
     RENEW "renew.lua";

@@ -98,6 +98,9 @@ pub(crate) struct Settings {
     pub(crate) roots: Option<Vec<u8>>,
     pub(crate) identity: Option<(Vec<u8>, Vec<u8>)>,
     pub(crate) plaintext: bool,
+    /// Whether the client keeps a witness of its use in the server's script cache. It does if the
+    /// store is one plain Redis with this crate's own layout.
+    pub(crate) witness: bool,
 }
 
 impl fmt::Debug for Settings {

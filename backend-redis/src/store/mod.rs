@@ -1,6 +1,7 @@
 //! A store's connections, and its scripts on the server that serves their bucket.
 
 mod background;
+mod first_use;
 mod refusals;
 mod run;
 mod store;

@@ -6,12 +6,12 @@ use lock_core::{Env as _, Error, ErrorKind, SystemEnv};
 use redis::{Cmd, RedisError, Value};
 
 use crate::{
-    connection::{Connection, error, is_noscript},
+    connection::{Connection, error, handshake::Handshake, is_noscript},
     discovery::{Discovery, redirect::Redirect},
     guarantees::failover::Failover,
     keys::Bucket,
     scripts::{
-        Arguments, Epoch, Script,
+        self, Arguments, Epoch, Script,
         reply::{Answer, Reply, check_version},
     },
     store::{Store, unreadable},
@@ -38,6 +38,8 @@ struct Route {
     redirects: u32,
     /// Whether to wait while a moving slot has some of the keys here and some there.
     waits: bool,
+    /// Whether the script renews leases. No renewal relies on a handshake that is too old.
+    renews: bool,
 }
 
 impl Route {
@@ -46,7 +48,7 @@ impl Route {
     }
 
     fn about(about: About) -> Self {
-        Self { about, ask: None, redirects: 0, waits: true }
+        Self { about, ask: None, redirects: 0, waits: true, renews: false }
     }
 }
 
@@ -182,17 +184,16 @@ impl Store {
         Ok(self.run_on(Route::to(bucket), script, keys, arguments).await?.0)
     }
 
-    /// As [`run`](Self::run), and returns the connection on which it ran. An error that is
+    /// Runs the script of renewals, and returns the connection on which it ran. An error that is
     /// [`error::is_divided`] is returned at once: the caller does better with each key alone.
-    pub(crate) async fn run_undivided(
+    pub(crate) async fn run_renewal(
         &self,
         bucket: Bucket,
-        script: &Script,
         keys: &[String],
         arguments: &Arguments,
     ) -> Result<(Value, Arc<Connection>), Error> {
-        let route = Route { waits: false, ..Route::to(bucket) };
-        self.run_on(route, script, keys, arguments).await
+        let route = Route { waits: false, renews: true, ..Route::to(bucket) };
+        self.run_on(route, &scripts::RENEW, keys, arguments).await
     }
 
     /// Runs a script on keys in the slot of a user's key.
@@ -219,6 +220,9 @@ impl Store {
     ) -> Result<(Value, Arc<Connection>), Error> {
         loop {
             let connection = self.connection_for(&route).await?;
+            if route.renews {
+                connection.handshake().await?;
+            }
             match call(&connection, route.ask.is_some(), script, keys, arguments).await? {
                 Ok(value) => {
                     self.refusals.forget(&script.hash);
@@ -244,6 +248,20 @@ impl Store {
         Ok(self.run_in_epoch_with_connection(bucket, script, keys, own, read).await?.0)
     }
 
+    /// The arguments of a script that may grant: those of the epoch, then its own.
+    pub(super) fn in_epoch(&self, handshake: &Handshake, own: &Arguments) -> Arguments {
+        let (identity, agreed) = (&handshake.identity, self.agreed());
+        let epoch = Epoch {
+            run: &identity.run,
+            replid: &identity.replid,
+            longest: agreed.longest_lease,
+            quarantine: agreed.quarantine,
+            margin: &Failover::of(&self.settings, identity).argument(),
+            deadline: handshake.deadline(SystemEnv.now(), self.settings.late_after),
+        };
+        epoch.before(own)
+    }
+
     /// As [`run_in_epoch`](Self::run_in_epoch), and returns the connection on which it ran.
     pub(crate) async fn run_in_epoch_with_connection(
         &self,
@@ -261,17 +279,10 @@ impl Store {
                 Box::pin(connection.listening.subscribe(bucket)).await?;
             }
             let handshake = self.judged(HANDSHAKE, connection.handshake().await)?;
-            let identity = &handshake.identity;
-            let agreed = self.agreed();
-            let epoch = Epoch {
-                run: &identity.run,
-                replid: &identity.replid,
-                longest: agreed.longest_lease,
-                quarantine: agreed.quarantine,
-                margin: &Failover::of(&self.settings, identity).argument(),
-                deadline: handshake.deadline(SystemEnv.now(), self.settings.late_after),
-            };
-            let arguments = epoch.before(own);
+            if !handshake.seen.record {
+                Box::pin(self.first_use(&connection, bucket)).await?;
+            }
+            let arguments = self.in_epoch(&handshake, own);
             let answer = match call(&connection, route.ask.is_some(), script, keys, &arguments)
                 .await?
             {
@@ -307,7 +318,7 @@ impl Store {
 }
 
 /// Runs a script on this connection.
-async fn call(
+pub(super) async fn call(
     connection: &Connection,
     asking: bool,
     script: &Script,

@@ -13,6 +13,7 @@ mod descriptions;
 mod fair_turns;
 mod faults;
 mod fence;
+mod first_use;
 mod handshake;
 mod heartbeats;
 mod missing_guards;

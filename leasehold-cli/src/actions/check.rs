@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use humantime::format_duration;
-use leasehold::{FencingToken, Guarantees, LockClient};
+use leasehold::{FencingToken, Guarantees, LockClient, Promise};
 use serde_json::json;
 
 use crate::args::Output;
@@ -91,6 +91,17 @@ fn highest_line(kind: &str, highest: FencingToken) -> String {
     format!("highest token at the limit: tokens are used up, and nothing is granted. {helps}\n")
 }
 
+/// The assumptions of a grant at once are among those of exclusion.
+fn first_use(promise: &Promise) -> String {
+    match promise {
+        Promise::Holds { .. } => {
+            "grants at once if nobody has used the store since its server's start, a longest lease ago or more"
+                .to_owned()
+        }
+        Promise::Withheld { why } => why.clone(),
+    }
+}
+
 fn lines(guarantees: &Guarantees) -> String {
     let yes = |holds: bool| if holds { "yes" } else { "no" };
     let rows = [
@@ -131,7 +142,8 @@ fn lines(guarantees: &Guarantees) -> String {
     ];
     let version =
         guarantees.record_version.map(|version| ("records", format!("version {version}")));
-    let rows = rows.into_iter().chain(version);
+    let first_use = guarantees.first_use.as_ref().map(|first| ("first use", first_use(first)));
+    let rows = rows.into_iter().chain(first_use).chain(version);
     // The texts may contain answers of a server.
     rows.map(|(what, text)| format!("{what:<13} {}\n", show::escaped(&text))).collect()
 }

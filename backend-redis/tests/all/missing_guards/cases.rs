@@ -8,7 +8,11 @@ use verification::missing_guards::{
 use super::server::{Attempt, Server, Way, above, far_ahead};
 
 /// An attempt in which one thing is changed must be refused.
-async fn refused(server: &mut Server, way: Way, change: impl FnOnce(&mut Attempt)) -> Verdict {
+pub(super) async fn refused(
+    server: &mut Server,
+    way: Way,
+    change: impl FnOnce(&mut Attempt),
+) -> Verdict {
     let mut attempt = server.attempt("b").await;
     change(&mut attempt);
     match server.ask(way, &attempt).await {

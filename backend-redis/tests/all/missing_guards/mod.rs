@@ -2,6 +2,7 @@
 //! and the case for that guard must fail. The same case must pass with the unchanged text.
 
 mod cases;
+mod first_use;
 mod heartbeats;
 mod readers;
 mod scripts;
@@ -36,12 +37,18 @@ async fn the_scripts_miss_their_guards() {
     try_all(FOLDERS, scripts::VARIANTS).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_use_misses_its_guards() {
+    try_all(FOLDERS, first_use::VARIANTS).await;
+}
+
 #[test]
 fn each_guard_is_left_out_once() {
     let mut names = MissingGuard::names(store::VARIANTS);
     names.extend(MissingGuard::names(readers::VARIANTS));
     names.extend(MissingGuard::names(scripts::VARIANTS));
     names.extend(MissingGuard::names(heartbeats::VARIANTS));
+    names.extend(MissingGuard::names(first_use::VARIANTS));
     names.extend(short_ways::VARIANTS.iter().filter_map(|change| match *change {
         LeaveOut(name) | Replace(name, _) => Some(name),
         _ => None,

@@ -30,6 +30,7 @@ static ABANDON: LazyLock<String> = script!("abandon");
 static RAISE: LazyLock<String> = script!("raise");
 static INIT: LazyLock<String> = script!("init");
 static RENEW: LazyLock<String> = script!("renew");
+static OPEN: LazyLock<String> = script!("open");
 
 /// The ways in which the server may give a lock.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -195,6 +196,14 @@ impl Server {
         assert!(longest.is_empty() || text(&answer[1]) == longest, "{answer:?}");
         assert_eq!(text(&answer[2]), "on");
         text(&answer[3]).parse().unwrap()
+    }
+
+    /// A step of a first use: see open.lua.
+    pub(super) async fn open(&mut self, witness: &str) {
+        let mut arguments = self.in_time();
+        arguments.extend(["own", witness].map(str::to_owned));
+        let keys = [self.epoch()];
+        self.eval(&OPEN, &keys, &arguments).await;
     }
 
     /// 1 renewed, 2 somebody else's, 0 gone; -1 refused.
