@@ -305,10 +305,7 @@ fn not_acquired(error: &Error, args: &Lock) -> Failure {
             }
             None => "the store hands it to another waiter".to_owned(),
         },
-        Some(Blocked::Quarantined(quarantined)) => format!(
-            "{}; if nobody can hold a lock, `leasehold init --first-use` ends it",
-            in_quarantine(quarantined)
-        ),
+        Some(Blocked::Quarantined(quarantined)) => in_quarantine(quarantined),
         // A lock was lost during the wait for the others. Nothing has run.
         _ if error.is_lost() => {
             return Failure::busy(args.conflict_exit_code, Failure::of(error));
@@ -330,7 +327,8 @@ fn not_acquired(error: &Error, args: &Lock) -> Failure {
 
 fn in_quarantine(quarantine: &Quarantined) -> String {
     format!(
-        "the store is in quarantine and grants nothing for another {}: {}",
+        "the store is in quarantine and grants nothing for another {}: {} (if nobody can hold a lock, \
+         `leasehold init --first-use` ends it)",
         show::rounded(quarantine.remaining),
         quarantine.why
     )

@@ -116,7 +116,7 @@ pub struct Init {
     ///
     /// A store that can lose its data cannot know whether it is new or has lost its locks. So
     /// without this option, such a new store grants nothing for one longest lease. (SQLite grants
-    /// at once either way.)
+    /// at once either way, and one plain Redis does if it has been up for that long.)
     #[arg(long)]
     pub first_use: bool,
 

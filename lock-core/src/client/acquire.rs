@@ -299,7 +299,8 @@ pub(super) fn blocked(name: &LockName, blocked: Option<Blocked>) -> Error {
             None => "others wait for it".into(),
         },
         Some(Blocked::Quarantined(quarantined)) => format!(
-            "the store grants nothing for another {}: {}",
+            "the store grants nothing for another {}: {} (if nobody can hold a lock, \
+             `leasehold init --first-use` ends the wait)",
             humantime::format_duration(quarantined.remaining),
             quarantined.why
         ),
