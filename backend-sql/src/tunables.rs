@@ -139,10 +139,11 @@ pub(crate) mod postgres {
     pub(crate) const FEW_SESSIONS: i64 = 10;
 
     /// A client listens only while so many of the server's sessions are free (the first of the
-    /// second): where they are few, each client is to have one for its statements first.
-    pub(crate) const FREE_TO_LISTEN: (i64, i64) = (1, 2);
+    /// second): where they are few, each client is to have one for its statements first. 40 clients
+    /// can wait on a server with 100 sessions.
+    pub(crate) const FREE_TO_LISTEN: (i64, i64) = (1, 6);
     /// And it goes on only while so many are.
-    pub(crate) const FREE_TO_GO_ON: (i64, i64) = (1, 4);
+    pub(crate) const FREE_TO_GO_ON: (i64, i64) = (1, 10);
 
     /// What can wait begins another session only after this long without an idle connection, for
     /// which it looks this often. A check is late by this and [`LONGEST_CHECK_PAUSE`], which

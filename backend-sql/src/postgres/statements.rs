@@ -124,10 +124,14 @@ statements! {
 /// of a pooler. The time limit is for the wait for a row or table: when a client gives a statement
 /// up, its session ends with this wait. Statements are planned once, when the table may be small: a
 /// scan would be right then, and slow later. A plan without an alternative then counts as
-/// expensive, but compiling it (jit) is not worth it.
+/// expensive, but compiling it (jit) is not worth it. By default the server plans a statement anew
+/// for its first five executions in a session, which costs more than to execute it.
 pub(super) fn own_session(timeout: Duration) -> SqlStr {
     let limit = timeout.as_millis();
-    sent(format!("SET lock_timeout = {limit}; SET enable_seqscan = off; SET jit = off"))
+    sent(format!(
+        "SET lock_timeout = {limit}; SET enable_seqscan = off; SET jit = off; \
+         SET plan_cache_mode = force_generic_plan"
+    ))
 }
 
 /// Reads statements of another crate by their names.

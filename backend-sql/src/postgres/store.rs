@@ -76,6 +76,12 @@ impl Postgres {
         if listens {
             this.server.sessions_will_be_known();
         }
+        let server = Arc::downgrade(&this.server);
+        this.server.connections.when_at_rest(move || {
+            if let Some(server) = server.upgrade() {
+                tokio::spawn(async move { server.prepare_handoff().await });
+            }
+        });
         // `init` completes a store whose row of settings is missing. Every other step first checks
         // that the store is ready.
         let settings = this.existing_tables().await?.settings;

@@ -2,9 +2,10 @@
 //! moment needed.
 
 use std::{
+    fmt::{self, Debug, Formatter},
     io,
     mem::take,
-    sync::{Arc, Weak},
+    sync::{Arc, OnceLock, Weak},
 };
 
 use lock_core::{Error, ErrorKind, Mutex};
@@ -33,6 +34,17 @@ pub(crate) struct Connections<DB: Database> {
     ready: Mutex<Ready<DB>>,
     /// In which connections return to the pool if they are dropped outside of a runtime.
     runtime: Handle,
+    /// What to do when the only connection has had no statement for [`SHRINK`].
+    at_rest: OnceLock<AtRest>,
+}
+
+/// A function without an answer.
+struct AtRest(Box<dyn Fn() + Send + Sync>);
+
+impl Debug for AtRest {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("AtRest")
+    }
 }
 
 #[derive(Debug)]
@@ -68,11 +80,18 @@ impl<DB: Database> Connections<DB> {
     pub(crate) fn new(pool: Pool<DB>, given: bool) -> Arc<Self> {
         let ready = Ready { connections: Vec::new(), waiting: 0, shrinking: None };
         let runtime = Handle::current();
-        let connections = Arc::new(Self { pool, given, ready: Mutex::new(ready), runtime });
+        let (ready, at_rest) = (Mutex::new(ready), OnceLock::new());
+        let connections = Arc::new(Self { pool, given, ready, runtime, at_rest });
         if !given {
             connections.ready.lock().shrinking = Some(connections.spawn_shrink());
         }
         connections
+    }
+
+    /// Calls this whenever the only connection of our own pool has had no statement for a while.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn when_at_rest(&self, call: impl Fn() + Send + Sync + 'static) {
+        let _ = self.at_rest.set(AtRest(Box::new(call)));
     }
 
     fn spawn_shrink(self: &Arc<Self>) -> AbortHandle {
@@ -237,6 +256,11 @@ async fn shrink<DB: Database>(connections: Weak<Connections<DB>>) {
                 close_one(connection).await;
             } else {
                 test(connection).await;
+                if let Some(AtRest(call)) =
+                    connections.upgrade().as_ref().and_then(|it| it.at_rest.get())
+                {
+                    call();
+                }
             }
         }
         while pool.size() > 1 && pool.num_idle() == pool.size() as usize {

@@ -46,6 +46,9 @@ pub struct Sessions {
     /// Whether it is still to find that out.
     unknown: AtomicBool,
     own_session: SqlStr,
+    /// Whether the newest session has the statements of a handoff: see
+    /// [`Server::prepare_handoff`](super::server::Server::prepare_handoff).
+    handoff_prepared: AtomicBool,
     retry: Retry,
     /// How many connections each kind of call may take.
     pub gate: Gate,
@@ -66,7 +69,17 @@ impl Sessions {
         let own_session = own_session(timeout);
         let connections = Connections::new(pool, given);
         let unknown = AtomicBool::new(false);
-        Self { connections, prepares, alone, unknown, own_session, retry, gate, timeout }
+        Self {
+            connections,
+            prepares,
+            alone,
+            unknown,
+            own_session,
+            handoff_prepared: AtomicBool::new(true),
+            retry,
+            gate,
+            timeout,
+        }
     }
 
     /// Waits a while for an idle connection, so that a call that can wait starts no new session.
@@ -114,6 +127,11 @@ impl Sessions {
     /// clients they would count for theirs, which the option `prepare=on` does not exclude.
     fn may_change_sessions(&self) -> bool {
         !self.connections.given && self.alone.load(Ordering::Relaxed)
+    }
+
+    /// Whether to prepare the statements of a handoff now. From here on they count as prepared.
+    pub(super) fn begin_to_prepare_handoff(&self) -> bool {
+        self.prepares() && !self.handoff_prepared.swap(true, Ordering::Relaxed)
     }
 
     /// Runs a statement, and repeats it while it loses conflicts with others, up to the time limit.
@@ -169,11 +187,14 @@ impl Sessions {
         args: &[Arg<'_>],
     ) -> Result<Option<Answer>, Failure> {
         let mut lent = self.connections.lend(failure).await?;
-        if self.may_change_sessions() && lent.connection()?.cached_statements_size() == 0 {
+        if lent.connection()?.cached_statements_size() == 0 {
             // The first statement of this session.
-            let answer = sqlx::raw_sql(self.own_session.clone()).execute(lent.connection()?).await;
-            if let Err(error) = answer {
-                return Err(failure(error));
+            self.handoff_prepared.store(false, Ordering::Relaxed);
+            if self.may_change_sessions() {
+                let settings = sqlx::raw_sql(self.own_session.clone());
+                if let Err(error) = settings.execute(lent.connection()?).await {
+                    return Err(failure(error));
+                }
             }
         }
         let query = sqlx::query(statement.clone());
@@ -288,7 +309,8 @@ mod tests {
         sessions.run_once(&begin, &[]).await.unwrap();
         sessions.sessions_are_ours(alone);
         let show = "SELECT pg_catalog.concat_ws(' ', pg_catalog.current_setting('lock_timeout'), \
-            pg_catalog.current_setting('enable_seqscan'), pg_catalog.current_setting('jit'))";
+            pg_catalog.current_setting('enable_seqscan'), pg_catalog.current_setting('jit'), \
+            pg_catalog.current_setting('plan_cache_mode'))";
         let shown = sessions.run_once(&AssertSqlSafe(show).into_sql_str(), &[]).await.unwrap();
         first(&shown).unwrap().unwrap()
     }
@@ -296,9 +318,9 @@ mod tests {
     #[tokio::test]
     async fn only_sessions_that_are_known_to_be_ours_have_our_settings() {
         let server = Postgres::start(PostgresOptions::new()).await.unwrap();
-        assert_eq!(settings(&server, true, false).await, "30s off off");
-        assert_eq!(settings(&server, false, false).await, "0 on on");
-        assert_eq!(settings(&server, true, true).await, "0 on on", "the user's own pool");
+        assert_eq!(settings(&server, true, false).await, "30s off off force_generic_plan");
+        assert_eq!(settings(&server, false, false).await, "0 on on auto");
+        assert_eq!(settings(&server, true, true).await, "0 on on auto", "the user's own pool");
     }
 
     #[tokio::test]
