@@ -151,6 +151,10 @@ impl Backend for Migration {
         self.store().answers_at_once()
     }
 
+    fn was_busy(&self, name: &LockName) -> bool {
+        self.store().was_busy(name)
+    }
+
     fn guarantees(&self) -> Arc<Guarantees> {
         match &self.active {
             Active::End(end) => Arc::new(of_one(&*end.store)),

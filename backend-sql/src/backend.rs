@@ -252,6 +252,10 @@ impl<D: Dialect> Backend for SqlBackend<D> {
         Ok(format!("{}:{own}", D::KIND))
     }
 
+    fn was_busy(&self, name: &LockName) -> bool {
+        self.dialect.was_busy(name)
+    }
+
     fn guarantees(&self) -> Arc<Guarantees> {
         self.dialect.guarantees()
     }

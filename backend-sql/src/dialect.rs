@@ -256,6 +256,12 @@ pub trait Dialect: Debug + Send + Sync + 'static {
         false
     }
 
+    /// Whether others held the name or waited for it when the client last read its row, and a
+    /// request for a queue entry costs no more than an attempt.
+    fn was_busy(&self, _name: &LockName) -> bool {
+        false
+    }
+
     /// Reads the row of a name, for an operator or for this owner. Changes nothing.
     async fn read_row(&self, name: &LockName, owner: Option<OwnerId>)
     -> Result<Option<Row>, Error>;

@@ -138,6 +138,10 @@ impl Backend for Observed {
         self.inner.answers_at_once()
     }
 
+    fn was_busy(&self, name: &LockName) -> bool {
+        self.inner.was_busy(name)
+    }
+
     fn guarantees(&self) -> Arc<Guarantees> {
         self.inner.guarantees()
     }

@@ -32,6 +32,10 @@ impl Backend for Both {
         false
     }
 
+    fn was_busy(&self, _name: &LockName) -> bool {
+        false
+    }
+
     fn guarantees(&self) -> Arc<Guarantees> {
         Arc::new(of_both(&self.stores))
     }

@@ -117,7 +117,7 @@ statements! {
     renew_readers renew_one release release_and_notify hand_on release_to_waiter keep raise force
     leave abandon list sweep_watermark sweep sweep_entries settings set_longest_lease set_quarantine
     distrust_rows distrust_all open_at_once make_marker quarantine clock version writers notify health
-    session_count identity highest_token reset_watermark reset_tokens attempt attempt_reader
+    session_count identity highest_token reset_watermark reset_tokens append attempt attempt_reader
 }
 
 /// The first statement in each session of our own pool, which no other client uses, not even by way

@@ -50,6 +50,25 @@ ON CONFLICT (resource) DO UPDATE SET
 RETURNING
     CASE WHEN pg_catalog.pg_relation_is_publishable(tableoid::pg_catalog.regclass) THEN token END;
 
+-- append(name, owner, entry, head_life)
+UPDATE "leasehold_locks" AS l SET
+    waiters = pg_catalog.array_append(l.waiters, $3::text),
+    alive = pg_catalog.array_append(l.alive, pg_catalog.clock_timestamp() + $4::interval),
+    turn = NULL
+WHERE name = $1
+    AND l.expires > pg_catalog.clock_timestamp()
+    AND l.owner <> $2
+    AND l.far IS NULL
+    AND coalesce(pg_catalog.cardinality(l.waiters) < 16, true)
+    AND NOT coalesce($3 = ANY (l.waiters), false)
+    AND coalesce(pg_catalog.clock_timestamp() < ALL (l.alive), true)
+    AND true
+AND (l.buried IS NULL OR $2 <> ALL (l.buried))
+RETURNING name, owner, label, token, version, kept, greatest((pg_catalog.date_part('epoch', greatest(least(expires, pg_catalog.clock_timestamp() + interval '1000 years'), pg_catalog.clock_timestamp()) - pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint, 0) AS remaining,
+greatest((pg_catalog.date_part('epoch', greatest(least(turn, pg_catalog.clock_timestamp() + interval '1000 years'), pg_catalog.clock_timestamp()) - pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint, 0) AS turn, pg_catalog.cardinality(waiters)::bigint + (far IS NOT NULL)::integer AS waiting,
+coalesce(waiters[1], CASE WHEN waiters IS NOT NULL THEN '' END) AS first, pg_catalog.cardinality(waiters) AS position, false AS granted, false AS behind,
+    CASE WHEN owner = '00000000000000000000000000000000' THEN 1::bigint END AS readers;
+
 -- attempt(name, owner, label, lease, floor, entry, turn, head_life, tail_life)
 WITH asked AS (
     UPDATE "leasehold_locks" AS l SET (
@@ -136,11 +155,9 @@ AND pg_catalog.pg_relation_is_publishable('"leasehold_settings"'::regclass)) AS 
     )
     WHERE name = $1 AND true
 AND (l.buried IS NULL OR $2 <> ALL (l.buried))
-    RETURNING name, owner, label, token, version, kept,
-CASE WHEN owner = '00000000000000000000000000000000' THEN (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_each(l.readers) AS r WHERE r.value::bigint > (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint) END AS readers,
-greatest((pg_catalog.date_part('epoch', greatest(least(expires, pg_catalog.clock_timestamp() + interval '1000 years'), pg_catalog.clock_timestamp()) - pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint, 0) AS remaining, greatest((pg_catalog.date_part('epoch', greatest(least(turn, pg_catalog.clock_timestamp() + interval '1000 years'), pg_catalog.clock_timestamp()) - pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint, 0) AS turn,
-pg_catalog.cardinality(waiters)::bigint + (far IS NOT NULL)::integer AS waiting,
-coalesce(waiters[1], CASE WHEN waiters IS NOT NULL THEN '' END) AS first, pg_catalog.array_position(waiters, $6) AS position, far, (far IS NOT NULL AND coalesce(pg_catalog.cardinality(waiters), 0) < 16 / 2) AS short,
+    RETURNING name, owner, label, token, version, kept, greatest((pg_catalog.date_part('epoch', greatest(least(expires, pg_catalog.clock_timestamp() + interval '1000 years'), pg_catalog.clock_timestamp()) - pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint, 0) AS remaining,
+greatest((pg_catalog.date_part('epoch', greatest(least(turn, pg_catalog.clock_timestamp() + interval '1000 years'), pg_catalog.clock_timestamp()) - pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint, 0) AS turn, pg_catalog.cardinality(waiters)::bigint + (far IS NOT NULL)::integer AS waiting,
+coalesce(waiters[1], CASE WHEN waiters IS NOT NULL THEN '' END) AS first, CASE WHEN owner = '00000000000000000000000000000000' THEN (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_each(l.readers) AS r WHERE r.value::bigint > (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint) END AS readers, pg_catalog.array_position(waiters, $6) AS position, far, (far IS NOT NULL AND coalesce(pg_catalog.cardinality(waiters), 0) < 16 / 2) AS short,
         coalesce(l.owner = $2 AND expires > pg_catalog.clock_timestamp() AND NOT kept, false) AS granted,
         $6 IS NOT NULL AND far IS NOT NULL AND NOT coalesce($6 = ANY (waiters), false)
             AND NOT coalesce(l.owner = $2 AND expires > pg_catalog.clock_timestamp(), false) AS behind,
@@ -259,11 +276,9 @@ AND pg_catalog.pg_relation_is_publishable('"leasehold_settings"'::regclass)) AS 
     )
     WHERE name = $1 AND true
 AND (l.buried IS NULL OR $2 <> ALL (l.buried))
-    RETURNING name, owner, label, token, version, kept,
-CASE WHEN owner = '00000000000000000000000000000000' THEN (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_each(l.readers) AS r WHERE r.value::bigint > (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint) END AS readers,
-greatest((pg_catalog.date_part('epoch', greatest(least(expires, pg_catalog.clock_timestamp() + interval '1000 years'), pg_catalog.clock_timestamp()) - pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint, 0) AS remaining, greatest((pg_catalog.date_part('epoch', greatest(least(turn, pg_catalog.clock_timestamp() + interval '1000 years'), pg_catalog.clock_timestamp()) - pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint, 0) AS turn,
-pg_catalog.cardinality(waiters)::bigint + (far IS NOT NULL)::integer AS waiting,
-coalesce(waiters[1], CASE WHEN waiters IS NOT NULL THEN '' END) AS first, pg_catalog.array_position(waiters, $6) AS position, far, (far IS NOT NULL AND coalesce(pg_catalog.cardinality(waiters), 0) < 16 / 2) AS short,
+    RETURNING name, owner, label, token, version, kept, greatest((pg_catalog.date_part('epoch', greatest(least(expires, pg_catalog.clock_timestamp() + interval '1000 years'), pg_catalog.clock_timestamp()) - pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint, 0) AS remaining,
+greatest((pg_catalog.date_part('epoch', greatest(least(turn, pg_catalog.clock_timestamp() + interval '1000 years'), pg_catalog.clock_timestamp()) - pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint, 0) AS turn, pg_catalog.cardinality(waiters)::bigint + (far IS NOT NULL)::integer AS waiting,
+coalesce(waiters[1], CASE WHEN waiters IS NOT NULL THEN '' END) AS first, CASE WHEN owner = '00000000000000000000000000000000' THEN (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_each(l.readers) AS r WHERE r.value::bigint > (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint) END AS readers, pg_catalog.array_position(waiters, $6) AS position, far, (far IS NOT NULL AND coalesce(pg_catalog.cardinality(waiters), 0) < 16 / 2) AS short,
         coalesce((l.owner = '00000000000000000000000000000000' AND coalesce((l.readers ->> $2::text)::bigint, 0::bigint) > (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint) AND expires > pg_catalog.clock_timestamp() AND NOT kept, false) AS granted,
         $6 IS NOT NULL AND far IS NOT NULL AND NOT coalesce($6 = ANY (waiters), false)
             AND NOT coalesce((l.owner = '00000000000000000000000000000000' AND coalesce((l.readers ->> $2::text)::bigint, 0::bigint) > (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint) AND expires > pg_catalog.clock_timestamp(), false) AS behind,
@@ -290,11 +305,7 @@ WHERE name = $1
     AND owner = $2
     AND NOT l.kept
     AND l.expires > pg_catalog.clock_timestamp()
-RETURNING name, owner, label, token, version, kept,
-CASE WHEN owner = '00000000000000000000000000000000' THEN (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_each(l.readers) AS r WHERE r.value::bigint > (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint) END AS readers,
-greatest((pg_catalog.date_part('epoch', greatest(least(expires, pg_catalog.clock_timestamp() + interval '1000 years'), pg_catalog.clock_timestamp()) - pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint, 0) AS remaining, greatest((pg_catalog.date_part('epoch', greatest(least(turn, pg_catalog.clock_timestamp() + interval '1000 years'), pg_catalog.clock_timestamp()) - pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint, 0) AS turn,
-pg_catalog.cardinality(waiters)::bigint + (far IS NOT NULL)::integer AS waiting,
-coalesce(waiters[1], CASE WHEN waiters IS NOT NULL THEN '' END) AS first;
+RETURNING token, (waiters IS NOT NULL AND (far IS NOT NULL OR pg_catalog.cardinality(waiters) > 0));
 
 -- create_row(name)
 INSERT INTO "leasehold_locks" (name, token, version, expires, kept)
@@ -466,11 +477,9 @@ WITH beat AS (
     ON CONFLICT (name, owner) DO UPDATE SET alive = excluded.alive
     RETURNING entered
 )
-SELECT name, owner, label, token, version, kept,
-CASE WHEN owner = '00000000000000000000000000000000' THEN (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_each(l.readers) AS r WHERE r.value::bigint > (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint) END AS readers,
-greatest((pg_catalog.date_part('epoch', greatest(least(expires, pg_catalog.clock_timestamp() + interval '1000 years'), pg_catalog.clock_timestamp()) - pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint, 0) AS remaining, greatest((pg_catalog.date_part('epoch', greatest(least(turn, pg_catalog.clock_timestamp() + interval '1000 years'), pg_catalog.clock_timestamp()) - pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint, 0) AS turn,
-pg_catalog.cardinality(waiters)::bigint + (far IS NOT NULL)::integer AS waiting,
-coalesce(waiters[1], CASE WHEN waiters IS NOT NULL THEN '' END) AS first, pg_catalog.array_position(l.waiters, $3) AS position, (far IS NOT NULL AND coalesce(pg_catalog.cardinality(waiters), 0) < 16 / 2) AS short, false AS granted,
+SELECT name, owner, label, token, version, kept, greatest((pg_catalog.date_part('epoch', greatest(least(expires, pg_catalog.clock_timestamp() + interval '1000 years'), pg_catalog.clock_timestamp()) - pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint, 0) AS remaining,
+greatest((pg_catalog.date_part('epoch', greatest(least(turn, pg_catalog.clock_timestamp() + interval '1000 years'), pg_catalog.clock_timestamp()) - pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint, 0) AS turn, pg_catalog.cardinality(waiters)::bigint + (far IS NOT NULL)::integer AS waiting,
+coalesce(waiters[1], CASE WHEN waiters IS NOT NULL THEN '' END) AS first, CASE WHEN owner = '00000000000000000000000000000000' THEN (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_each(l.readers) AS r WHERE r.value::bigint > (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint) END AS readers, pg_catalog.array_position(l.waiters, $3) AS position, (far IS NOT NULL AND coalesce(pg_catalog.cardinality(waiters), 0) < 16 / 2) AS short, false AS granted,
     coalesce(l.far IS NOT NULL AND beat.entered > coalesce(l.moved, 0::bigint), false) AS behind,
     (SELECT pg_catalog.count(*) FROM (
         SELECT 1 FROM "leasehold_queue" AS b
@@ -602,11 +611,9 @@ forgotten AS (
 SELECT * FROM gone;
 
 -- list(after, most)
-SELECT name, owner, label, token, version, kept,
-CASE WHEN owner = '00000000000000000000000000000000' THEN (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_each(l.readers) AS r WHERE r.value::bigint > (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint) END AS readers,
-greatest((pg_catalog.date_part('epoch', greatest(least(expires, pg_catalog.clock_timestamp() + interval '1000 years'), pg_catalog.clock_timestamp()) - pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint, 0) AS remaining, greatest((pg_catalog.date_part('epoch', greatest(least(turn, pg_catalog.clock_timestamp() + interval '1000 years'), pg_catalog.clock_timestamp()) - pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint, 0) AS turn,
-pg_catalog.cardinality(waiters)::bigint + (far IS NOT NULL)::integer AS waiting,
-coalesce(waiters[1], CASE WHEN waiters IS NOT NULL THEN '' END) AS first, pg_catalog.cardinality(waiters)::bigint + CASE WHEN far IS NULL THEN 0::bigint ELSE (
+SELECT name, owner, label, token, version, kept, greatest((pg_catalog.date_part('epoch', greatest(least(expires, pg_catalog.clock_timestamp() + interval '1000 years'), pg_catalog.clock_timestamp()) - pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint, 0) AS remaining,
+greatest((pg_catalog.date_part('epoch', greatest(least(turn, pg_catalog.clock_timestamp() + interval '1000 years'), pg_catalog.clock_timestamp()) - pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint, 0) AS turn, pg_catalog.cardinality(waiters)::bigint + (far IS NOT NULL)::integer AS waiting,
+coalesce(waiters[1], CASE WHEN waiters IS NOT NULL THEN '' END) AS first, CASE WHEN owner = '00000000000000000000000000000000' THEN (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_each(l.readers) AS r WHERE r.value::bigint > (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint) END AS readers, pg_catalog.cardinality(waiters)::bigint + CASE WHEN far IS NULL THEN 0::bigint ELSE (
 SELECT pg_catalog.count(*) FROM "leasehold_queue" AS b
 WHERE b.name = l.name AND b.entered > coalesce(l.moved, 0::bigint)) END AS waiting_all FROM "leasehold_locks" AS l
 WHERE name > $1 AND owner IS NOT NULL AND expires > pg_catalog.clock_timestamp()
@@ -668,11 +675,9 @@ WHERE name = $1 AND (owner = $2 OR (l.owner = '00000000000000000000000000000000'
 RETURNING version;
 
 -- read_row(name, owner)
-SELECT name, owner, label, token, version, kept,
-CASE WHEN owner = '00000000000000000000000000000000' THEN (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_each(l.readers) AS r WHERE r.value::bigint > (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint) END AS readers,
-greatest((pg_catalog.date_part('epoch', greatest(least(expires, pg_catalog.clock_timestamp() + interval '1000 years'), pg_catalog.clock_timestamp()) - pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint, 0) AS remaining, greatest((pg_catalog.date_part('epoch', greatest(least(turn, pg_catalog.clock_timestamp() + interval '1000 years'), pg_catalog.clock_timestamp()) - pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint, 0) AS turn,
-pg_catalog.cardinality(waiters)::bigint + (far IS NOT NULL)::integer AS waiting,
-coalesce(waiters[1], CASE WHEN waiters IS NOT NULL THEN '' END) AS first, pg_catalog.cardinality(waiters)::bigint + CASE WHEN far IS NULL THEN 0::bigint ELSE (
+SELECT name, owner, label, token, version, kept, greatest((pg_catalog.date_part('epoch', greatest(least(expires, pg_catalog.clock_timestamp() + interval '1000 years'), pg_catalog.clock_timestamp()) - pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint, 0) AS remaining,
+greatest((pg_catalog.date_part('epoch', greatest(least(turn, pg_catalog.clock_timestamp() + interval '1000 years'), pg_catalog.clock_timestamp()) - pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint, 0) AS turn, pg_catalog.cardinality(waiters)::bigint + (far IS NOT NULL)::integer AS waiting,
+coalesce(waiters[1], CASE WHEN waiters IS NOT NULL THEN '' END) AS first, CASE WHEN owner = '00000000000000000000000000000000' THEN (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_each(l.readers) AS r WHERE r.value::bigint > (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint) END AS readers, pg_catalog.cardinality(waiters)::bigint + CASE WHEN far IS NULL THEN 0::bigint ELSE (
 SELECT pg_catalog.count(*) FROM "leasehold_queue" AS b
 WHERE b.name = l.name AND b.entered > coalesce(l.moved, 0::bigint)) END AS waiting_all, coalesce((l.owner = '00000000000000000000000000000000' AND coalesce((l.readers ->> $2::text)::bigint, 0::bigint) > (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint), false) AS mine FROM "leasehold_locks" AS l WHERE name = $1;
 

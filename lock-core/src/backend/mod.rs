@@ -128,6 +128,15 @@ pub trait Backend: Debug + Send + Sync + 'static {
         false
     }
 
+    /// Whether this client knows that others held the lock, or waited for it, when it last called
+    /// the store for this name. Default: `false`.
+    ///
+    /// If so, a client that waits for the lock makes its first attempt by
+    /// [`enqueue`](Backend::enqueue), and not by [`try_acquire`](Backend::try_acquire) before that.
+    fn was_busy(&self, _name: &LockName) -> bool {
+        false
+    }
+
     /// What the store promises with its present settings, and under which assumptions.
     fn guarantees(&self) -> Arc<Guarantees>;
 

@@ -206,7 +206,9 @@ impl Lock {
         let shared = self.wanted.mode == Mode::Shared;
         let at_once = shared || self.handle.backend.answers_at_once();
         let first = self.handle.queues(self.wanted.mode).first_attempt(name, at_once);
-        if first.is_some() {
+        // The first request of a name that is known to be busy is one for a queue entry, which is an
+        // attempt as well.
+        if first.is_some() && (separate || shared || !self.handle.backend.was_busy(name)) {
             match self.try_first(name, deadline).await? {
                 Ok(guard) => return Ok(guard),
                 Err(quarantined @ Blocked::Quarantined(_)) if separate => {

@@ -97,6 +97,10 @@ impl Backend for FaultyMemory {
         false
     }
 
+    fn was_busy(&self, name: &LockName) -> bool {
+        self.memory.was_busy(name)
+    }
+
     fn guarantees(&self) -> Arc<Guarantees> {
         self.memory.guarantees()
     }

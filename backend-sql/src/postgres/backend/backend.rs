@@ -191,6 +191,10 @@ impl Dialect for Postgres {
         self.crowded.contains(&request.name) || self.entries.of(request.owner).is_some()
     }
 
+    fn was_busy(&self, name: &LockName) -> bool {
+        self.crowded.contains(name)
+    }
+
     async fn read_to_take(&self, request: &Request) -> Result<Option<Row>, Error> {
         let row = self.read_or_attempt(request).await?;
         let others =

@@ -86,6 +86,11 @@ impl Postgres {
         request: &Request,
         entry: Option<&QueueEntry>,
     ) -> Result<Option<Row>, Error> {
+        if let Some(entry) = entry
+            && let Some(row) = self.append(request, entry).await?
+        {
+            return Ok(Some(row));
+        }
         let (owner, id) = (request.owner.to_string(), entry.map(|entry| entry.id.as_str()));
         let [name, owner, label, lease, floor] = wanted(request, &owner);
         let [waits, turn, near, far] =
@@ -113,6 +118,18 @@ impl Postgres {
             }
         }
         Ok(None)
+    }
+
+    /// Adds a writer's entry to the end of a short queue of living entries behind a holder. `None`
+    /// if the row is not like that: only an attempt knows what to do then.
+    async fn append(&self, request: &Request, entry: &QueueEntry) -> Result<Option<Row>, Error> {
+        if request.mode == Mode::Shared || entry.queued.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let owner = request.owner.to_string();
+        let args = [Text(request.name.as_str()), Text(&owner), Text(&entry.id), Span(life(0))];
+        let rows = self.run_repeatable(&self.server.sql.append, &args).await?;
+        rows.first().map(|row| self.read_entry(row, request, Some(entry))).transpose()
     }
 
     /// Reads the answer of a statement, and notes where the entry stands in the queue.
@@ -177,12 +194,16 @@ impl Postgres {
                 let args = [name, Text(&owner), Span(request.lease)];
                 let rows = self.run_repeatable(&self.server.sql.confirm, &args).await?;
                 let Some(row) = rows.first() else { return Ok(None) };
-                token_of(row.try_get("token").map_err(general)?)?;
-                let confirmed = Row { granted: true, ..Self::row(row, Some(&entry.id))? };
-                if confirmed.waiting > Some(0) {
+                let token = row.try_get(0).map_err(general)?;
+                token_of(token)?;
+                let others_wait: bool = row.try_get(1).map_err(general)?;
+                if others_wait {
                     self.waited.insert(&request.owner);
                 }
-                Ok(Some(confirmed))
+                let (name, label) = (request.name.as_str(), request.label.as_str());
+                let row = Row::read(name, Some(&owner), Some(label), token, 0, request.lease)?;
+                let waiting = Some(others_wait.into());
+                Ok(Some(Row { granted: true, waiting, ..row }))
             }
             Some(Notice::Ask) => Ok(None),
             None if !entry.queued.load(Ordering::Relaxed) => Ok(None),

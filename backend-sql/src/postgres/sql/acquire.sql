@@ -172,8 +172,10 @@ coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), pg_cata
 
 -- part: columns
 -- What Rust reads of a row.
-name, owner, label, token, version, kept,
-CASE WHEN owner = {shared} THEN {count_readers} END AS readers,
-{left_of_expires} AS remaining, {left_of_turn} AS turn,
-pg_catalog.cardinality(waiters)::bigint + (far IS NOT NULL)::integer AS waiting,
+{plain_columns}, CASE WHEN owner = {shared} THEN {count_readers} END AS readers
+
+-- part: plain_columns
+-- The same without the number of readers, which costs the server a subquery.
+name, owner, label, token, version, kept, {left_of_expires} AS remaining,
+{left_of_turn} AS turn, pg_catalog.cardinality(waiters)::bigint + (far IS NOT NULL)::integer AS waiting,
 coalesce(waiters[1], CASE WHEN waiters IS NOT NULL THEN '' END) AS first

@@ -5,7 +5,7 @@
 
 -- name: confirm(name, owner, lease)
 -- Renews for $lease what another client's release granted to $owner, as for a repeat of the owner,
--- and answers the token. The message of the release is only a hint that this is worth asking.
+-- and answers the token, and whether others wait. The message of the release is only a hint that this is worth asking.
 UPDATE {locks} AS l SET expires = greatest(l.expires, {now} + $lease::interval)
 WHERE name = $name
     -- guard: confirm-owner
@@ -13,7 +13,7 @@ WHERE name = $name
     AND NOT l.kept
     -- guard: confirm-expired
     AND l.expires > {now}
-RETURNING {columns}
+RETURNING token, {others_wait}
 
 -- name: heartbeat(name, owner, entry, life)
 -- Marks $entry as alive, and answers what is known of the name. It writes a row of the entry's own,
@@ -138,6 +138,10 @@ pg_catalog.pg_notify(
 -- guard: tells-first
 'leasehold_' || pg_catalog.substr(waiters[1], 33, 32)
 , pg_catalog.left(waiters[1], 32))
+
+-- part: others_wait
+-- Whether somebody else waits.
+(waiters IS NOT NULL AND (far IS NOT NULL OR pg_catalog.cardinality(waiters) > 0))
 
 -- part: waiting
 -- How many wait, for operators.

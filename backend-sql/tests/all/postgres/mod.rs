@@ -1,5 +1,6 @@
 //! PostgreSQL.
 
+mod append;
 mod crash;
 mod faults;
 mod faults_while_held;

@@ -229,6 +229,32 @@ async fn clients_in_a_loop_are_served_in_turn() {
     }
 }
 
+/// A client that knows that others hold the name does not read its row before it enters the queue.
+#[tokio::test]
+async fn a_client_that_waits_for_a_busy_name_enters_the_queue_at_once() {
+    let options = PostgresOptions::new().line("shared_preload_libraries = 'pg_stat_statements'");
+    let server = Postgres::start(options).await.unwrap();
+    server.sql("CREATE EXTENSION pg_stat_statements").await.unwrap();
+    let reads = "SELECT coalesce(sum(calls), 0) FROM pg_stat_statements \
+        WHERE query LIKE 'SELECT name, owner%leasehold_locks%'";
+    for strategy in BOTH {
+        let holder = made(&server, strategy, LEASE).await;
+        let held = granted(&holder, &request("job", LEASE)).await;
+        let client = LockClient::new(open(&server, strategy).await);
+        assert!(client.lock("job").try_acquire().await.unwrap().guard().is_none());
+        let before = server.sql(reads).await.unwrap();
+        assert_ne!(before, "0", "{strategy}: a refused attempt reads the row");
+        let waiting = tokio::spawn(client.lock("job").acquire());
+        says(&server, WAITING, "1").await;
+        assert_eq!(server.sql(reads).await.unwrap(), before, "{strategy}");
+        holder.release(&held, ReleaseOptions::default()).await.unwrap();
+        let guard = waiting.await.unwrap().unwrap();
+        // A lock that has become free is granted by the same request.
+        guard.release().await.unwrap();
+        client.lock("job").acquire().await.unwrap().release().await.unwrap();
+    }
+}
+
 /// A client enqueues, or releases, while another client's release, grant or entry is being written.
 /// One statement waits for that and decides by the row that it then finds.
 #[tokio::test]
@@ -261,7 +287,8 @@ async fn an_attempt_and_its_entry_are_one_step() {
             other.execute("COMMIT").await.unwrap();
             let answer = asking.await.unwrap();
             let sent = server.sql(calls).await.unwrap().parse::<u64>().unwrap() - sent;
-            assert_eq!(sent, 1, "{strategy}, {during}: statements");
+            // The plain append does nothing for a lock that was free before, or is now.
+            assert_eq!(sent, 2, "{strategy}, {during}: statements");
             match answer {
                 Enqueued::Granted(grant) if !waits => assert!(grant.token > held.token),
                 Enqueued::Waiting(..) if waits => {

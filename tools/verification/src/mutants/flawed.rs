@@ -132,6 +132,10 @@ impl Backend for Flawed {
         self.sound.answers_at_once()
     }
 
+    fn was_busy(&self, name: &LockName) -> bool {
+        self.sound.was_busy(name)
+    }
+
     fn guarantees(&self) -> Arc<Guarantees> {
         let mut promised = self.sound.guarantees();
         if self.has(Flaw::GrantsAfterARestore) {

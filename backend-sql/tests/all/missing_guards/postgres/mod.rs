@@ -48,13 +48,15 @@ use self::storage::{
 };
 use self::tail::{
     a_forged_message, a_late_confirmation, a_queue_that_moves_on,
-    a_queue_that_moves_on_while_one_enters, a_release_to_a_new_entry, a_release_to_an_old_entry,
+    a_queue_that_moves_on_while_one_enters, a_release_to_a_new_entry,
+    a_release_to_an_entry_behind_a_dead_one, a_release_to_an_old_entry,
     an_attempt_before_entries_behind, an_attempt_behind_an_old_entry,
-    an_entry_behind_that_asks_again, one_of_two_behind_leaves,
+    an_entry_behind_that_asks_again, an_entry_behind_the_tail, an_entry_for_a_full_head,
+    an_entry_for_a_lock_that_is_free, an_entry_that_asks_again, one_of_two_behind_leaves,
 };
 use super::{
     common::{Common, below_the_watermark, without_common_guards},
-    entries::used_once,
+    entries::{an_entry_behind_itself, an_entry_of_an_abandoned_owner, used_once},
     readers, stale_write,
 };
 
@@ -143,6 +145,17 @@ variants! {
     "L3: an attempt does not barge past entries in the tail"
         LeaveOut("ask-behind") => an_attempt_before_entries_behind(stage);
     "L3: an entry joins the tail once" LeaveOut("ask-once") => an_entry_behind_that_asks_again(stage);
+    "L3: no entry is appended to the queue of a free lock"
+        LeaveOut("append-held") => an_entry_for_a_lock_that_is_free(stage);
+    "S6: no entry is appended for the holder that asks again"
+        LeaveOut("append-not-own") => an_entry_behind_itself(stage);
+    "L3: no entry is appended before those in the tail" LeaveOut("append-no-tail") => an_entry_behind_the_tail(stage);
+    "L3: no entry is appended to a full head" LeaveOut("append-room") => an_entry_for_a_full_head(stage);
+    "L3: an entry is appended once" LeaveOut("append-once") => an_entry_that_asks_again(stage);
+    "L3: an entry is not appended behind a dead one"
+        LeaveOut("append-alive") => a_release_to_an_entry_behind_a_dead_one(stage);
+    "S6: no entry is appended for an abandoned owner"
+        LeaveOut("not-abandoned") => an_entry_of_an_abandoned_owner(stage);
     "L3: heartbeats keep an entry at the head alive" LeaveOut("ask-heartbeat") => an_attempt_behind_an_old_entry(stage);
     "L2: a release grants the lock to an entry that its heartbeats keep alive"
         LeaveOut("pass-heartbeat") => a_release_to_an_old_entry(stage);

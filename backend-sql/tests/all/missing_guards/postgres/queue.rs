@@ -11,9 +11,13 @@ use servers::Server as _;
 
 use crate::missing_guards::entries::enqueue;
 
+/// A dead entry at the head makes the client send an attempt, and not only a plain append.
 pub(super) async fn an_entry_for_a_held_name(stage: &mut OnePostgres) -> Verdict {
     let store = first_use(stage).await;
     granted(&*store, &request("a", LONG)).await?;
+    let dead = "UPDATE leasehold_locks SET waiters = ARRAY[repeat('b', 64) || '+'], \
+                alive = ARRAY[now() - interval '1 hour']";
+    stage.server.sql(dead).await.map_err(words)?;
     enqueue(&*store, &request("a", LONG)).await.map(drop)
 }
 

@@ -1,6 +1,6 @@
 //! The tail of the queue, and heartbeats.
 
-use lock_core::{Grant, ReleaseOptions, Signal};
+use lock_core::{Enqueued, Grant, ReleaseOptions, Signal};
 use servers::{Server as _, wait::until};
 use sqlx::{Connection as _, PgConnection};
 
@@ -61,6 +61,58 @@ pub(super) async fn an_entry_behind_that_asks_again(stage: &mut OnePostgres) -> 
     let far = stage.server.sql("SELECT far FROM leasehold_locks").await.map_err(words)?;
     let _again = enqueue(&*store, &wanted).await?;
     says(stage, "SELECT far FROM leasehold_locks", &far).await
+}
+
+/// The tail has an entry, and the head has room.
+pub(super) async fn an_entry_behind_the_tail(stage: &mut OnePostgres) -> Verdict {
+    let (store, _) = held(stage).await?;
+    let queue = near(3, '+') + "; UPDATE leasehold_locks SET far = 5; " + &written('b', "5");
+    stage.server.sql(&queue).await.map_err(words)?;
+    let _waiter = enqueue(&*store, &request("a", LONG)).await?;
+    says(stage, "SELECT waiters[4] LIKE 'bbb%' FROM leasehold_locks", "t").await
+}
+
+const AT_THE_HEAD: &str = "SELECT cardinality(waiters) FROM leasehold_locks";
+
+pub(super) async fn an_entry_for_a_full_head(stage: &mut OnePostgres) -> Verdict {
+    let (store, _) = held(stage).await?;
+    stage.server.sql(&near(16, '+')).await.map_err(words)?;
+    let _waiter = enqueue(&*store, &request("a", LONG)).await?;
+    says(stage, AT_THE_HEAD, "16").await
+}
+
+/// As after a lost answer.
+pub(super) async fn an_entry_that_asks_again(stage: &mut OnePostgres) -> Verdict {
+    let (store, _) = held(stage).await?;
+    let wanted = request("a", LONG);
+    let _waiter = enqueue(&*store, &wanted).await?;
+    let _again = enqueue(&*store, &wanted).await?;
+    says(stage, AT_THE_HEAD, "1").await
+}
+
+/// The lease of the holder is over, and the first entry did not take the lock in its turn.
+pub(super) async fn an_entry_for_a_lock_that_is_free(stage: &mut OnePostgres) -> Verdict {
+    let (store, _) = held(stage).await?;
+    let free = near(1, '+')
+        + "; UPDATE leasehold_locks SET expires = now() - interval '1 hour', turn = now() - interval '1 s'";
+    stage.server.sql(&free).await.map_err(words)?;
+    match store.enqueue(&request("a", LONG)).await.map_err(words)? {
+        Enqueued::Granted(_) => Ok(()),
+        _ => Err("the lock was free, and was not granted".to_owned()),
+    }
+}
+
+/// A dead entry stands at the head while another joins the queue.
+pub(super) async fn a_release_to_an_entry_behind_a_dead_one(stage: &mut OnePostgres) -> Verdict {
+    let (store, held) = held(stage).await?;
+    let dead =
+        near(1, '+') + "; UPDATE leasehold_locks SET alive = ARRAY[now() - interval '1 hour']";
+    stage.server.sql(&dead).await.map_err(words)?;
+    let wanted = request("a", LONG);
+    let _waiter = enqueue(&*store, &wanted).await?;
+    store.release(&held, ReleaseOptions::default()).await.map_err(words)?;
+    let ours = format!("SELECT owner = '{}' FROM leasehold_locks", wanted.owner);
+    says(stage, &ours, "t").await
 }
 
 /// The first entry is old, and has just sent a heartbeat.
