@@ -1,7 +1,7 @@
 //! How costs grow with the number of tasks, clients or locks, store by store.
 //!
 //! `cargo bench -p measurements --bench growth [-- STORE… PART… full]` runs some stores, and some of
-//! the parts `tasks`, `clients`, `held` and `names`; `full` adds the largest sizes. By default it
+//! the parts `tasks`, `clients`, `waited`, `held` and `names`; `full` adds the largest sizes. By default it
 //! runs all of them, in some minutes. The slope compares a size with the size before, on double
 //! logarithmic axes: 0 if one of N costs the same, 1 if its cost grows in proportion to N.
 #![allow(clippy::unwrap_used, missing_docs)]
@@ -33,7 +33,7 @@ struct Part {
     largest: usize,
 }
 
-const PARTS: [Part; 4] = [
+const PARTS: [Part; 5] = [
     Part {
         name: "tasks",
         what: "tasks of one client that want one name at once: cost of a handoff",
@@ -45,6 +45,12 @@ const PARTS: [Part; 4] = [
         what: "clients that wait for one name: cost of a handoff; shares of a core while all wait",
         sizes: &[1, 16, 64, 250],
         largest: 1_000,
+    },
+    Part {
+        name: "waited",
+        what: "clients that have waited for one name: first grant after the release, then handoffs",
+        sizes: &[5, 20, 40],
+        largest: 80,
     },
     Part {
         name: "held",
@@ -133,6 +139,38 @@ async fn clients(site: &Site, size: usize) -> Cost {
     Cost { each: micros(span, size), shares, note: format!("p99 {p99:.1} ms") }
 }
 
+/// Clients that have waited for [`IDLE`], with connections that did nothing else. A loop of clients
+/// shows only handoffs to clients that have just used theirs.
+async fn waited(site: &Site, size: usize) -> Cost {
+    let holder = site.client().await;
+    let held = holder.lock("waited").lease(LONG).acquire().await.unwrap();
+    let each: Vec<_> =
+        stream::iter(0..size).map(|_| site.client()).buffered(8).collect::<Vec<_>>().await;
+    let mut running = JoinSet::new();
+    for client in &each {
+        let client = client.clone();
+        running.spawn(async move {
+            let guard = client.lock("waited").lease(LEASE).acquire().await.unwrap();
+            let granted = Instant::now();
+            guard.release().await.unwrap();
+            granted
+        });
+    }
+    waiting(&holder, "waited", size).await;
+    let shares = idle(site).await;
+    let began = Instant::now();
+    held.release().await.unwrap();
+    let mut granted = running.join_all().await;
+    granted.sort_unstable();
+    let first = micros(granted[0] - began, 1) / 1e3;
+    let mut took: Vec<_> = granted.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    let [median, nine, most] = [0.5, 0.9, 1.0].map(|part| quantile(&mut took, part) / 1e3);
+    join_all(each.iter().map(LockClient::close)).await;
+    holder.close().await;
+    let note = format!("ms: first {first:.1}, then {median:.1}, 90% {nine:.1}, most {most:.1}");
+    Cost { each: median * 1e3, shares, note }
+}
+
 /// Waits until the store has `size` queue entries for the name. All waiters of one client are one
 /// entry.
 async fn waiting(client: &LockClient, name: &str, size: usize) {
@@ -208,6 +246,7 @@ async fn measure(kind: &str, part: &Part, full: bool) {
         let cost = match part.name {
             "tasks" => tasks(&site, size).await,
             "clients" => clients(&site, size).await,
+            "waited" => waited(&site, size).await,
             "held" => held(&site, size).await,
             _ => names(&site, size).await,
         };
