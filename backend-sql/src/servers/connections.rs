@@ -39,6 +39,7 @@ pub(crate) struct Connections<DB: Database> {
 }
 
 /// A function without an answer.
+#[cfg_attr(not(feature = "postgres"), allow(dead_code, reason = "only PostgreSQL sets one"))]
 struct AtRest(Box<dyn Fn() + Send + Sync>);
 
 impl Debug for AtRest {
