@@ -30,14 +30,15 @@ CREATE TABLE IF NOT EXISTS {locks} (
     readers   BLOB
 ) ENGINE = InnoDB;
 
--- The queue: waiters in the order of their positions.
+-- The queue: waiters in the order of their positions. The primary key is what statements find an
+-- entry by, so that they lock no entry of another owner, and no gap.
 CREATE TABLE IF NOT EXISTS {queue} (
     name     VARBINARY(255) NOT NULL,
     position BIGINT         NOT NULL AUTO_INCREMENT,
     owner    VARBINARY(32)  NOT NULL, -- fresh for each entry
     heard    BIGINT         NOT NULL, -- the last heartbeat; if below 0, the time when the owner was abandoned, negated
-    PRIMARY KEY (name, position),
-    UNIQUE KEY (name, owner),
+    PRIMARY KEY (name, owner),
+    KEY (name, position),
     KEY (position)
 ) ENGINE = InnoDB;
 

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use backend_sql::{Strategy, mysql::connect};
-use lock_core::{ErrorKind, Mode};
+use lock_core::{ErrorKind, Mode, OwnerId};
 use servers::{Mariadb, MariadbOptions, Server as _};
 use sqlx::{AssertSqlSafe, Connection as _, MySqlConnection};
 
@@ -141,6 +141,46 @@ async fn one_locked_row_stops_no_other_name() {
             // On a busy machine its time may be over.
             let _ = wait.await.unwrap();
         }
+    }
+}
+
+/// Somebody has locked one entry of a name. All others of that name enter, leave and are abandoned.
+#[tokio::test]
+async fn a_locked_entry_keeps_no_other_entry_of_its_name() {
+    let server = start().await;
+    for strategy in BOTH {
+        let store = made(&server, strategy).await;
+        granted(&store, &request("job")).await;
+        let (early, locked, late) = (request("job"), request("job"), request("job"));
+        let mut leave = Vec::new();
+        for waits in [&early, &locked, &late] {
+            leave.push(enqueue(&store, waits).await);
+        }
+        let entry = format!(
+            "SELECT * FROM {}_queue WHERE name = 'job' AND owner = '{}'",
+            prefix(strategy),
+            locked.owner
+        );
+        let foreign = lock(&server, entry).await;
+        let others = with_timeout(&server, strategy, PATIENT).await;
+        // The clean-up of the locked one waits. It locks no gap before the entry.
+        let patient = with_timeout(&server, strategy, PATIENT).await;
+        let mut before = request("job");
+        before.owner = OwnerId::from_bits(locked.owner.to_bits() - 1);
+        let waits = tokio::spawn(async move { patient.abandon(&locked).await });
+        waiting_for_rows(&server, 1).await;
+        let work = async {
+            leave.pop().unwrap().leave().await.unwrap();
+            store.abandon(&early).await.unwrap();
+            enqueue(&others, &before).await.leave().await.unwrap();
+            others.abandon(&request("job")).await.unwrap();
+        };
+        tokio::select! {
+            () = work => {}
+            () = waiting_for_rows(&server, 2) => panic!("{strategy}: it waits for the entry"),
+        }
+        foreign.close().await.unwrap();
+        waits.await.unwrap().unwrap();
     }
 }
 
