@@ -5,14 +5,15 @@
 -- epoch args: nonce witness
 --       witness: '' to write a candidate; then whether the witness was there, 'known' or 'unknown'
 -- Answer: {'candidate'} if it was written; {'again'} if that of another is there; {'done'} if the
---       record is of this run, or if the rule of `gate` holds; or the refusals of `late`, `gate`
---       and unknown.lua
+--       record is of this run, or if the rule of check_epoch.lua holds; {'late'}; or the refusals of
+--       check_epoch.lua and unknown.lua
 
 -- include epoch.lua
 local now = clock()
 local last_run, candidate, from, stored_longest, stored_quarantine, span, version = unpack(redis.call(
   'HMGET', KEYS[1], 'run', 'candidate', 'from', 'longest', 'quarantine', 'span', 'version'))
-local refusal = late(now) or unknown(version, stored_longest)
+if now > deadline + 0 then return {'late'} end
+local refusal = unknown(version, stored_longest)
 if refusal then return refusal end
 local server, replication = redis.call('INFO', 'server'), redis.call('INFO', 'replication')
 local true_run = string.match(server, 'run_id:(%x+)')
@@ -43,8 +44,10 @@ end
 if mine ~= run .. nonce then return {'again'} end
 -- guard: open_young
 if not young then return {'again'} end
+-- A whole wait begins, by the rule of check_epoch.lua.
+local waits = witness == 'known' and gate(now)
 -- guard: open_known
-if witness == 'known' then return select(2, gate(now)) or {'done'} end
+if waits then return type(waits) == 'table' and waits or {'done'} end
 -- `from` stays: nothing that it waits for ends later than what the uptime has waited for.
 redis.call('HSET', KEYS[1], 'run', run, 'replid', replid, 'from', from or '0', 'span', text(span),
   'longest', stored_longest, 'quarantine', stored_quarantine, 'version', VERSION)

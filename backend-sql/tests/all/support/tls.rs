@@ -65,11 +65,8 @@ pub(crate) async fn words_are_used_or_refused(
         (format!("{mode}="), (*mode).to_owned()),
         // A word of PostgreSQL's with which its driver never tries TLS.
         (format!("{mode}=allow"), (*mode).to_owned()),
-        (format!("{}={require}", not_modes[0]), "unknown option in the URL".to_owned()),
-        (
-            format!("{}={require}", not_modes[1]),
-            "unknown option in the URL; it must be one of".to_owned(),
-        ),
+        (format!("{}={require}", not_modes[0]), format!("in the URL, did you mean {mode}?")),
+        (format!("{}={require}", not_modes[1]), format!("in the URL, did you mean {mode}?")),
         (format!("{mode}={require}&{mode}={none}"), "is given twice".to_owned()),
         (
             format!("{authority}=ca.pem"),
