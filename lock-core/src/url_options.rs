@@ -23,24 +23,23 @@ impl SeenOptions {
     }
 }
 
-/// The error for an unknown option in the `query` of a URL: `InvalidInput`, naming it, the nearest known one, and
-/// all that are `allowed`. It does not show an option that may be a part of a password that was not
-/// percent-encoded.
+/// The error for an unknown option in the `query` of a URL: `InvalidInput`, naming all that are
+/// `allowed`. It shows the option only if it is like a known one: another may be a part of a
+/// password that was not percent-encoded.
 pub fn unknown_option(query: &str, option: &str, allowed: impl Display) -> Error {
     let allowed = allowed.to_string();
     let plain = |each: char| each.is_ascii_alphanumeric() || "_-".contains(each);
-    let is_word = option.chars().all(|each| each.is_ascii_lowercase() || "_-".contains(each));
-    let secret = !is_word
-        || query.contains('@')
-        || query.to_ascii_lowercase().contains("password")
-        || !query
-            .split('&')
-            .any(|pair| pair.split('=').next() == Some(option) && pair.contains('='));
-    let shown = if secret { String::new() } else { format!(" {}", shortened(option)) };
     let known = allowed.split(|each| !plain(each)).filter(|known| known.len() > 3);
     let near = known.map(|known| (distance(option, known), known)).min();
     let near = near.filter(|(distance, known)| 3 * *distance <= known.len());
-    let hint = near.map_or(String::new(), |(_, known)| format!(", did you mean {known}?"));
+    let secret = query.contains('@') || query.to_ascii_lowercase().contains("password");
+    let (shown, hint) = match near {
+        None => (String::new(), String::new()),
+        Some(_) if secret => (String::new(), String::new()),
+        // Known, but not in such a URL.
+        Some((0, _)) => (format!(" {}", shortened(option)), String::new()),
+        Some((_, known)) => (format!(" {}", shortened(option)), format!(", did you mean {known}?")),
+    };
     let message = format!("unknown option{shown} in the URL{hint}; it must be one of {allowed}");
     Error::new(ErrorKind::InvalidInput, message)
 }
@@ -85,7 +84,9 @@ mod tests {
         let text = told("sslmode=x", "sslmode");
         assert!(text.contains("did you mean ssl-mode?"), "{text}");
         let text = told("foo=1", "foo");
-        assert!(text.contains("\"foo\" in the URL; it must be one of prefix"), "{text}");
+        assert!(text.contains("unknown option in the URL; it must be one of prefix"), "{text}");
+        let text = told("ssl-mode=x", "ssl-mode");
+        assert!(text.contains("\"ssl-mode\" in the URL; it must be one of prefix"), "{text}");
     }
 
     #[test]

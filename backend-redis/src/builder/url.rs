@@ -267,7 +267,7 @@ mod tests {
             ("redis+sentinel://:hunter2@a,b", "name is empty"),
             (
                 "redis://:hunter2@h?sentinel_user=hunter",
-                "unknown option in the URL; it must be one of",
+                "unknown option \"sentinel_user\" in the URL; it must be one of",
             ),
             ("redis+sentinel://:hunter2@a/main/x", "between 0 and"),
             ("redis+sentinel://me:1/hunter2@a", "redis://USER"),

@@ -33,9 +33,14 @@ pub(super) async fn init(place: &ChosenStore, args: &Init) -> Result<u8, Failure
     let (store, wanted) = place.open_for_init(wanted).await?;
     announce_wait(&*store, &wanted);
     let settings = store.init(&wanted).await;
-    let exclusion = store.guarantees().exclusion.clone();
+    let mut exclusion = store.guarantees().exclusion.clone();
     close(&*store).await;
     let settings = settings.map_err(|error| Failure::of(&error))?;
+    // As a client with this URL sees it. It is refused if an option has set something else.
+    if let Ok(store) = place.open().await {
+        exclusion = store.guarantees().exclusion.clone();
+        close(&*store).await;
+    }
     // With these settings the store may not promise exclusion.
     let warning = (!exclusion.holds()).then(|| exclusion.to_string());
     print(&if args.output.json {
@@ -71,8 +76,8 @@ fn announce_wait(store: &dyn Backend, wanted: &leasehold::Init) {
     };
     let [shown_old, shown_new, longer] = [old, new, old.max(new)].map(humantime::format_duration);
     exit::notify(format_args!(
-        "the longest lease becomes {shown_new} (it is {shown_old}): the store may grant nothing for up to {longer}, until every \
-         old lease is over; held locks are renewed meanwhile. Where nobody holds a lock, --first-use \
+        "the longest lease becomes {shown_new} (it is {shown_old}): the store may grant nothing for {longer}, and for longer \
+         with sentinels or in a cluster, until every old lease is over; held locks are renewed meanwhile. Where nobody holds a lock, --first-use \
          makes this wait unnecessary"
     ));
 }
