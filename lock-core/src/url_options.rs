@@ -31,7 +31,7 @@ pub fn unknown_option(query: &str, option: &str, allowed: impl Display) -> Error
     let plain = |each: char| each.is_ascii_alphanumeric() || "_-".contains(each);
     let known = allowed.split(|each| !plain(each)).filter(|known| known.len() > 3);
     let near = known.map(|known| (distance(option, known), known)).min();
-    let near = near.filter(|(distance, known)| 3 * *distance <= known.len());
+    let near = near.filter(|(distance, known)| 3 * *distance < known.len());
     let secret = query.contains('@') || query.to_ascii_lowercase().contains("password");
     let (shown, hint) = match near {
         None => (String::new(), String::new()),

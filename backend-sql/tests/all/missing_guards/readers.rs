@@ -13,6 +13,10 @@ use verification::missing_guards::{
 
 pub(super) const SHORT: Duration = Duration::from_millis(300);
 
+/// Long enough that another reader joins before its end: a join removes those whose lease is over.
+#[cfg(feature = "mysql")]
+const LATE: Duration = Duration::from_secs(4);
+
 pub(super) fn reader(lease: Duration) -> Request {
     request("a", lease).with_mode(Mode::Shared)
 }
@@ -101,9 +105,9 @@ pub(super) async fn a_late_renewal<S: Clients>(setup: &S) -> Verdict {
 #[cfg(feature = "mysql")]
 pub(super) async fn a_late_renewal_beside_another<S: Clients>(setup: &S) -> Verdict {
     let store = first_use(setup).await;
-    let late = granted(&*store, &reader(SHORT)).await?;
+    let late = granted(&*store, &reader(LATE)).await?;
     let lives = granted(&*store, &reader(LONG)).await?;
-    tokio::time::sleep(2 * SHORT).await;
+    tokio::time::sleep(LATE + SHORT).await;
     match store.renew(&[&late, &lives], SystemEnv.now()).await[..] {
         [Renewal::Renewed { .. }, _] => Err("an ended lease was renewed".to_owned()),
         [_, Renewal::Renewed { .. }] => Ok(()),
@@ -114,9 +118,9 @@ pub(super) async fn a_late_renewal_beside_another<S: Clients>(setup: &S) -> Verd
 #[cfg(feature = "mysql")]
 pub(super) async fn a_late_release_beside_another<S: Clients>(setup: &S) -> Verdict {
     let store = first_use(setup).await;
-    let late = granted(&*store, &reader(SHORT)).await?;
+    let late = granted(&*store, &reader(LATE)).await?;
     granted(&*store, &reader(LONG)).await?;
-    tokio::time::sleep(2 * SHORT).await;
+    tokio::time::sleep(LATE + SHORT).await;
     let released = store.release(&late, ReleaseOptions::new()).await.map_err(words)?;
     match released.outcome {
         ReleaseOutcome::NotHeld => Ok(()),
