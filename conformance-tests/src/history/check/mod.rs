@@ -22,7 +22,9 @@ pub enum Rule {
     Exclusion,
     /// S1: a semaphore has at most as many holders as permits.
     Permits,
-    /// S2: tokens strictly increase over the grants of a name.
+    /// S2: tokens strictly increase over the grants of a name. Beside [`Rule::Exclusion`] also in
+    /// the order in which guards were valid: where a store may have two holders, their answers may
+    /// arrive in another order than their grants.
     Tokens,
     /// S5: a guard that was seen invalid stays so, and its release does not succeed.
     Resurrection,
@@ -86,7 +88,9 @@ pub fn check(history: &History, rules: &[Rule]) -> Vec<Violation> {
             Rule::WellFormed => well_formed(&holds, &mut found),
             Rule::Exclusion => exclusion::check(&holds, &mut found),
             Rule::Permits => permits::check(&holds, &mut found),
-            Rule::Tokens => tokens::check(&holds, &mut found),
+            Rule::Tokens => {
+                tokens::check(&holds, rules.contains(&Rule::Exclusion), &mut found);
+            }
             Rule::Resurrection => resurrection(history, &mut found),
             Rule::Fairness => fairness::check(&holds, &mut found),
             Rule::LostUpdate => updates::check(history, &mut found),
