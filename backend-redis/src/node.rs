@@ -76,8 +76,8 @@ impl Script {
     /// A script, with the files of this crate that it includes, and with local variables for the
     /// arguments that it declares (see `scripts/text.rs`).
     ///
-    /// One for [`Node::call_in_epoch`] declares `epoch args`. `KEYS[1]` is the epoch record. It must
-    /// call `gate` of `scripts/epoch.lua` before it grants, and answer with its refusal.
+    /// One for [`Node::call_in_epoch`] declares `epoch args`. `KEYS[1]` is the epoch record. It
+    /// must call `gate` of `scripts/epoch.lua` before it grants, and answer with its refusal.
     #[must_use]
     pub fn new(source: &str) -> Self {
         Self(scripts::Script::new(source))

@@ -23,9 +23,10 @@
 //!   other nodes keep their records of the lock, and so keep other clients out, until the validity
 //!   that the holder knows is over.
 //!
-//! `tools/verification/protocol-models`, a crate of tests, runs the same decisions through every order of messages,
-//! expiries and renewals of two attempts on three nodes, with a crash or a clock that jumps.
-//! Without any one of its guards it finds a violation. It also says what it does not show.
+//! `tools/verification/protocol-models`, a crate of tests, runs the same decisions through every
+//! order of messages, expiries and renewals of two attempts on three nodes, with a crash or a clock
+//! that jumps. Without any one of its guards it finds a violation. It also says what it does not
+//! show.
 //!
 //! # What it still cannot do
 //! - It does not see a node's clock that steps forward past a lease, and back again, between two

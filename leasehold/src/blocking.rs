@@ -158,9 +158,9 @@ impl Lock {
     /// [`Guard::is_valid`] between its steps.
     ///
     /// # Errors
-    /// As [`acquire`](Self::acquire); `Lost` or `NotHeld` if the lock was lost before the work ended, so that a
-    /// part of it may have run without the lock. After another failure of the release, the lock is
-    /// free when its lease ends, and the output is returned.
+    /// As [`acquire`](Self::acquire); `Lost` or `NotHeld` if the lock was lost before the work
+    /// ended, so that a part of it may have run without the lock. After another failure of the
+    /// release, the lock is free when its lease ends, and the output is returned.
     pub fn with<T>(self, work: impl FnOnce(&Guard) -> T) -> Result<T, Error> {
         let guard = self.acquire()?;
         let output = work(&guard);

@@ -82,8 +82,8 @@ impl StoreUrl {
         Ok((Self(format!("{place}{query}")), value))
     }
 
-    /// The label in the option `label` of the URL, if there is one. [`connect`](crate::connect()) gives
-    /// it to the client.
+    /// The label in the option `label` of the URL, if there is one. [`connect`](crate::connect())
+    /// gives it to the client.
     ///
     /// # Errors
     /// `InvalidInput` for a label that is not allowed.

@@ -238,8 +238,8 @@ impl Connection {
         Ok(handshake)
     }
 
-    /// The run in the epoch record, and whether the witness is there. `None` if this client keeps no
-    /// witness, or may not.
+    /// The run in the epoch record, and whether the witness is there. `None` if this client keeps
+    /// no witness, or may not.
     async fn look_for_witness(&self) -> Result<Option<(Option<String>, bool)>, Error> {
         let Some(witness) = self.witness.as_ref().filter(|witness| witness.is_permitted()) else {
             return Ok(None);

@@ -18,8 +18,8 @@ macro_rules! declared {
 }
 
 /// Makes the arguments that a script declares, in the same order. A list of further ones, if the
-/// script declares it, is for the caller to add. Without a list, empty ones at the end are left out:
-/// see `text.rs`.
+/// script declares it, is for the caller to add. Without a list, empty ones at the end are left
+/// out: see `text.rs`.
 macro_rules! arguments {
     ($script:literal: $($name:ident $(= $value:expr)?),* $(; $list:ident)?) => {{
         declared!($script: $($name)* $(; $list)?);

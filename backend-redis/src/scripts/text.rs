@@ -3,8 +3,8 @@
 //!
 //! A script declares its arguments in one line: `-- args: NAME…`, or `-- epoch args: NAME…` if it
 //! may grant; then those of [`EPOCH_ARGUMENTS`] come first. A name with `...` is the position of
-//! the first of a list, which ends the arguments. The encoder in Rust names the same list
-//! (the macro `arguments`). An argument may be empty. Empty ones at the end are not sent, since each
+//! the first of a list, which ends the arguments. The encoder in Rust names the same list (the
+//! macro `arguments`). An argument may be empty. Empty ones at the end are not sent, since each
 //! costs the server time.
 
 use std::fmt::Write as _;

@@ -19,9 +19,9 @@ use lock_core::LockName;
 
 use crate::tunables::WATERMARKS;
 
-/// Makes the arguments that a script declares, in the same order: checked at compile time. A list of
-/// further ones, if the script declares it, is for the caller to add. Without a list, empty ones at
-/// the end are left out: see `text.rs` of backend-redis.
+/// Makes the arguments that a script declares, in the same order: checked at compile time. A list
+/// of further ones, if the script declares it, is for the caller to add. Without a list, empty ones
+/// at the end are left out: see `text.rs` of backend-redis.
 macro_rules! arguments {
     ($script:literal: $($name:ident $(= $value:expr)?),* $(; $list:ident)?) => {{
         const _: () = assert!(

@@ -149,9 +149,9 @@ pub(super) fn fence(tables: &Tables) -> [Statement; 2] {
     with_files(tables, |files| ["exists", "admit"].map(|name| files.statement(name).into()))
 }
 
-/// Whether a table is there, by the answer to the statement `exists`. Refuses a view: with SQL SECURITY
-/// INVOKER it runs functions of the user who made it with the rights of whoever reads it. A trigger
-/// runs with those of the user who made it.
+/// Whether a table is there, by the answer to the statement `exists`. Refuses a view: with SQL
+/// SECURITY INVOKER it runs functions of the user who made it with the rights of whoever reads it.
+/// A trigger runs with those of the user who made it.
 ///
 /// # Errors
 /// `Config` for a view.

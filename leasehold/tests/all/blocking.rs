@@ -1,5 +1,5 @@
-//! The blocking API, on threads without a runtime. `memory:` is one store in a process, so each test
-//! has a name of its own.
+//! The blocking API, on threads without a runtime. `memory:` is one store in a process, so each
+//! test has a name of its own.
 
 use std::time::Duration;
 

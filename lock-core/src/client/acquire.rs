@@ -206,8 +206,8 @@ impl Lock {
         let shared = self.wanted.mode == Mode::Shared;
         let at_once = shared || self.handle.backend.answers_at_once();
         let first = self.handle.queues(self.wanted.mode).first_attempt(name, at_once);
-        // The first request of a name that is known to be busy is one for a queue entry, which is an
-        // attempt as well.
+        // The first request of a name that is known to be busy is one for a queue entry, which is
+        // an attempt as well.
         if first.is_some() && (separate || shared || !self.handle.backend.was_busy(name)) {
             match self.try_first(name, deadline).await? {
                 Ok(guard) => return Ok(guard),

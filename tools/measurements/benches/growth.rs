@@ -1,9 +1,9 @@
 //! How costs grow with the number of tasks, clients or locks, store by store.
 //!
-//! `cargo bench -p measurements --bench growth [-- STORE… PART… full]` runs some stores, and some of
-//! the parts `tasks`, `clients`, `waited`, `held` and `names`; `full` adds the largest sizes. By default it
-//! runs all of them, in some minutes. The slope compares a size with the size before, on double
-//! logarithmic axes: 0 if one of N costs the same, 1 if its cost grows in proportion to N.
+//! `cargo bench -p measurements --bench growth [-- STORE… PART… full]` runs some stores, and some
+//! of the parts `tasks`, `clients`, `waited`, `held` and `names`; `full` adds the largest sizes. By
+//! default it runs all of them, in some minutes. The slope compares a size with the size before, on
+//! double logarithmic axes: 0 if one of N costs the same, 1 if its cost grows in proportion to N.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::{

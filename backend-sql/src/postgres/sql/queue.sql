@@ -5,7 +5,8 @@
 
 -- name: confirm(name, owner, lease)
 -- Renews for $lease what another client's release granted to $owner, as for a repeat of the owner,
--- and answers the token, and whether others wait. The message of the release is only a hint that this is worth asking.
+-- and answers the token, and whether others wait. The message of the release is only a hint that
+-- this is worth asking.
 UPDATE {locks} AS l SET expires = greatest(l.expires, {now} + $lease::interval)
 WHERE name = $name
     -- guard: confirm-owner

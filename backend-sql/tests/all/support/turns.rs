@@ -13,9 +13,9 @@ use lock_core::{
 
 use super::{LEASE, request_for};
 
-/// A client that has not polled for this long may have lost its turn, as on a machine that stops. In
-/// PostgreSQL a turn is 1 s. Elsewhere an entry lives for 4 s without a heartbeat, and a poll sends
-/// one if the last one is 1.5 s old.
+/// A client that has not polled for this long may have lost its turn, as on a machine that stops.
+/// In PostgreSQL a turn is 1 s. Elsewhere an entry lives for 4 s without a heartbeat, and a poll
+/// sends one if the last one is 1.5 s old.
 fn turn(store: &dyn Backend) -> Duration {
     Duration::from_millis(if store.kind() == "postgres" { 900 } else { 2_400 })
 }

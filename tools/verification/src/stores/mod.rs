@@ -214,8 +214,8 @@ impl Row {
     }
 }
 
-/// Makes the store at `url` grant at once. On a busy machine its servers may need a while until they
-/// serve, such as a Redis whose replicas have to answer within a second.
+/// Makes the store at `url` grant at once. On a busy machine its servers may need a while until
+/// they serve, such as a Redis whose replicas have to answer within a second.
 async fn made(url: &str) -> Result<(), Error> {
     let make = async || {
         let store = connect(url.to_owned()).await?;

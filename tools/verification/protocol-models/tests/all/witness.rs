@@ -142,8 +142,8 @@ struct Client {
     settled: bool,
     /// That look saw the witness.
     witnessed: bool,
-    /// What it still has to do before a longest lease has passed since the loss of the script cache,
-    /// or before it has lost its lock.
+    /// What it still has to do before a longest lease has passed since the loss of the script
+    /// cache, or before it has lost its lock.
     due: Due,
 }
 
