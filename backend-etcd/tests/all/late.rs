@@ -38,7 +38,7 @@ async fn turn_that_is_written(
 /// minimum hold.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_late_claim_does_not_shorten_a_minimum_hold() {
-    let (etcd, streams, [direct, behind]) = streamed("2s").await;
+    let (etcd, streams, [direct, behind]) = streamed("5s").await;
     let wanted = request();
     let _entry = turn_that_is_written(&*direct, &*behind, &wanted).await;
 
@@ -173,7 +173,7 @@ async fn a_lock_that_was_lost_before_its_release_arrived_was_not_held() {
 /// The same if only the next request has no answer.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_release_of_a_lost_lock_is_not_reported_as_a_release() {
-    let (_etcd, streams, [direct, behind]) = streamed("2s").await;
+    let (_etcd, streams, [direct, behind]) = streamed("5s").await;
     let held = granted(&*behind, &request()).await;
     direct.force_release(&name()).await.unwrap();
     let next = request();

@@ -53,8 +53,9 @@ impl Kind {
                 let servers = Redis::start_many(3, RedisOptions::new()).await?;
                 let hosts: Vec<_> =
                     servers.iter().map(|server| server.address().to_string()).collect();
-                // On a busy machine slow nodes must not look like dead nodes.
-                let options = "timeout=10s&node_timeout=5s";
+                // Wide limits, so that nodes on a busy machine do not look as if they were down, or had
+                // other clocks.
+                let options = "timeout=10s&node_timeout=5s&clock_bound=200ms";
                 (format!("redlock://{}?{options}", hosts.join(",")), Box::new(servers))
             }
             Self::Etcd => {
