@@ -41,6 +41,9 @@ pub fn example(name: &str) -> PathBuf {
     path
 }
 
+/// The exit code of a Rust program that has panicked.
+const PANICKED: i32 = 101;
+
 /// The example that drives the supervision without a lock.
 pub fn supervise() -> PathBuf {
     example("supervise")
@@ -155,11 +158,13 @@ impl Running {
         self.child.try_wait().unwrap().is_some()
     }
 
-    /// Its exit code; it must not have died of a signal.
+    /// Its exit code; it must not have died of a signal or a panic.
     pub fn code(&mut self) -> i32 {
         let status = self.ended();
         assert_eq!(status.signal(), None, "leasehold itself died");
-        status.code().unwrap()
+        let code = status.code().unwrap();
+        assert_ne!(code, PANICKED, "{:?}", self.stderr());
+        code
     }
 }
 
