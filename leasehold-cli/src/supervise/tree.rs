@@ -99,7 +99,7 @@ fn children(parent: Pid) -> Vec<Pid> {
         .flatten()
         .filter_map(|thread| fs::read_to_string(thread.ok()?.path().join("children")).ok());
     let ids = |list: String| list.split_whitespace().filter_map(|id| id.parse().ok()).collect();
-    lists.flat_map::<Vec<i32>, _>(ids).filter_map(Pid::from_raw).collect()
+    lists.flat_map::<Vec<i32>, _>(ids).filter_map(positive).collect()
 }
 
 /// All processes of the machine.
@@ -110,7 +110,7 @@ fn all() -> Vec<Process> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     entries
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-        .filter_map(|raw| read(Pid::from_raw(raw)?))
+        .filter_map(|raw| read(positive(raw)?))
         .collect()
 }
 
@@ -157,9 +157,8 @@ fn parse(stat: &str) -> Option<Process> {
     let (_, rest) = rest.rsplit_once(')')?;
     let mut fields = rest.split_whitespace();
     let state = fields.next()?;
-    let parent = Pid::from_raw(fields.next()?.parse().ok()?);
-    let group = Pid::from_raw(fields.next()?.parse().ok()?);
-    let session = Pid::from_raw(fields.next()?.parse().ok()?);
+    let mut id = || Some(positive(fields.next()?.parse().ok()?));
+    let (parent, group, session) = (id()?, id()?, id()?);
     // Fields 20 and 22 of the line.
     let threads: u32 = fields.nth(13)?.parse().ok()?;
     let born = fields.nth(1)?.parse().ok()?;
@@ -169,7 +168,13 @@ fn parse(stat: &str) -> Option<Process> {
         "T" => State::Stopped,
         _ => State::Alive,
     };
-    Some(Process { pid: Pid::from_raw(pid.parse().ok()?)?, parent, group, session, born, state })
+    Some(Process { pid: positive(pid.parse().ok()?)?, parent, group, session, born, state })
+}
+
+/// A process id. The kernel shows 0 for one without a number here, and -1 for the group and the
+/// session of a process that is just being removed.
+fn positive(id: i32) -> Option<Pid> {
+    if id > 0 { Pid::from_raw(id) } else { None }
 }
 
 #[cfg(test)]
@@ -211,6 +216,13 @@ mod tests {
             let process = parse(&line).unwrap();
             assert_eq!((process.state, process.born), (state, 12345), "{line}");
         }
+    }
+
+    #[test]
+    fn a_process_that_is_being_removed_has_no_group() {
+        let line = "42 (a) X 0 -1 -1 0 -1 0 1 2 3 4 5 6 7 8 20 0 0 0 12345 0";
+        let process = parse(line).unwrap();
+        assert_eq!((process.parent, process.group, process.session), (None, None, None));
     }
 
     #[test]
