@@ -1,38 +1,50 @@
 //! What a process may do while its own record is valid, is lost, or cannot be written.
+//!
+//! Time is paused: it passes only while every task waits. So a busy machine ends no lease.
 
 use std::{sync::Arc, time::Duration};
 
-use crate::support::faulty::{Fault, Faulty};
+use crate::support::{
+    clock::TokioClock,
+    faulty::{Fault, Faulty},
+};
 use backend_migration::{Direction, Fleet, Migration, Phase};
 use lock_core::{
-    Backend, Env as _, ErrorKind, Guard, Init, LockClient, LockName, Memory, OwnerLabel, SystemEnv,
+    Backend, ClientOptions, Env, ErrorKind, Guard, Init, LockClient, LockName, Memory, OwnerLabel,
     TryAcquire,
 };
 
 const LONG: Duration = Duration::from_secs(60);
+/// Between two looks at what other tasks do.
+const LOOK: Duration = Duration::from_millis(10);
 const ENDS: [Phase; 2] = [Phase::Old, Phase::New];
 
-/// Two stores, the old and the new one.
-struct Two([Arc<Faulty>; 2]);
+/// Two stores, the old and the new one, and the clock of all.
+struct Two([Arc<Faulty>; 2], Arc<dyn Env>);
 
 impl Two {
     async fn new(longest: Duration) -> Self {
-        let memories = [Memory::new(), Memory::new()];
+        let clock: Arc<dyn Env> = Arc::new(TokioClock::new());
+        let memories = [(); 2].map(|()| Memory::with_env(Arc::clone(&clock)));
         for memory in &memories {
             let init = Init::new().with_longest_lease(longest);
             memory.init(&init).await.unwrap();
         }
-        Self(memories.map(|memory| Arc::new(Faulty::of(&memory))))
+        Self(memories.map(|memory| Arc::new(Faulty::of(&memory))), clock)
     }
 
     async fn enter(&self, phase: Phase) -> Result<Migration, lock_core::Error> {
         let [old, new] = self.0.clone().map(|store| store as Arc<dyn Backend>);
         let label = OwnerLabel::new(format!("process in {phase}")).unwrap();
-        Migration::with_env(old, new, phase, label, Arc::new(SystemEnv)).await
+        Migration::with_env(old, new, phase, label, Arc::clone(&self.1)).await
     }
 
     async fn client(&self, phase: Phase) -> LockClient {
-        LockClient::new(Arc::new(self.enter(phase).await.unwrap()))
+        self.client_of(Arc::new(self.enter(phase).await.unwrap()))
+    }
+
+    fn client_of(&self, store: Arc<dyn Backend>) -> LockClient {
+        LockClient::with_env(store, Arc::clone(&self.1), ClientOptions::new()).unwrap()
     }
 
     /// The names of the records in one store.
@@ -42,11 +54,16 @@ impl Two {
         names.filter(|name| name.as_str().starts_with("leasehold ")).collect()
     }
 
+    /// Waits until all faults that were planted in a store have happened.
+    async fn spent(&self, side: usize) {
+        while !self.0[side].spent() {
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
     /// Lets the held call of the old store continue after this span.
     async fn let_go_after(&self, span: Duration) {
-        while !self.0[0].spent() {
-            tokio::task::yield_now().await;
-        }
+        self.spent(0).await;
         tokio::time::sleep(span).await;
         self.0[0].let_go();
     }
@@ -74,7 +91,7 @@ async fn acquired(client: &LockClient, name: &str, lease: Duration) -> Guard {
 
 /// Between writing its record again and reading those of the others, a process may run at the same
 /// time as one at the other end.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn nothing_is_acquired_before_the_records_of_others_are_read() {
     for phase in ENDS {
         let lease = Duration::from_millis(300);
@@ -84,9 +101,7 @@ async fn nothing_is_acquired_before_the_records_of_others_are_read() {
         two.0[0].next("list", Fault::Fine);
         two.0[0].next("list", Fault::Held);
         two.forget_records(own(phase)).await;
-        while !two.0[0].spent() {
-            tokio::task::yield_now().await;
-        }
+        two.spent(0).await;
         assert_eq!(two.records(own(phase)).await.len(), 1, "{phase}: it is written again");
         let error = client.lock("job").lease(lease).try_acquire().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{phase}: {error}");
@@ -98,7 +113,7 @@ async fn nothing_is_acquired_before_the_records_of_others_are_read() {
 
 /// If the machine pauses between the two tokens that are compared, this must not count as a
 /// difference of clocks.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_pause_while_entering_is_no_difference_of_clocks() {
     for phase in ENDS {
         let longest = Duration::from_millis(200);
@@ -109,7 +124,7 @@ async fn a_pause_while_entering_is_no_difference_of_clocks() {
         let entering = async { tokio::join!(two.enter(phase), two.let_go_after(longest * 2)).0 };
         let migration = entering.await.unwrap_or_else(|error| panic!("{phase}: {error}"));
         assert!(two.0[0].spent());
-        let client = LockClient::new(Arc::new(migration));
+        let client = two.client_of(Arc::new(migration));
         acquired(&client, "job", longest).await.release().await.unwrap();
         client.close().await;
     }
@@ -117,7 +132,7 @@ async fn a_pause_while_entering_is_no_difference_of_clocks() {
 
 /// The record in one store is lost, and that in the other is not. As long as this process may
 /// believe a lock, no process enters the other end phase.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_record_stays_in_the_other_store_while_anything_is_believed() {
     for phase in ENDS {
         let lease = Duration::from_millis(600);
@@ -135,7 +150,7 @@ async fn a_record_stays_in_the_other_store_while_anything_is_believed() {
             if !guard.is_valid() && client.lock("other").lease(lease).try_acquire().await.is_ok() {
                 break None;
             }
-            tokio::task::yield_now().await;
+            tokio::time::sleep(LOOK).await;
         };
         assert!(!guard.is_valid(), "{phase}: two may hold the lock, {:?}", guard.remaining());
         drop(entered);
@@ -145,7 +160,7 @@ async fn a_record_stays_in_the_other_store_while_anything_is_believed() {
 
 /// A store that lost its data may come back with another identity. The remaining records contain
 /// the old identity. They must not keep out the processes that used the store.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_store_that_came_back_with_another_identity_is_used_by_all_that_used_it() {
     for phase in ENDS {
         let lease = Duration::from_millis(300);
@@ -154,13 +169,13 @@ async fn a_store_that_came_back_with_another_identity_is_used_by_all_that_used_i
         let before = two.records(own(phase)).await;
         two.0[own(phase)].rename("another");
         two.forget_records(own(phase)).await;
-        let began = SystemEnv.now();
+        let limit = two.1.now() + LONG;
         for side in 0..2 {
             // Both records exist, and both are new.
             let mut records = Vec::new();
             while records.len() != 2 || records.iter().any(|record| before.contains(record)) {
-                assert!(SystemEnv.now().since(began) < LONG, "{phase}, {side}: {records:?}");
-                tokio::task::yield_now().await;
+                assert!(two.1.now() < limit, "{phase}, {side}: {records:?}");
+                tokio::time::sleep(LOOK).await;
                 records = two.records(side).await;
             }
         }
@@ -176,7 +191,7 @@ async fn a_store_that_came_back_with_another_identity_is_used_by_all_that_used_i
 }
 
 /// It neither acquires nor renews any more, and its errors say why.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_process_that_cannot_renew_its_record_loses_its_locks_in_time() {
     for phase in [Phase::Old, Phase::Both, Phase::New] {
         for side in 0..2 {
@@ -188,10 +203,9 @@ async fn a_process_that_cannot_renew_its_record_loses_its_locks_in_time() {
             let client = two.client(phase).await;
             let guard = acquired(&client, "job", lease).await;
             two.0[side].set_down(true);
-            let began = SystemEnv.now();
-            assert!(guard.remaining() < lease);
+            let until = two.1.now() + lease;
             guard.lost().await;
-            assert!(SystemEnv.now().since(began) < LONG, "{phase} {side}");
+            assert!(two.1.now() < until, "{phase} {side}: it was lost after its lease");
             assert!(!guard.is_valid());
             let error = client.lock("new").lease(lease).try_acquire().await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Unavailable, "{phase} {side}: {error}");
@@ -203,7 +217,7 @@ async fn a_process_that_cannot_renew_its_record_loses_its_locks_in_time() {
 }
 
 /// An end phase needs the other store only to enter.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_end_phase_continues_without_the_other_store_but_cannot_be_entered() {
     for phase in ENDS {
         let lease = Duration::from_secs(4);
@@ -213,7 +227,7 @@ async fn an_end_phase_continues_without_the_other_store_but_cannot_be_entered() 
         let guard = acquired(&client, "job", lease).await;
         two.0[other].set_down(true);
         while !two.records(other).await.is_empty() {
-            tokio::time::sleep(Duration::from_millis(10)).await;
+            tokio::time::sleep(LOOK).await;
         }
         assert!(guard.is_valid(), "{phase}: it was not renewed");
         acquired(&client, "another", lease).await.release().await.unwrap();
@@ -229,38 +243,36 @@ async fn an_end_phase_continues_without_the_other_store_but_cannot_be_entered() 
 }
 
 /// A record that is being written while the migration is closed is released too.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn closing_leaves_no_record_that_was_being_written() {
-    // Repeated, since the test cannot control which of the two comes first.
-    for phase in [Phase::Old, Phase::Both, Phase::New].repeat(16) {
-        let two = Two::new(Duration::from_millis(100)).await;
+    let orders = ENDS.into_iter().chain([Phase::Both]).flat_map(|it| (0..16).map(move |n| (it, n)));
+    for (phase, steps_before_the_end) in orders {
+        let two = Two::new(LONG).await;
         let migration = two.enter(phase).await.unwrap();
         let store = &two.0[own(phase)];
         store.next("acquire", Fault::Held);
         two.forget_records(own(phase)).await;
-        while !store.spent() {
-            tokio::task::yield_now().await;
-        }
+        two.spent(own(phase)).await;
         if phase != Phase::Both {
             // The read after the write is held.
             two.0[0].next("list", Fault::Held);
         }
         store.let_go();
-        migration.close().await;
-        // Gives running calls time to end.
-        for _ in 0..100 {
+        for _ in 0..steps_before_the_end {
             tokio::task::yield_now().await;
         }
-        let began = SystemEnv.now();
-        while !(two.records(0).await.is_empty() && two.records(1).await.is_empty()) {
-            assert!(SystemEnv.now().since(began) < LONG, "{phase}: a record is left behind");
-            tokio::task::yield_now().await;
+        migration.close().await;
+        // Time passes only after all running calls have ended.
+        tokio::time::sleep(LOOK).await;
+        for side in 0..2 {
+            let left = two.records(side).await;
+            assert!(left.is_empty(), "{phase}, {steps_before_the_end} steps, {side}: {left:?}");
         }
     }
 }
 
 /// A record in only one store still keeps processes out of the other end phase.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_record_in_one_store_is_enough_to_be_seen() {
     for phase in ENDS {
         for side in 0..2 {
@@ -276,12 +288,12 @@ async fn a_record_in_one_store_is_enough_to_be_seen() {
 
 /// Two migrations share one store. Phase `Both` of the one and phase `New` of the other have no
 /// store in common.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_migration_with_a_third_store_is_refused_if_no_store_is_shared() {
     let lease = Duration::from_secs(10);
     let one = Two::new(lease).await;
     let third = Arc::clone(&Two::new(lease).await.0[0]);
-    let two = Two([Arc::clone(&one.0[0]), third]);
+    let two = Two([Arc::clone(&one.0[0]), third], Arc::clone(&one.1));
     for (first, second) in [(Phase::Both, Phase::New), (Phase::New, Phase::Both)] {
         let there = one.enter(first).await.unwrap();
         let error = two.enter(second).await.unwrap_err();
@@ -308,7 +320,10 @@ async fn a_migration_with_a_third_store_is_refused_if_no_store_is_shared() {
 /// processes have stopped, and a longest lease later, the other store can be used by its own URL.
 #[test]
 fn after_all_processes_have_stopped_the_remaining_store_can_be_used_alone() {
-    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = || {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        builder.enable_all().start_paused(true).build().unwrap()
+    };
     for phase in ENDS {
         let (lease, left) = (Duration::from_secs(1), own(phase));
         let killed = runtime();
@@ -326,7 +341,7 @@ fn after_all_processes_have_stopped_the_remaining_store_can_be_used_alone() {
         });
         drop(killed);
         runtime().block_on(async {
-            let plain = LockClient::new(Arc::clone(&two.0[left]) as Arc<dyn Backend>);
+            let plain = two.client_of(Arc::clone(&two.0[left]) as Arc<dyn Backend>);
             let too_early = plain.lock("job").lease(lease).try_acquire().await.unwrap();
             assert!(matches!(too_early, TryAcquire::Busy(_)), "{phase}: {too_early:?}");
             let guard = acquired(&plain, "job", lease).await;

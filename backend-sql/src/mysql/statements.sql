@@ -277,14 +277,26 @@ UPDATE `leasehold_locks` SET version = version + 1,
 WHERE name = ?;
 
 -- part(name, owner)
-UPDATE `leasehold_locks` SET
-    version = version + LEAST(1, CAST(LAST_INSERT_ID(IF(LENGTH(readers) = 50, 2, 1)) AS SIGNED)),
-    owner = IF(LENGTH(readers) = 50, ?, owner),
-    readers = IF(LENGTH(readers) = 50, NULL,
-        CONCAT(LEFT(readers, LOCATE(?, readers) - 1), SUBSTR(readers, LOCATE(?, readers) + 50)))
-WHERE name = ? AND (owner = '00000000000000000000000000000000' AND
+INSERT INTO `leasehold_locks` (name, token, version, expires, kept)
+SELECT l.name, MAX(l.token), MAX(l.version),
+    MAX(IF(LEFT(r.entry, 32) = ?, 0, CAST(SUBSTR(r.entry, 34) AS SIGNED))), MAX(l.kept)
+FROM `leasehold_locks` AS l STRAIGHT_JOIN JSON_TABLE(CONCAT('["',
+    IF(SUBSTR(l.readers, LOCATE(?, l.readers) + 33, 16) < LPAD(l.expires, 16, '0'), ?,
+        REPLACE(LEFT(l.readers, LENGTH(l.readers) - 1), ',', '","')),
+    '"]'), '$[*]' COLUMNS (entry VARCHAR(49) PATH '$')) AS r
+WHERE l.name = ? AND (owner = '00000000000000000000000000000000' AND
 SUBSTR(readers, LOCATE(?, readers) + 33, 16) > LPAD(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), 16, '0')
-) AND expires > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6));
+) AND l.expires > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))
+GROUP BY l.name
+FOR UPDATE
+ON DUPLICATE KEY UPDATE
+    version = `leasehold_locks`.version + LEAST(1, CAST(LAST_INSERT_ID(IF(LENGTH(`leasehold_locks`.readers) = 50, 2, 1)) AS SIGNED)),
+    owner = IF(LENGTH(`leasehold_locks`.readers) = 50, ?, `leasehold_locks`.owner),
+    expires = IF(VALUES(expires) > 0, VALUES(expires), `leasehold_locks`.expires),
+    readers = IF(LENGTH(`leasehold_locks`.readers) = 50, NULL, CONCAT(
+        LEFT(`leasehold_locks`.readers, LOCATE(?, `leasehold_locks`.readers) - 1),
+        SUBSTR(`leasehold_locks`.readers, LOCATE(?, `leasehold_locks`.readers) + 50)
+    ));
 
 -- raise(name, owner, token)
 UPDATE `leasehold_locks` SET token = GREATEST(token, ?), version = LAST_INSERT_ID(version + 1)

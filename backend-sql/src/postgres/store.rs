@@ -79,7 +79,7 @@ impl Postgres {
         let server = Arc::downgrade(&this.server);
         this.server.connections.when_at_rest(move || {
             if let Some(server) = server.upgrade() {
-                tokio::spawn(async move { server.prepare_handoff().await });
+                server.prepare_handoff();
             }
         });
         // `init` completes a store whose row of settings is missing. Every other step first checks

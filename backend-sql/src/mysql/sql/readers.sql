@@ -47,14 +47,31 @@ ON DUPLICATE KEY UPDATE
         , {locks}.expires)
 
 -- name: part(name, owner)
--- Removes the reader $owner from those who share the lock. The last reader then holds it alone, and
--- must release it. The insert id is 1 if others are left, and 2 if not.
-UPDATE {locks} SET
-    version = version + LEAST(1, CAST(LAST_INSERT_ID(IF(LENGTH(readers) = {reader}, 2, 1)) AS SIGNED)),
-    owner = IF(LENGTH(readers) = {reader}, $owner, owner),
-    readers = IF(LENGTH(readers) = {reader}, NULL,
-        CONCAT(LEFT(readers, LOCATE($owner, readers) - 1), SUBSTR(readers, LOCATE($owner, readers) + {reader})))
-WHERE name = $name AND {has_reader} AND expires > {now}
+-- Removes the reader $owner from those who share the lock. If its lease is the longest, the row's
+-- then ends with the longest of the others. The last reader then holds the lock alone, and must
+-- release it. The insert id is 1 if others are left, and 2 if not.
+--
+-- It inserts nothing, as `renew`. In `expires` it brings the longest end of the others, or 0 if the
+-- row's lease stays as it is: the ends are read one by one only where they count.
+INSERT INTO {locks} (name, token, version, expires, kept)
+SELECT l.name, MAX(l.token), MAX(l.version),
+    MAX(IF(LEFT(r.entry, 32) = $owner, 0, CAST(SUBSTR(r.entry, 34) AS SIGNED))), MAX(l.kept)
+FROM {locks} AS l STRAIGHT_JOIN JSON_TABLE(CONCAT('["',
+    IF(SUBSTR(l.readers, LOCATE($owner, l.readers) + 33, 16) < LPAD(l.expires, 16, '0'), $owner,
+        REPLACE(LEFT(l.readers, LENGTH(l.readers) - 1), ',', '","')),
+    '"]'), '$[*]' COLUMNS (entry VARCHAR(49) PATH '$')) AS r
+WHERE l.name = $name AND {has_reader} AND l.expires > {now}
+GROUP BY l.name
+FOR UPDATE
+ON DUPLICATE KEY UPDATE
+    version = {locks}.version + LEAST(1, CAST(LAST_INSERT_ID(IF(LENGTH({locks}.readers) = {reader}, 2, 1)) AS SIGNED)),
+    owner = IF(LENGTH({locks}.readers) = {reader}, $owner, {locks}.owner),
+    -- guard: part-expires
+    expires = IF(VALUES(expires) > 0, VALUES(expires), {locks}.expires),
+    readers = IF(LENGTH({locks}.readers) = {reader}, NULL, CONCAT(
+        LEFT({locks}.readers, LOCATE($owner, {locks}.readers) - 1),
+        SUBSTR({locks}.readers, LOCATE($owner, {locks}.readers) + {reader})
+    ))
 
 -- name: checked(name, token)
 -- Notes that $token, which readers share, was checked: those who join later do not check it.

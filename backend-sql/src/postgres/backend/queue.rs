@@ -214,7 +214,7 @@ impl Postgres {
                 let Some(row) = rows.first() else { return Ok(None) };
                 let read = self.read_entry(row, request, Some(entry))?;
                 self.refill_if(&request.name, &rows, row.column("short").ordinal()).await;
-                self.server.prepare_handoff().await;
+                self.server.prepare_handoff();
                 let ours = read.owner == Some(request.owner);
                 let waits = read.is_held() && read.refuses(request) && !ours;
                 Ok((waits && entry.queued.load(Ordering::Relaxed)).then_some(read))

@@ -1,6 +1,6 @@
 //! The server of a store: its sessions, and the statements on its tables.
 
-use std::{ops::Deref, time::Duration};
+use std::{ops::Deref, sync::Arc, time::Duration};
 
 use sqlx::SqlStr;
 
@@ -31,10 +31,17 @@ impl Server {
     /// Runs the statements of a handoff for a name that no lock has, in a session that has not run
     /// them yet. To parse and plan a statement takes the server up to ten times as long as to run
     /// it. A client that holds or waits has time for that, and a handoff has not.
-    pub(crate) async fn prepare_handoff(&self) {
-        if !self.begin_to_prepare_handoff() {
-            return;
+    ///
+    /// It is a task of its own: on a busy server, these statements take longer than an entry lives
+    /// without a heartbeat.
+    pub(crate) fn prepare_handoff(self: &Arc<Self>) {
+        if self.begin_to_prepare_handoff() {
+            let server = Arc::clone(self);
+            tokio::spawn(async move { server.run_handoff_for_no_lock().await });
         }
+    }
+
+    async fn run_handoff_for_no_lock(&self) {
         self.wait_for_idle().await;
         let [none, span] = [Text(""), Span(Duration::ZERO)];
         for (statement, args) in [

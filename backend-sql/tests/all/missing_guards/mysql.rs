@@ -126,6 +126,8 @@ variants! {
         Replace("renewed-reader", "LOCATE(g.owner, l.readers) > ? * 0") => readers::a_late_renewal_beside_another(stage);
     "S4: a reader whose lease has ended releases nothing"
         Replace("reader-ended", "LOCATE(?, readers) > 0") => readers::a_late_release_beside_another(stage);
+    "L1: the lock ends with the latest lease of the readers that are left"
+        LeaveOut("part-expires") => readers::a_writer_after_the_longest_reader(stage);
     "S2: the fence refuses a lower token"
         Replace("fence", "token = LAST_INSERT_ID(GREATEST(?, 0))")
         => stale_write!(MysqlFence, MySqlConnection, stage.plain());

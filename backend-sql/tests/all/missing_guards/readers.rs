@@ -68,6 +68,16 @@ pub(super) async fn beside_others<S: Clients>(setup: &S) -> Verdict {
     not_granted(&*store, &request("a", LONG)).await
 }
 
+#[cfg(feature = "mysql")]
+pub(super) async fn a_writer_after_the_longest_reader<S: Clients>(setup: &S) -> Verdict {
+    let store = first_use(setup).await;
+    let longest = granted(&*store, &reader(LONG)).await?;
+    granted(&*store, &reader(SHORT)).await?;
+    store.release(&longest, ReleaseOptions::new()).await.map_err(words)?;
+    tokio::time::sleep(2 * SHORT).await;
+    granted(&*store, &request("a", LONG)).await.map(drop)
+}
+
 /// `full` fills the lock with the maximum number of readers.
 pub(super) async fn beside_the_most<S: Clients, T, E: Display>(
     setup: &S,

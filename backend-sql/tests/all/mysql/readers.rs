@@ -6,7 +6,7 @@ use backend_sql::Strategy;
 use lock_core::{
     Backend, Env as _, Grant, Mode, ReleaseOptions, ReleaseOutcome, Renewal, Request, SystemEnv,
 };
-use servers::{Mariadb, MariadbOptions};
+use servers::{Clock, Mariadb, MariadbOptions};
 
 use crate::support::mariadb::{BOTH, assert_renewed, busy, granted, made, prefix, request, start};
 
@@ -70,6 +70,31 @@ async fn a_batch_renews_each_reader_for_its_own_lease() {
         tokio::time::sleep(2 * SHORT).await;
         assert_eq!(readers(&store).await, Some(2), "{strategy}");
         assert_renewed(&store, &longer).await;
+    }
+}
+
+/// The reader with the longest lease leaves, and one with a short lease has crashed.
+#[tokio::test]
+async fn a_group_lasts_as_long_as_the_readers_that_are_left() {
+    let clock = Clock::new().await.unwrap();
+    let server = Mariadb::start(MariadbOptions::new().clock(&clock)).await.unwrap();
+    clock.stop().unwrap();
+    for strategy in BOTH {
+        let store = made(&server, strategy).await;
+        let long = granted(&store, &reader(Duration::from_secs(30))).await;
+        let middle = granted(&store, &reader(Duration::from_secs(20))).await;
+        let _crashed = granted(&store, &reader(Duration::from_secs(10))).await;
+        // Its lease is not the longest, so nothing changes.
+        store.release(&middle, ReleaseOptions::new()).await.unwrap();
+        clock.step(11.0).unwrap();
+        busy(&store, &request("job")).await;
+        granted(&store, &reader(Duration::from_secs(10))).await;
+        store.release(&long, ReleaseOptions::new()).await.unwrap();
+        clock.step(9.0).unwrap();
+        busy(&store, &request("job")).await;
+        assert_eq!(readers(&store).await, Some(1), "{strategy}");
+        clock.step(2.0).unwrap();
+        granted(&store, &request("job")).await;
     }
 }
 

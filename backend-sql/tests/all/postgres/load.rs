@@ -6,11 +6,12 @@ use backend_sql::{Strategy, postgres::PostgresBuilder};
 use futures_util::future::join_all;
 use lock_core::{LockClient, ReleaseOptions};
 use servers::{Postgres, PostgresOptions};
-use sqlx::postgres::PgPoolOptions;
+use sqlx::{Connection as _, Executor as _, PgConnection, postgres::PgPoolOptions};
 use tokio::time::timeout;
 
 use crate::support::postgres::{
-    BOTH, LEASE, WAIT, WAITING, granted, made, open, request, says, start, url,
+    BLOCKED, BOTH, LEASE, WAIT, WAITING, busy, enqueue, granted, made, open, request, says, start,
+    url,
 };
 
 /// An acquire takes one round trip, and so does a release. A handoff within a process takes one for
@@ -124,4 +125,27 @@ async fn a_handoff_runs_no_statement_for_the_first_time() {
     ready(2).await;
     holder.release(&held, ReleaseOptions::default()).await.unwrap();
     waiting.await.unwrap().unwrap().release().await.unwrap();
+}
+
+/// A session that makes an index lets nobody write to the table. The preparation of a handoff waits
+/// for it; the heartbeats, which write to another table, must not, since their entry would die.
+#[tokio::test]
+async fn no_heartbeat_waits_until_a_handoff_is_prepared() {
+    let server = start().await;
+    let holder = made(&server, Strategy::PrimaryKey, WAIT * 2).await;
+    let _held = granted(&holder, &request("job", WAIT * 2)).await;
+    let pool = PgPoolOptions::new().max_connections(4).test_before_acquire(false);
+    let waits = format!("{}?application_name=waits", url(&server));
+    let builder = PostgresBuilder::with_pool(pool.connect(&waits).await.unwrap());
+    let store = builder.listen(false).prepare(true).timeout(WAIT * 2).build().await.unwrap();
+    let (wanted, waiter) = enqueue(&store, "job").await;
+    let mut index = PgConnection::connect(&url(&server)).await.unwrap();
+    index.execute("BEGIN; LOCK TABLE leasehold_locks IN SHARE MODE").await.unwrap();
+    for _ in 0..2 {
+        timeout(WAIT, busy(&store, &wanted)).await.expect("a heartbeat");
+        let blocked = format!("{BLOCKED} AND application_name = 'waits'");
+        says(&server, &blocked, "1").await;
+    }
+    index.execute("ROLLBACK").await.unwrap();
+    waiter.leave().await.unwrap();
 }

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use backend_sql::Strategy;
 use lock_core::{Enqueued, FencingToken, LockClient, ReleaseOptions, ReleaseOutcome, Signal};
-use servers::{Postgres, PostgresOptions};
+use servers::{Clock, Postgres, PostgresOptions};
 use sqlx::{Connection as _, Executor as _, PgConnection, postgres::PgListener};
 use tokio::time::timeout;
 
@@ -215,7 +215,9 @@ async fn a_holder_that_asks_again_gets_no_entry() {
 /// A refused client is in the queue from that moment on, however soon the holder releases.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_in_a_loop_are_served_in_turn() {
-    let server = start().await;
+    let clock = Clock::new().await.unwrap();
+    let server = Postgres::start(PostgresOptions::new().clock(&clock)).await.unwrap();
+    clock.stop().unwrap();
     for strategy in BOTH {
         for (clients, rounds, hold) in [(2, 100, 0), (4, 20, 5)] {
             made(&server, strategy, LEASE).await;

@@ -191,6 +191,33 @@ async fn each_clock_has_its_own_offset() {
     assert!(child.wait().unwrap().success());
 }
 
+/// A wall clock that is stopped shows one time until it is stepped. The others run.
+#[tokio::test]
+async fn a_stopped_wall_clock_moves_only_by_steps() {
+    let clock = Clock::new().await.unwrap();
+    let folder = Process::folder_for(None).unwrap();
+    let reader = built(READER, folder.path()).await;
+    let read = async || {
+        let mut child = Command::new(&reader)
+            .envs(clock.env())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        writeln!(child.stdin.take().unwrap()).unwrap();
+        let answer = BufReader::new(child.stdout.take().unwrap()).lines().next();
+        assert!(child.wait().unwrap().success());
+        seconds(&answer.unwrap().unwrap())
+    };
+    clock.stop().unwrap();
+    let (first, second) = (read().await, read().await);
+    assert!(second[0] > first[0], "CLOCK_MONOTONIC runs: {first:?}, {second:?}");
+    assert_eq!(first[2..], second[2..]);
+    clock.step(-1.0).unwrap();
+    let third = read().await;
+    assert!((third[2] - first[2] + 1.0).abs() < 1e-5, "{first:?}, {third:?}");
+}
+
 /// Waits a fifth of a second for a condition, by either clock and by either function, and tells how
 /// long that took. It ends itself after half a minute.
 const WAITER: &str = r#"
@@ -236,8 +263,13 @@ async fn waits_for_a_condition_are_of_the_shifted_clocks() {
     // This clock began at zero when the machine was booted, which may have been a minute ago.
     let monotonic = clock_gettime(ClockId::Monotonic);
     let back = (monotonic.tv_sec * 1_000_000_000 / 2).min(hour);
-    for (realtime, monotonic) in [(-hour, hour), (hour, -back)] {
+    for (realtime, monotonic, stands) in
+        [(-hour, hour, false), (hour, -back, false), (-hour, hour, true)]
+    {
         clock.set(Offsets { realtime, monotonic, boottime: 0 }).unwrap();
+        if stands {
+            clock.stop().unwrap();
+        }
         let mut waiting = Command::new(&waiter);
         waiting.envs(clock.env());
         let waited = programs::run(waiting).await.unwrap();

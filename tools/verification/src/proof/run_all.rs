@@ -48,7 +48,8 @@ async fn try_one(subject: &SystemUnderTest, args: &Args, seed: u64, connect: Con
             if rounds > 0 && args.profile.lasts.is_some_and(|lasts| began.elapsed() >= lasts) {
                 break;
             }
-            attempt(subject, &args.profile, connect, &mut next, &mut report, at).await;
+            attempt(subject, &args.profile, connect, next, &mut report, at).await;
+            next += 1;
             // Writes the results so far: a long run may be ended before its end.
             report.lasted_s = began.elapsed().as_secs();
             if let Some(file) = args.json.as_ref().filter(|_| args.profile.lasts.is_some()) {
@@ -65,47 +66,40 @@ async fn try_one(subject: &SystemUnderTest, args: &Args, seed: u64, connect: Con
     }
 }
 
-/// Runs a fault once, or until it has broken what it must.
+/// Runs a fault once.
 async fn attempt(
     subject: &SystemUnderTest,
     profile: &Profile,
     connect: Connect,
-    seed: &mut u64,
+    seed: u64,
     report: &mut Report,
     at: usize,
 ) {
-    for _ in 0..profile.tries {
-        let (began, result) = (Instant::now(), &mut report.faults[at]);
-        let told = (result.runs_failed, result.violations.len());
-        match run::run(subject, result.fault, *seed, profile, connect).await {
-            Ok(data) => {
-                result.add(subject, &data);
-                report.promised.get_or_insert_with(|| {
-                    serde_json::to_value(&*data.promised).expect("plain data")
-                });
-                if let Some(why) = subject.contradicts(&data.promised) {
-                    result.fail(why);
-                }
+    let (began, result) = (Instant::now(), &mut report.faults[at]);
+    let told = (result.runs_failed, result.violations.len());
+    match run::run(subject, result.fault, seed, profile, connect).await {
+        Ok(data) => {
+            result.add(subject, &data);
+            report
+                .promised
+                .get_or_insert_with(|| serde_json::to_value(&*data.promised).expect("plain data"));
+            if let Some(why) = subject.contradicts(&data.promised) {
+                result.fail(why);
             }
-            Err(error) => result.fail(format!("seed {seed}: {error}")),
         }
-        let word = match result.waits_for_a_break() && result.failed.is_none() {
-            true => "not yet seen to break",
-            false if result.runs_failed > told.0 => "NOT RUN",
-            false => result.in_short(),
-        };
-        let took = began.elapsed().as_secs_f64();
-        println!("{}, {}, seed {seed}: {word} ({took:.1} s)", subject.name, result.fault);
-        // Printed at once: a long run may be ended before its table is printed.
-        for why in result.failed.iter().filter(|_| result.runs_failed > told.0) {
-            println!("    not run: {why}");
-        }
-        for violation in &result.violations[told.1..] {
-            println!("    VIOLATED, {violation}");
-        }
-        *seed += 1;
-        if result.runs_failed > told.0 || !result.waits_for_a_break() {
-            return;
-        }
+        Err(error) => result.fail(format!("seed {seed}: {error}")),
+    }
+    let word = match result.runs_failed > told.0 {
+        true => "NOT RUN",
+        false => result.in_short(),
+    };
+    let took = began.elapsed().as_secs_f64();
+    println!("{}, {}, seed {seed}: {word} ({took:.1} s)", subject.name, result.fault);
+    // Printed at once: a long run may be ended before its table is printed.
+    for why in result.failed.iter().filter(|_| result.runs_failed > told.0) {
+        println!("    not run: {why}");
+    }
+    for violation in &result.violations[told.1..] {
+        println!("    VIOLATED, {violation}");
     }
 }

@@ -22,7 +22,12 @@ pub(super) async fn start(fault: Fault, flush: u8) -> Result<StartedStore, SetUp
         options = options.clock(clock);
     }
     let server = Mariadb::start(options).await?;
-    let settings = format!("ssl-mode=disabled&longest_lease={}", faults::longest_lease(fault));
+    let longest_lease = match flush {
+        1 => faults::longest_lease(fault),
+        // The victim must believe its lock until the server has started again.
+        _ => "20s",
+    };
+    let settings = format!("ssl-mode=disabled&longest_lease={longest_lease}");
     let url = |at: SocketAddr| format!("mysql://root@{at}/test?{settings}");
     let address = server.address();
     made(&url(address)).await?;
@@ -30,9 +35,13 @@ pub(super) async fn start(fault: Fault, flush: u8) -> Result<StartedStore, SetUp
     let pool =
         MySqlPool::connect(&format!("mysql://root@{address}/test?ssl-mode=disabled")).await?;
     let fence = fences::Mysql::on(pool.clone()).await?;
-    // Only now: the tables must be on the disk.
-    let set = format!("SET GLOBAL innodb_flush_log_at_trx_commit = {flush}");
-    sqlx::query(sqlx::AssertSqlSafe(set)).execute(&pool).await?;
+    // Only now: the tables must be on the disk. Where a commit flushes nothing, the second after
+    // which the server flushes does not end during the run, so that a restart surely loses grants.
+    let flush = format!("innodb_flush_log_at_trx_commit = {flush}");
+    for setting in ["innodb_flush_log_at_timeout = 2700", &flush] {
+        let set = format!("SET GLOBAL {setting}");
+        sqlx::query(sqlx::AssertSqlSafe(set)).execute(&pool).await?;
+    }
     let started = behind_proxy(address, injector, url).await?;
     Ok(StartedStore {
         fence: Some(Arc::new(fence)),

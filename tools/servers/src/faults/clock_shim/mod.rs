@@ -17,7 +17,7 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
     sync::{Arc, Mutex, OnceLock, PoisonError},
-    time::Duration,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use crate::{
@@ -29,9 +29,10 @@ use crate::{
 const SOURCE: &str = include_str!("shim.c");
 /// Layout of the file: see `shim.c`.
 const SLOTS_AT: usize = 8;
-const SLOT_LEN: usize = 24;
+const SLOT_LEN: usize = 32;
 
-/// By how much each clock is shifted, in nanoseconds; negative is back in time.
+/// By how much each clock is shifted, in nanoseconds; negative is back in time. An offset of a clock
+/// that stands still still counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offsets {
     /// Of `CLOCK_REALTIME`, `gettimeofday` and `time`.
@@ -52,7 +53,16 @@ pub struct Clock {
 struct Shared {
     library: PathBuf,
     file: tempfile::NamedTempFile,
-    state: Mutex<(u8, Offsets)>,
+    state: Mutex<State>,
+}
+
+/// What the file says.
+#[derive(Clone, Copy, Debug, Default)]
+struct State {
+    generation: u8,
+    offsets: Offsets,
+    /// Where the wall clock stands still, in nanoseconds, if it does.
+    still: Option<i64>,
 }
 
 impl Clock {
@@ -72,7 +82,7 @@ impl Clock {
             .doing(|| "write the clock's file".to_owned())?;
         // The server may run as another user.
         session::readable_by_all(file.path(), 0o644)?;
-        let state = Mutex::new((0, Offsets::default()));
+        let state = Mutex::default();
         Ok(Self { shared: Arc::new(Shared { library, file, state }) })
     }
 
@@ -87,7 +97,7 @@ impl Clock {
 
     /// The offsets in force.
     pub fn offsets(&self) -> Offsets {
-        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner).1
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner).offsets
     }
 
     /// Sets all offsets at once; the next reading of a clock sees them.
@@ -96,7 +106,7 @@ impl Clock {
     ///
     /// An I/O error of the file that the processes share.
     pub fn set(&self, offsets: Offsets) -> Result<()> {
-        self.update(|current| *current = offsets)
+        self.update(|state| state.offsets = offsets)
     }
 
     /// Steps the wall clock by some more, as an operator or a time server does.
@@ -105,7 +115,18 @@ impl Clock {
     ///
     /// As [`set`](Self::set).
     pub fn step(&self, seconds: f64) -> Result<()> {
-        self.update(|offsets| offsets.realtime += (seconds * 1e9) as i64)
+        self.update(|state| state.offsets.realtime += (seconds * 1e9) as i64)
+    }
+
+    /// Stops the wall clock: from now on it moves only by [`step`](Self::step). What a server
+    /// counts on it then does not depend on how fast the machine is.
+    ///
+    /// # Errors
+    ///
+    /// As [`set`](Self::set).
+    pub fn stop(&self) -> Result<()> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.update(|state| state.still = Some(now.as_nanos() as i64))
     }
 
     /// Takes a time off CLOCK_MONOTONIC: called with the length of a pause before the process goes
@@ -116,7 +137,7 @@ impl Clock {
     ///
     /// As [`set`](Self::set).
     pub fn forget(&self, paused: Duration) -> Result<()> {
-        self.update(|offsets| offsets.monotonic -= paused.as_nanos() as i64)
+        self.update(|state| state.offsets.monotonic -= paused.as_nanos() as i64)
     }
 
     /// Suspends a process for the length of `meanwhile`, as far as its clocks can tell.
@@ -137,13 +158,15 @@ impl Clock {
         Ok(out)
     }
 
-    fn update(&self, change: impl FnOnce(&mut Offsets)) -> Result<()> {
+    fn update(&self, change: impl FnOnce(&mut State)) -> Result<()> {
         let mut state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let (mut generation, mut offsets) = *state;
-        change(&mut offsets);
-        generation = generation.wrapping_add(1);
+        let mut new = *state;
+        change(&mut new);
+        new.generation = new.generation.wrapping_add(1);
+        let State { generation, offsets, still } = new;
         let mut slot = [0; SLOT_LEN];
-        let numbers = [offsets.realtime, offsets.monotonic, offsets.boottime];
+        let numbers =
+            [offsets.realtime, offsets.monotonic, offsets.boottime, still.unwrap_or_default()];
         for (bytes, number) in slot.chunks_exact_mut(8).zip(numbers) {
             bytes.copy_from_slice(&number.to_ne_bytes());
         }
@@ -153,7 +176,7 @@ impl Clock {
         file.write_all_at(&slot, at as u64)
             .and_then(|()| file.write_all_at(&[generation], 0))
             .doing(|| "write the clock's file".to_owned())?;
-        *state = (generation, offsets);
+        *state = new;
         Ok(())
     }
 }

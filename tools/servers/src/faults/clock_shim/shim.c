@@ -1,9 +1,10 @@
 /* Shifts a process's clocks by offsets that the test may change at any time.
  *
  * The offsets lie in a file that LEASEHOLD_CLOCK names, mapped read-only. Its layout, written by
- * mod.rs beside this file: one byte of generation, then from byte 8 two slots of three signed 64-bit
- * numbers of nanoseconds: CLOCK_REALTIME, CLOCK_MONOTONIC, CLOCK_BOOTTIME. The generation's lowest
- * bit says which slot holds. A writer fills the other and then moves the generation on.
+ * mod.rs beside this file: one byte of generation, then from byte 8 two slots of four signed 64-bit
+ * numbers of nanoseconds: the offsets of CLOCK_REALTIME, CLOCK_MONOTONIC, CLOCK_BOOTTIME, and the
+ * time at which CLOCK_REALTIME stands still, or 0 if it runs. The generation's lowest bit says which
+ * slot holds. A writer fills the other and then moves the generation on.
  *
  * The clocks are read by system call. Looking the real functions up with dlsym would allocate, and
  * an allocator that asks for the time while it sets itself up (jemalloc) then waits for itself.
@@ -24,11 +25,11 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { REAL, MONO, BOOT, CLOCKS };
+enum { REAL, MONO, BOOT, STILL, NUMBERS };
 struct shared {
     volatile uint8_t generation;
     uint8_t unused[7];
-    volatile int64_t slots[2][CLOCKS];
+    volatile int64_t slots[2][NUMBERS];
 };
 static const struct shared *shared;
 static int (*real_timedwait)(pthread_cond_t *, pthread_mutex_t *, const struct timespec *);
@@ -49,20 +50,27 @@ __attribute__((constructor)) static void map_offsets(void) {
     if (at != MAP_FAILED) shared = at;
 }
 
-static int64_t offset_of(clockid_t id) {
+struct shown {
+    int64_t offset;
+    int64_t still;
+};
+
+static struct shown shown(clockid_t id) {
+    const struct shown unshifted = {0, 0};
     int clock;
     switch (id) {
     case CLOCK_REALTIME: case CLOCK_REALTIME_COARSE: case CLOCK_TAI: clock = REAL; break;
     case CLOCK_MONOTONIC: case CLOCK_MONOTONIC_COARSE: case CLOCK_MONOTONIC_RAW: clock = MONO; break;
     case CLOCK_BOOTTIME: clock = BOOT; break;
-    default: return 0; /* CPU time does not shift */
+    default: return unshifted; /* CPU time does not shift */
     }
-    if (!shared) return 0;
+    if (!shared) return unshifted;
     for (;;) {
         uint8_t before = __atomic_load_n(&shared->generation, __ATOMIC_ACQUIRE);
-        int64_t offset = shared->slots[before & 1][clock];
+        volatile const int64_t *slot = shared->slots[before & 1];
+        struct shown found = {slot[clock], clock == REAL ? slot[STILL] : 0};
         __atomic_thread_fence(__ATOMIC_ACQUIRE);
-        if (before == __atomic_load_n(&shared->generation, __ATOMIC_RELAXED)) return offset;
+        if (before == __atomic_load_n(&shared->generation, __ATOMIC_RELAXED)) return found;
     }
 }
 
@@ -76,8 +84,14 @@ static void shift(struct timespec *ts, int64_t by) {
 }
 
 int clock_gettime(clockid_t id, struct timespec *ts) {
-    if (syscall(SYS_clock_gettime, id, ts) != 0) return -1;
-    shift(ts, offset_of(id));
+    struct shown it = shown(id);
+    if (it.still) {
+        *ts = (struct timespec){0, 0};
+        shift(ts, it.still);
+    } else if (syscall(SYS_clock_gettime, id, ts) != 0) {
+        return -1;
+    }
+    shift(ts, it.offset);
     return 0;
 }
 
@@ -102,7 +116,14 @@ static struct timespec kernels(clockid_t id, const struct timespec *until) {
     struct timespec ts = *until;
     /* What is not a time is left for the real function to refuse. */
     if (ts.tv_nsec < 0 || ts.tv_nsec >= 1000000000) return ts;
-    shift(&ts, -offset_of(id));
+    struct shown it = shown(id);
+    if (it.still) {
+        struct timespec now;
+        syscall(SYS_clock_gettime, id, &now);
+        shift(&ts, -it.still);
+        shift(&ts, now.tv_sec * INT64_C(1000000000) + now.tv_nsec);
+    }
+    shift(&ts, -it.offset);
     if (ts.tv_sec < 0) ts = (struct timespec){0, 0};
     return ts;
 }

@@ -1,6 +1,6 @@
 //! What all processes of a run have seen so far. The fault waits for events here.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use lock_core::{FencingToken, Instant};
 use serde::{Deserialize, Serialize};
@@ -17,6 +17,10 @@ pub(crate) enum Line {
     Saw(Event),
     /// The victim holds its lock and has read the registers.
     Holds(Op, FencingToken),
+    /// The heir of this process has a queue entry, or has got the lock.
+    Came {
+        process: u32,
+    },
     /// The process has closed its client, and so many of its tasks still run.
     Closed {
         process: u32,
@@ -34,6 +38,8 @@ pub(crate) struct Seen {
     pub(crate) events: Vec<Event>,
     pub(crate) victim: Option<(Op, FencingToken)>,
     pub(crate) ready: usize,
+    /// The processes whose heirs have a queue entry, or have had the lock.
+    pub(crate) came: BTreeSet<u32>,
     /// Processes that have closed their client, with the number of tasks that still ran.
     pub(crate) closed: Vec<(u32, usize)>,
 }
@@ -81,6 +87,11 @@ impl Record {
             }
             Line::Closed { process, tasks } => {
                 self.0.send_modify(|seen| seen.closed.push((process, tasks)));
+            }
+            Line::Came { process } => {
+                self.0.send_modify(|seen| {
+                    seen.came.insert(process);
+                });
             }
             Line::Ready => self.0.send_modify(|seen| seen.ready += 1),
         }

@@ -74,24 +74,28 @@ async fn run(
     orders: watch::Receiver<Orders>,
     connect: Connect,
 ) -> Result<(), lock_core::Error> {
-    let waiting = Waiting::default();
-    let of = waiting.clone();
-    let store = connect(spec.url.clone()).await?;
-    let store = Observed::enqueues(store, Arc::new(move |request| of.enqueued(request)));
-    let client = LockClient::new(store);
+    let (client, waiting) = connected(&spec, connect, || {}).await?;
+    // An heir has a client, and so queue entries, of its own.
+    let process = spec.process;
+    let heir = match spec.role {
+        Role::Heir => Some(connected(&spec, connect, move || say(&Line::Came { process })).await?),
+        _ => None,
+    };
     say(&Line::Ready);
     let recorder = Recorder::with_sink(spec.process, |event| say(&Line::Saw(event.clone())));
     let spec = Arc::new(spec);
     let mut tasks: Vec<_> = (0..spec.tasks)
         .map(|task| {
             let rng = Rng::of(spec.seed, spec.process, task);
+            let shared = (client.clone(), waiting.clone());
+            let (client, waiting) = heir.clone().filter(|_| task == 0).unwrap_or(shared);
             let worker = Worker {
                 spec: Arc::clone(&spec),
-                client: client.clone(),
+                client,
                 recorder: recorder.clone(),
                 rng,
                 orders: orders.clone(),
-                waiting: waiting.clone(),
+                waiting,
             };
             tokio::spawn(worker.run(task))
         })
@@ -101,6 +105,9 @@ async fn run(
     }
     client.close().await;
     drop(client);
+    if let Some((heir, _)) = heir {
+        heir.close().await;
+    }
     // A closed client must have no running task. The tasks of its connections end soon after the
     // last handle is dropped.
     let began = std::time::Instant::now();
@@ -112,7 +119,23 @@ async fn run(
     Ok(())
 }
 
-/// The acquisitions of this process that wait as writers, by name.
+/// Connects a client. Its queue entries are noted, and then reported to `came`.
+async fn connected(
+    spec: &ClientSpec,
+    connect: Connect,
+    came: impl Fn() + Send + Sync + 'static,
+) -> Result<(LockClient, Waiting), lock_core::Error> {
+    let waiting = Waiting::default();
+    let of = waiting.clone();
+    let store = connect(spec.url.clone()).await?;
+    let enqueued = move |request: &Request| {
+        of.enqueued(request);
+        came();
+    };
+    Ok((LockClient::new(Observed::enqueues(store, Arc::new(enqueued))), waiting))
+}
+
+/// The acquisitions of one client that wait as writers, by name.
 #[derive(Clone, Default)]
 struct Waiting(Arc<Mutex<HashMap<LockName, Vec<Acquisition>>>>);
 
@@ -127,7 +150,7 @@ impl Waiting {
         }
     }
 
-    /// Notes that the store has made a queue entry for this process. That counts only if one
+    /// Notes that the store has made a queue entry for this client. That counts only if one
     /// acquisition waits alone: of several, only the client knows which is the oldest. Readers have
     /// queue entries of their own and are not counted.
     fn enqueued(&self, request: &Request) {
@@ -247,6 +270,7 @@ impl Worker {
         let name = self.spec.names[0].clone();
         let Ok(got) = self.wait(&name, None).await else { return false };
         if let Some((op, guard)) = got {
+            say(&Line::Came { process: self.spec.process });
             self.hold(&op, &guard, Duration::ZERO).await;
             self.let_go(op, guard).await;
         }

@@ -22,8 +22,6 @@ pub(crate) struct Profile {
     pub(crate) crowded: bool,
     /// How much longer than promised a busy machine may take. The results have the real times.
     pub(crate) tolerance: Duration,
-    /// How often to try a fault that must break a promise, until it does.
-    pub(crate) tries: u32,
     /// For how long to repeat all faults of a store with other seeds; `None`: each fault once.
     pub(crate) lasts: Option<Duration>,
 }
@@ -40,7 +38,6 @@ impl Profile {
         rest: Duration::from_millis(10),
         crowded: false,
         tolerance: Duration::from_secs(2),
-        tries: 8,
         lasts: None,
     };
 
@@ -56,7 +53,6 @@ impl Profile {
         crowded: true,
         // The run has a fraction of a processor.
         tolerance: Duration::from_secs(5),
-        tries: 20,
         lasts: Some(Duration::from_secs(30 * 60)),
     };
 }

@@ -77,8 +77,7 @@ impl Guarantee {
 pub enum Expected {
     /// It must hold in every run.
     Holds,
-    /// It is withheld, and the run must see it broken, if need be in repeated tries. A fault that
-    /// never breaks anything proves nothing.
+    /// It is withheld, and the run must see it broken. A fault that breaks nothing proves nothing.
     Broken,
     /// It is withheld, and may hold or not.
     Open,
@@ -151,6 +150,8 @@ pub type Connect = fn(String) -> BoxFuture<Result<Arc<dyn Backend>, Error>>;
 pub struct StartedStore {
     /// Its URL.
     pub url: String,
+    /// The URL for the heir that comes first, if it differs.
+    pub heir: Option<String>,
     /// The URL of the same store through proxies, and these, one for each of its servers.
     pub proxies: Option<(String, Vec<Proxy>)>,
     /// Makes faults happen to its servers.
@@ -169,6 +170,7 @@ impl StartedStore {
     pub fn of_clients(url: String, kept: impl Any + Send + Sync) -> Self {
         Self {
             url,
+            heir: None,
             proxies: None,
             injector: None,
             fence: None,
@@ -298,6 +300,13 @@ impl SystemUnderTest {
             (Guarantee::Unfenced, _) => Expected::Open,
             _ => Expected::Holds,
         }
+    }
+
+    /// Whether the victim hears nothing of its store during a fault, so that chance does not decide
+    /// whether it learns of its loss before another client has the lock.
+    pub(crate) fn silences_the_victim(&self, fault: Fault) -> bool {
+        let breaks = self.expects(fault, Guarantee::Exclusion) == Expected::Broken;
+        breaks && !fault.spares_the_store()
     }
 
     /// Says where the backend promises what is withheld here. One of the two must be wrong.

@@ -172,11 +172,6 @@ impl FaultResult {
         self.freed_after_ms = self.freed_after_ms.max(freed_after.map(millis));
     }
 
-    /// Whether a guarantee must be seen broken and was not yet.
-    pub(crate) fn waits_for_a_break(&self) -> bool {
-        self.cells.values().any(|cell| *cell == Cell::NotSeen)
-    }
-
     /// Whether all is as it must be.
     #[must_use]
     pub fn is_right(&self) -> bool {

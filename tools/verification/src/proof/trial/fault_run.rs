@@ -16,7 +16,7 @@ use conformance_tests::{SetUpError, history::Op};
 use servers::{Counters, Mode, Proxy};
 
 /// The limit of each wait: a library that never reports a loss must fail the run, not hang it.
-const PATIENCE: Duration = Duration::from_secs(45);
+pub(super) const PATIENCE: Duration = Duration::from_secs(45);
 
 /// A fault while it happens, and its results.
 pub(crate) struct FaultRun<'a> {
@@ -25,6 +25,8 @@ pub(crate) struct FaultRun<'a> {
     lease: Duration,
     promised: &'a Guarantees,
     tolerance: Duration,
+    /// Whether the victim hears nothing of the store until another client has its lock.
+    pub(crate) silenced: bool,
     pub(crate) pause: Option<(Instant, Instant)>,
     /// The begin and the end of the fault.
     pub(crate) fault: Option<(Instant, Instant)>,
@@ -50,6 +52,7 @@ impl<'a> FaultRun<'a> {
             lease,
             promised,
             tolerance,
+            silenced: false,
             pause,
             fault,
             freed_after,
@@ -143,9 +146,17 @@ pub(crate) async fn run(
             set(proxies, Mode::Pass).await?;
         }
         fault => {
+            let (_, proxies) = started.proxies.as_ref().ok_or("no proxy")?;
+            if run.silenced {
+                set(proxies, Mode::BlackHole).await?;
+            }
             let injector = started.injector.as_mut().ok_or("this store has no server of ours")?;
             run.happened = injector.inject(fault, run.name).await?;
-            if fault == Fault::ServerPaused {
+            if run.silenced {
+                let name = run.name.as_str();
+                run.record.until(PATIENCE, |seen| seen.successor(name, token, began)).await;
+                set(proxies, Mode::Pass).await?;
+            } else if fault == Fault::ServerPaused {
                 run.loss(victim).await;
             } else {
                 // If the store kept the lock, the victim may renew it, and then there is no loss.

@@ -13,7 +13,7 @@ use crate::proof::plan::profile::Profile;
 use crate::proof::plan::system_under_test::{
     Connect, Guarantee, RecordCount, StartedStore, SystemUnderTest, lease,
 };
-use crate::proof::trial::fault_run::{self, FaultRun};
+use crate::proof::trial::fault_run::{self, FaultRun, PATIENCE};
 use crate::proof::trial::findings::{Finding, RunData};
 use conformance_tests::SetUpError;
 
@@ -50,15 +50,19 @@ pub(crate) async fn run(
     let names: Vec<LockName> = (0..profile.names)
         .map(|number| LockName::new(format!("proof {seed} {unique:08x} {number}")))
         .collect::<Result<_, _>>()?;
+    let silenced = subject.silences_the_victim(fault);
+    let proxied = silenced || fault.is_in_the_network();
     let spec = ClientSpec {
         process: 0,
-        url: url(&started, fault)?,
+        url: if proxied { url_of_proxies(&started, fault)? } else { started.url.clone() },
         registers: registers.address,
         seed,
         names: names.clone(),
         lease: match fault {
-            // It takes seconds to shut a server down, to restore the copy and to start it.
+            // It takes seconds to shut a server down, to restore the copy and to start it. Until
+            // then a silenced victim must believe.
             Fault::Restored => promised.longest_lease,
+            _ if silenced => promised.longest_lease,
             _ => lease(&promised),
         },
         wait: profile.wait,
@@ -75,14 +79,26 @@ pub(crate) async fn run(
         victim.tasks = 1;
     }
     let mut clients = vec![Client::start(&victim, &record).await?];
+    if matches!(fault, Fault::None | Fault::ClientPaused) {
+        // The victim gets the lock itself, not by a handoff, after which the store may keep it for
+        // longer than the requested lease.
+        record.until(PATIENCE, |seen| seen.victim).await;
+    }
     for process in 1..profile.processes {
-        let role = if process == 1 { Role::Heir } else { Role::Other };
-        let (url, lease) = (started.url.clone(), lease(&promised));
-        let other = ClientSpec { process, role, url, lease, ..spec.clone() };
+        let is_heir = process == 1 || fault == Fault::None;
+        let role = if is_heir { Role::Heir } else { Role::Other };
+        let url = started.heir.as_ref().filter(|_| process == 1).unwrap_or(&started.url).clone();
+        let other = ClientSpec { process, role, url, lease: lease(&promised), ..spec.clone() };
         clients.push(Client::start(&other, &record).await?);
+        if fault == Fault::None {
+            // The heirs come one after the other, and none gives up. So chance does not decide
+            // whether one is passed over, or whether two hold the lock.
+            record.until(PATIENCE, |seen| seen.came.contains(&process).then_some(())).await;
+        }
     }
 
     let mut fault_run = FaultRun::new(&record, &names[0], spec.lease, &promised, profile);
+    fault_run.silenced = silenced;
     let ended = fault_run::run(&mut fault_run, fault, &mut started, &mut clients).await;
     let FaultRun { pause, fault: around, freed_after, mut findings, happened, .. } = fault_run;
     ended?;
@@ -137,11 +153,8 @@ pub(crate) async fn run(
     Ok(data)
 }
 
-/// The URL for the victim: through proxies if the fault needs them.
-fn url(started: &StartedStore, fault: Fault) -> Result<String, SetUpError> {
-    if !fault.is_in_the_network() {
-        return Ok(started.url.clone());
-    }
+/// The URL for a victim whose connections the fault disturbs.
+fn url_of_proxies(started: &StartedStore, fault: Fault) -> Result<String, SetUpError> {
     let proxied = started.proxies.as_ref().map(|(url, _)| url.clone());
     proxied.ok_or_else(|| format!("{fault} needs a proxy, and this store has none").into())
 }
