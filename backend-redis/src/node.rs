@@ -18,7 +18,7 @@ pub use crate::scripts::arguments::declares;
 use crate::{
     backend::admin::Admin,
     builder::RedisBuilder,
-    connection::{PushListener, error, identity::Identity},
+    connection::{PushListener, identity::Identity},
     guarantees::promises,
     keys::{Bucket, Keys},
     scripts::{
@@ -295,8 +295,7 @@ impl Node {
             .arg(self.0.keys.all_locks(Bucket::FIRST))
             .arg("COUNT")
             .arg(LISTED_OF_NODE);
-        let answer = self.0.connection(Bucket::FIRST).await?.send(&scan).await?;
-        let answer = list(answer.map_err(|error| error::of_command(&error))?)?;
+        let answer = list(self.0.connection(Bucket::FIRST).await?.commands.ask(&scan).await?)?;
         let [next, found] = answer.as_slice() else { return Err(not_understood()) };
         let mut names = Vec::new();
         for key in list(found.clone())? {
