@@ -22,7 +22,7 @@ const OURS: &str = "leasehold";
 ///
 /// If no thread can be started.
 pub(crate) fn start(format: LogFormat) -> Result<(), Failure> {
-    stderr::start().map_err(|error| {
+    stderr::start(exit::lines_are_missing).map_err(|error| {
         Failure::unavailable(format_args!("cannot start a thread: {}", cause(&error)))
     })?;
     let ours = |level| Targets::new().with_target(OURS, level);
