@@ -73,14 +73,20 @@ impl PushListener for NodePushes {
 pub struct Script(scripts::Script);
 
 impl Script {
-    /// A script, with the files of this crate that it includes, and with local variables for the
-    /// arguments that it declares (see `scripts/text.rs`).
+    /// A script, with the parts of scripts of this crate that it includes, and with local variables
+    /// for the arguments that it declares (see `scripts/text.rs`).
     ///
     /// One for [`Node::call_in_epoch`] declares `epoch args`. `KEYS[1]` is the epoch record. It
     /// must call `gate` of `scripts/epoch.lua` before it grants, and answer with its refusal.
     #[must_use]
     pub fn new(source: &str) -> Self {
         Self(scripts::Script::new(source))
+    }
+
+    /// The script under the heading `-- part: NAME` of a file.
+    #[must_use]
+    pub fn part(file: &str, name: &str) -> Self {
+        Self::new(&scripts::part(file, name).unwrap_or_default())
     }
 
     /// The whole text, as the server gets it.

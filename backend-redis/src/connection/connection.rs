@@ -3,7 +3,7 @@
 use std::{
     fmt,
     sync::{
-        Arc,
+        Arc, LazyLock,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -27,7 +27,7 @@ use crate::{
         subscription::{self, Listening, PushPath},
         witness::Witness,
     },
-    scripts::reply,
+    scripts::{self, reply},
     settings::{Acknowledgement, Address, Settings},
 };
 use crate::{
@@ -37,7 +37,7 @@ use crate::{
 
 /// The script that [`Connection::check_scripts`] sends. By its text, since a server that has just
 /// started knows no script.
-const SERVER: &str = include_str!("../scripts/server.lua");
+static RUN_ID: LazyLock<String> = LazyLock::new(|| scripts::server("run_id"));
 
 const NO_INFO: &str = "the server lets no script call INFO, and without that no grant is safe after a restart; must be a \
      server that does (Redis Cloud and Redis Enterprise do not), or another kind of store";
@@ -112,7 +112,7 @@ impl Connection {
         };
         if let Some(witness) = &this.witness {
             // Only to learn whether the user may load a script; the next lines send this one, too.
-            this.load(witness, SERVER).await?;
+            this.load(witness, &RUN_ID).await?;
         }
         let handshake = this.confirm().await?;
         this.check_scripts(&handshake.identity).await?;
@@ -283,7 +283,7 @@ impl Connection {
     /// # Errors
     /// `Config` if scripts may not call INFO, or see another server.
     async fn check_scripts(&self, identity: &Identity) -> Result<(), Error> {
-        let answer = match self.commands.send(redis::cmd("EVAL").arg(SERVER).arg(0)).await {
+        let answer = match self.commands.send(redis::cmd("EVAL").arg(&*RUN_ID).arg(0)).await {
             Ok(answer) => answer,
             Err(refusal) => {
                 let error = error::of_command(&refusal);

@@ -253,7 +253,7 @@ fn read_settings(epoch: &str, answer: Value) -> Result<Option<AgreedSettings>, E
     let [longest, quarantine, version] = answer.as_slice() else {
         return Err(reply::not_understood());
     };
-    // As in unknown.lua.
+    // As in version.lua.
     let version = match (version, longest) {
         (Value::Nil, Value::Nil) => return Ok(None),
         (Value::Nil, _) => "0",
