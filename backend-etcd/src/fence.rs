@@ -1,22 +1,9 @@
 //! A fence for data in etcd, in the user's own transaction.
 
 use etcd_client::{Compare, CompareOp, Txn, TxnOp, TxnOpResponse, TxnResponse};
-use lock_core::{Error, ErrorKind, FencingToken, Guard, Stale};
+use lock_core::{Error, ErrorKind, FenceError, FencingToken, Guard, Stale};
 
 use crate::keys::entry::Held;
-
-/// Why a fenced transaction wrote nothing.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum FenceError {
-    /// A newer holder has written: nothing was changed.
-    #[error(transparent)]
-    Stale(#[from] Stale),
-    /// The answer is not that of a fenced transaction, or the key of the fence contains something
-    /// else.
-    #[error(transparent)]
-    Unreadable(#[from] Error),
-}
 
 /// Guards writes by a fencing token: a token older than one that was admitted writes nothing.
 ///
@@ -98,7 +85,7 @@ impl Fence {
     /// Whether a guarded transaction was carried out.
     ///
     /// # Errors
-    /// [`FenceError::Stale`]: nothing was changed. [`FenceError::Unreadable`]: the fence's key
+    /// [`FenceError::Stale`]: nothing was changed. [`FenceError::Store`]: the fence's key
     /// contains something that no fence has written, and nothing was changed; or the answer belongs
     /// to another transaction.
     pub fn admitted(

@@ -36,6 +36,6 @@ pub use etcd_client;
 
 pub use self::{
     builder::{EtcdBuilder, connect},
-    fence::{Fence, FenceError, HeldKey},
+    fence::{Fence, HeldKey},
     keys::layout::{EntryKey, KeyLayout},
 };

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use lock_core::{Error, ErrorKind, FencingToken, Stale};
+use lock_core::{Error, ErrorKind, FenceError, FencingToken, Stale};
 
 use crate::{
     backend::Redis,
@@ -14,18 +14,6 @@ use crate::{
     },
     store::Store,
 };
-
-/// Why a fenced write did not happen, or may not have happened.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum FenceError {
-    /// A newer holder has written. The key is unchanged.
-    #[error(transparent)]
-    Stale(#[from] Stale),
-    /// The server could not be reached. If the error is ambiguous, the write may have happened.
-    #[error(transparent)]
-    Store(#[from] Error),
-}
 
 /// Sets keys with a fencing token, and refuses a token lower than one that it has seen.
 ///

@@ -141,5 +141,5 @@ mod waiting;
 
 pub use self::{
     builder::{RedisBuilder, connect},
-    fence::{Fence, FenceError},
+    fence::Fence,
 };

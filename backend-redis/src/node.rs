@@ -18,7 +18,7 @@ pub use crate::scripts::arguments::declares;
 use crate::{
     backend::admin::Admin,
     builder::RedisBuilder,
-    connection::{PushListener, error, identity::Identity},
+    connection::{PushListener, identity::Identity},
     guarantees::promises,
     keys::{Bucket, Keys},
     scripts::{
@@ -73,14 +73,20 @@ impl PushListener for NodePushes {
 pub struct Script(scripts::Script);
 
 impl Script {
-    /// A script, with the files of this crate that it includes, and with local variables for the
-    /// arguments that it declares (see `scripts/text.rs`).
+    /// A script, with the parts of scripts of this crate that it includes, and with local variables
+    /// for the arguments that it declares (see `scripts/text.rs`).
     ///
     /// One for [`Node::call_in_epoch`] declares `epoch args`. `KEYS[1]` is the epoch record. It
     /// must call `gate` of `scripts/epoch.lua` before it grants, and answer with its refusal.
     #[must_use]
     pub fn new(source: &str) -> Self {
         Self(scripts::Script::new(source))
+    }
+
+    /// The script under the heading `-- part: NAME` of a file.
+    #[must_use]
+    pub fn part(file: &str, name: &str) -> Self {
+        Self::new(&scripts::part(file, name).unwrap_or_default())
     }
 
     /// The whole text, as the server gets it.
@@ -295,8 +301,7 @@ impl Node {
             .arg(self.0.keys.all_locks(Bucket::FIRST))
             .arg("COUNT")
             .arg(LISTED_OF_NODE);
-        let answer = self.0.connection(Bucket::FIRST).await?.send(&scan).await?;
-        let answer = list(answer.map_err(|error| error::of_command(&error))?)?;
+        let answer = list(self.0.connection(Bucket::FIRST).await?.commands.ask(&scan).await?)?;
         let [next, found] = answer.as_slice() else { return Err(not_understood()) };
         let mut names = Vec::new();
         for key in list(found.clone())? {

@@ -101,7 +101,7 @@ pub(crate) const BATCH_POLICY: BatchPolicy =
 /// way.
 pub(crate) const TOMBSTONE_LIFE: Duration = Duration::from_secs(60);
 /// How many watermarks a node keeps. Names that share one only cost each other a round trip now and
-/// then. The number is part of the protocol between clients; `highest.lua` and Redis's `init.lua`
+/// then. The number is part of the protocol between clients; `node.lua` and Redis's `init.lua`
 /// have the same.
 pub(crate) const WATERMARKS: u64 = 1024;
 

@@ -1,6 +1,7 @@
 //! Turns the driver's errors into ours.
 
 use lock_core::{Error, ErrorKind};
+use sqlx::{ColumnIndex, Decode, Type};
 
 use crate::refusals::UnknownRefusal;
 
@@ -31,6 +32,18 @@ impl Failure {
 /// No larger token can be granted. The remedy differs between the databases.
 pub(crate) const USED_UP: &str = "the fencing tokens are used up, since a token is at the limit; `leasehold release --force` frees \
                                   one name, and `leasehold check` tells what helps where it is all of them";
+
+/// A column of an answer, by its name or position.
+///
+/// # Errors
+/// As [`general`].
+pub(crate) fn column<'r, R, T>(row: &'r R, at: impl ColumnIndex<R>) -> Result<T, Error>
+where
+    R: sqlx::Row,
+    T: Decode<'r, R::Database> + Type<R::Database>,
+{
+    row.try_get(at).map_err(general)
+}
 
 /// The error for what no rule of a database covers. The message contains no values. The driver puts
 /// a password into its own message only when it parses a URL, and we parse URLs ourselves.

@@ -29,6 +29,7 @@ mod error;
 #[cfg(test)]
 mod fuzz;
 mod gate;
+mod page;
 mod refusals;
 mod renewal;
 mod retry;

@@ -15,7 +15,9 @@
 //! statement that includes it. Comments are not sent, except the markers of guards, which tests
 //! need.
 
-use std::{collections::HashMap, iter};
+use std::{collections::HashMap, iter, sync::Arc};
+
+use sqlx::{AssertSqlSafe, SqlSafeStr as _, SqlStr};
 
 use crate::tables::Tables;
 
@@ -71,6 +73,36 @@ pub(crate) struct Statement {
     /// Which argument each mark in the text stands for, counted from 0.
     pub(crate) order: Vec<usize>,
 }
+
+impl From<Statement> for SqlStr {
+    /// The text is ours but for the tables' names, which were checked. Cloning it does not copy it.
+    fn from(statement: Statement) -> Self {
+        AssertSqlSafe(Arc::<str>::from(statement.text)).into_sql_str()
+    }
+}
+
+/// Makes the struct `Statements` of a dialect, of statements of this type. `with_files` is the
+/// dialect's, with what it needs besides the tables.
+macro_rules! statements {
+    ($type:ty, $with_files:ident($($more:expr)?): $($name:ident)*) => {
+        /// The statements of one store.
+        #[derive(Debug)]
+        pub(super) struct Statements {
+            $(pub(super) $name: $type,)*
+        }
+
+        impl Statements {
+            pub(super) fn new(tables: &Tables) -> Self {
+                $with_files(tables, $($more,)? |files| Self {
+                    $($name: files.statement(stringify!($name)).into(),)*
+                })
+            }
+        }
+    };
+}
+
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+pub(crate) use statements;
 
 impl<'a> SqlFiles<'a> {
     /// Of the contents of files. `values` are what Rust computes for `{name}`.

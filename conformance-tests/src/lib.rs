@@ -1,8 +1,8 @@
 //! The conformance suite of leasehold: it tries on a real store what every store must keep.
 //!
 //! To run it against a backend of your own, implement [`Harness`] and make this the `main` of a
-//! test target with `harness = false`. (Rust's own harness has no word for a case that does not apply,
-//! and no end of a run, at which the store of all cases stops.)
+//! test target with `harness = false`. (Rust's own harness has no word for a case that does not
+//! apply, and no end of a run, at which the store of all cases stops.)
 //!
 //! ```no_run
 //! use conformance_tests::MemoryHarness as MyHarness;
@@ -13,10 +13,10 @@
 //! ```
 //!
 //! A crate of its own depends on `leasehold`, and for its tests on this crate, which brings no
-//! server and no store. `cargo test --test conformance -- expiry` runs the cases whose names contain
-//! a word, `--list` prints the names. The suite chooses its cases by the backend's `Guarantees`;
-//! [`Harness::skips`] must list each case that does not apply. The run ends with a table of case ×
-//! harness.
+//! server and no store. `cargo test --test conformance -- expiry` runs the cases whose names
+//! contain a word, `--list` prints the names. The suite chooses its cases by the backend's
+//! `Guarantees`; [`Harness::skips`] must list each case that does not apply. The run ends with a
+//! table of case × harness.
 //!
 //! [`cases`] has the list, [`history`] what clients saw and a checker for it.
 // A case fails by a panic.

@@ -8,7 +8,7 @@
 
 use std::error::Error;
 
-use leasehold::{FencingToken, sqlite::SqliteFence};
+use leasehold::{FenceError, FencingToken, sqlite::SqliteFence};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
 
 #[tokio::main(flavor = "current_thread")]
@@ -34,10 +34,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let token = std::env::var("LEASEHOLD_TOKEN")?.parse().ok().and_then(FencingToken::new);
     let token = token.ok_or("LEASEHOLD_TOKEN is no fencing token")?;
     let mut transaction = pool.begin_with("BEGIN IMMEDIATE").await?;
-    if let Err(stale) = fence.admit(&mut transaction, "batch-7", token).await? {
-        transaction.rollback().await?;
-        println!("not counted: {stale}");
-        return Ok(());
+    match fence.admit(&mut transaction, "batch-7", token).await {
+        Err(FenceError::Stale(stale)) => {
+            transaction.rollback().await?;
+            println!("not counted: {stale}");
+            return Ok(());
+        }
+        admitted => admitted?,
     }
     let count =
         "UPDATE latch SET open = open - 1 WHERE name = 'batch-7' AND open > 0 RETURNING open";

@@ -8,8 +8,7 @@
 
 use std::error::Error;
 
-use leasehold::FencingToken;
-use leasehold::sqlite::SqliteFence;
+use leasehold::{FenceError, FencingToken, sqlite::SqliteFence};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
 
 #[tokio::main(flavor = "current_thread")]
@@ -39,14 +38,15 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .execute(&mut *transaction)
         .await?;
     // The order does not matter within the transaction: a refused write is not committed.
-    match fence.admit(&mut transaction, "report", token).await? {
-        Ok(()) => {
-            transaction.commit().await?;
-            println!("wrote {text}");
-        }
-        Err(stale) => {
+    match fence.admit(&mut transaction, "report", token).await {
+        Err(FenceError::Stale(stale)) => {
             transaction.rollback().await?;
             println!("refused {text}: {stale}");
+        }
+        admitted => {
+            admitted?;
+            transaction.commit().await?;
+            println!("wrote {text}");
         }
     }
     Ok(())

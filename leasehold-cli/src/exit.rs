@@ -136,6 +136,11 @@ pub(crate) fn notify(message: impl Display) {
     write(message, true);
 }
 
+/// Writes a line in the place of lines of the log that were dropped.
+pub(crate) fn lines_are_missing(count: u64) {
+    notify(format_args!("{count} lines of the log are missing here, because nobody read stderr"));
+}
+
 fn write(message: impl Display, harmless: bool) {
     let line = one_line(&message.to_string());
     if AS_EVENTS.load(Ordering::Relaxed) {

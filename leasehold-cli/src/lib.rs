@@ -16,6 +16,7 @@ pub mod args;
 mod chosen_store;
 mod ended;
 pub mod exit;
+mod json;
 mod log;
 mod show;
 mod stderr;

@@ -9,7 +9,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::args::LogFormat;
 use crate::exit::{Failure, cause};
-use crate::{exit, show, stderr};
+use crate::{exit, json, show, stderr};
 
 /// The target of all our lines. Those of our dependencies are not logged, because they may show
 /// what must stay secret, such as the text of a statement.
@@ -22,7 +22,7 @@ const OURS: &str = "leasehold";
 ///
 /// If no thread can be started.
 pub(crate) fn start(format: LogFormat) -> Result<(), Failure> {
-    stderr::start().map_err(|error| {
+    stderr::start(exit::lines_are_missing).map_err(|error| {
         Failure::unavailable(format_args!("cannot start a thread: {}", cause(&error)))
     })?;
     let ours = |level| Targets::new().with_target(OURS, level);
@@ -55,7 +55,7 @@ impl Write for Escaping {
         let line = text.strip_suffix('\n').unwrap_or(&text);
         let shown = match self.0 {
             LogFormat::Text => show::seen(line),
-            LogFormat::Json => show::seen_in_json(line),
+            LogFormat::Json => json::seen(line),
         };
         stderr::write(format!("{shown}\n"));
         Ok(event.len())

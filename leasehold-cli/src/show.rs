@@ -1,4 +1,4 @@
-//! How answers are printed: in words, and as JSON.
+//! How answers are printed in words.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use humantime::format_duration;
 use leasehold::{Holder, LockState, OwnerId, OwnerLabel};
-use serde_json::{Map, Value};
 use tokio::sync::oneshot;
 
 use crate::exit::{Failure, cause, is_unseen};
@@ -45,42 +44,6 @@ pub(crate) fn print_apart(text: String) -> impl Future<Output = Result<u8, Failu
     }
 }
 
-/// A record as JSON on several lines. A duration is a number of milliseconds, and its name ends
-/// with `_ms`.
-pub(crate) fn json(record: &impl serde::Serialize) -> Result<String, Failure> {
-    json_text(record, serde_json::to_string_pretty)
-}
-
-/// The same on one line.
-pub(crate) fn json_line(record: &impl serde::Serialize) -> Result<String, Failure> {
-    json_text(record, serde_json::to_string)
-}
-
-fn json_text(
-    record: &impl serde::Serialize,
-    write: fn(&Value) -> serde_json::Result<String>,
-) -> Result<String, Failure> {
-    let text = serde_json::to_value(record)
-        .and_then(|value| write(&plain(value)))
-        .map_err(|error| Failure::unavailable(format_args!("cannot print JSON: {error}")))?;
-    Ok(seen_in_json(&text) + "\n")
-}
-
-/// JSON with invisible characters escaped. Only its strings contain such characters.
-pub(crate) fn seen_in_json(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len() + 1);
-    for each in text.chars() {
-        if each != '\n' && is_unseen(each) {
-            for unit in each.encode_utf16(&mut [0; 2]) {
-                let _ = write!(shown, "\\u{unit:04x}");
-            }
-        } else {
-            shown.push(each);
-        }
-    }
-    shown
-}
-
 /// A line with invisible characters escaped.
 pub(crate) fn seen(line: &str) -> String {
     let mut shown = String::with_capacity(line.len());
@@ -103,31 +66,6 @@ pub(crate) fn escaped(text: &str) -> String {
 /// A label in quotes, because it may contain spaces.
 pub(crate) fn quoted(label: &OwnerLabel) -> String {
     format!("\"{}\"", escaped(label.as_str()).replace('"', "\\\""))
-}
-
-fn plain(value: Value) -> Value {
-    match value {
-        Value::Array(list) => list.into_iter().map(plain).collect(),
-        Value::Object(fields) => Value::Object(fields.into_iter().map(field).collect()),
-        other => other,
-    }
-}
-
-fn field((key, value): (String, Value)) -> (String, Value) {
-    match value.as_object().and_then(millis) {
-        // A lease without an end.
-        Some(millis) if u128::from(millis) >= Holder::WITHOUT_END.as_millis() => {
-            (key + "_ms", Value::Null)
-        }
-        Some(millis) => (key + "_ms", millis.into()),
-        None => (key, plain(value)),
-    }
-}
-
-/// A duration as serde writes it.
-fn millis(fields: &Map<String, Value>) -> Option<u64> {
-    let (secs, nanos) = (fields.get("secs")?.as_u64()?, fields.get("nanos")?.as_u64()?);
-    (fields.len() == 2).then(|| secs.saturating_mul(1000).saturating_add(nanos / 1_000_000))
 }
 
 /// A duration, rounded up to the tenth of a second, or below one second to the millisecond.
@@ -276,8 +214,10 @@ pub(crate) fn age(state: &LockState, now: u64) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use leasehold::{FencingToken, LockName};
+    use serde_json::Value;
 
     use super::*;
+    use crate::json;
 
     fn state(held: bool) -> LockState {
         let holder = held.then(|| {
@@ -292,7 +232,7 @@ mod tests {
 
     #[test]
     fn durations_in_json_are_milliseconds() {
-        let text = json(&[state(true)]).unwrap();
+        let text = json::pretty(&[state(true)]).unwrap();
         let value: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(value[0]["holder"]["remaining_ms"], 8210);
         assert_eq!(value[0]["holder"]["owner"], format!("{:032x}", 0xabc));
@@ -357,7 +297,7 @@ mod tests {
         );
         let text = table(&[shared(1)]);
         assert!(text.contains(" 1 reader, \"host:2\" last "), "{text}");
-        let value: Value = serde_json::from_str(&json(&shared(3)).unwrap()).unwrap();
+        let value: Value = serde_json::from_str(&json::pretty(&shared(3)).unwrap()).unwrap();
         assert_eq!(value["readers"], 3);
         let told = "readers, of whom \"host:2\" came last, for another 9s unless renewed";
         assert_eq!(super::holder(&state.holder.unwrap()), told);
@@ -371,7 +311,7 @@ mod tests {
         let told = "a b\n  held by    an unreadable record\n  lease      ends in 9s, or by force\n";
         assert_eq!(lock(&state), told);
         assert!(table(std::slice::from_ref(&state)).contains("an unreadable record "));
-        let value: Value = serde_json::from_str(&json(&state).unwrap()).unwrap();
+        let value: Value = serde_json::from_str(&json::pretty(&state).unwrap()).unwrap();
         assert_eq!(value["unreadable"], true);
         assert_eq!(holder(&state.holder.unwrap()), "an unreadable record, for another 9s");
     }
@@ -388,7 +328,7 @@ mod tests {
                 super::holder(&holder),
                 lock(&state),
                 table(std::slice::from_ref(&state)),
-                json(&state),
+                json::pretty(&state),
             )
         };
         let (busy, lines, row, _) = told(span);

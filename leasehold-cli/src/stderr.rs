@@ -17,7 +17,6 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::exit::notify;
 use crate::tunables::{STDERR_LINES, STDERR_STALL, STDERR_STALLS};
 
 /// The lines that wait for the thread.
@@ -29,17 +28,15 @@ thread_local! {
 }
 
 /// Starts the thread. Without it, as in the job reaper and before the arguments are known, each
-/// line is written at once.
-pub(crate) fn start() -> io::Result<()> {
-    let serve = || {
+/// line is written at once. The thread calls `missing` where lines were dropped.
+pub(crate) fn start(missing: fn(u64)) -> io::Result<()> {
+    let serve = move || {
         WRITES.set(true);
         LINES.serve(|entry| match entry {
             Entry::Line(line) => write_now(&line),
             Entry::Status(line) => write_now(&format!("\r{line}\x1b[K")),
             Entry::Erase => write_now("\r\x1b[K"),
-            Entry::Dropped(count) => notify(format_args!(
-                "{count} lines of the log are missing here, because nobody read stderr"
-            )),
+            Entry::Dropped(count) => missing(count),
         });
     };
     LINES.open();

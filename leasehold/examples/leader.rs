@@ -2,7 +2,9 @@
 //! when it ends.
 //!
 //! ```text
-//! for i in 1 2 3; do cargo run -q -p leasehold --features sqlite --example leader sqlite:locks.db & done; wait
+//! for i in 1 2 3; do
+//!     cargo run -q -p leasehold --features sqlite --example leader sqlite:locks.db &
+//! done; wait
 //! ```
 //!
 //! Kill the leader: another leads when the lease is over. Ctrl-C makes it resign: another leads at

@@ -1,7 +1,9 @@
 //! A job that runs once, however many machines start it at the same time of day.
 //!
 //! ```text
-//! for i in 1 2 3; do cargo run -q -p leasehold --features sqlite --example nightly sqlite:locks.db & done; wait
+//! for i in 1 2 3; do
+//!     cargo run -q -p leasehold --features sqlite --example nightly sqlite:locks.db &
+//! done; wait
 //! ```
 
 use std::time::Duration;

@@ -1,7 +1,8 @@
 //! Metrics for Prometheus: `GET /metrics` of a service that takes locks.
 //!
 //! ```text
-//! cargo run -p leasehold --features metrics,sqlite --example prometheus sqlite:locks.db 127.0.0.1:9464
+//! cargo run -p leasehold --features metrics,sqlite --example prometheus \
+//!     sqlite:locks.db 127.0.0.1:9464
 //! ```
 //!
 //! docs/observability.md has the metrics, alert rules, and a dashboard.

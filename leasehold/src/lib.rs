@@ -104,8 +104,8 @@ mod url;
 pub use lock_core::{
     All, Any, Assumption, Backend, Blocked, Busy, CancellationToken, ClientOptions,
     ConnectionSecurity, Credentials, CredentialsProvider, Cursor, Election, Error, ErrorKind,
-    Event, EventKind, Fence, FencingToken, Finished, Guarantees, Guard, Guards, Holder, Init,
-    Leader, Leadership, Lock, LockClient, LockName, LockState, LossReason, Mode, Monitor,
+    Event, EventKind, Fence, FenceError, FencingToken, Finished, Guarantees, Guard, Guards, Holder,
+    Init, Leader, Leadership, Lock, LockClient, LockName, LockState, LossReason, Mode, Monitor,
     NotAcquired, Observer, OwnerId, OwnerLabel, Page, Promise, QuarantineUse, Quarantined,
     ReleaseOutcome, RenewalHealth, Semaphore, Stale, StoreCheck, StoreSettings, TryAcquire,
     WithError, all, any,
@@ -172,15 +172,13 @@ pub mod postgres {
 /// Locks in an etcd cluster, its fence, and a builder.
 #[cfg(feature = "etcd")]
 pub mod etcd {
-    pub use backend_etcd::{
-        EtcdBuilder, Fence as EtcdFence, FenceError, HeldKey as EtcdHeldKey, etcd_client,
-    };
+    pub use backend_etcd::{EtcdBuilder, Fence as EtcdFence, HeldKey as EtcdHeldKey, etcd_client};
 }
 
 /// Locks in one Redis, its fence, and a builder.
 #[cfg(feature = "redis")]
 pub mod redis {
-    pub use backend_redis::{Fence as RedisFence, FenceError, RedisBuilder};
+    pub use backend_redis::{Fence as RedisFence, RedisBuilder};
 }
 
 /// Locks in a quorum of independent Redis servers, and a builder.

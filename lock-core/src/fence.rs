@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::{FencingToken, sync::Mutex};
+use crate::{Error, FencingToken, sync::Mutex};
 
 /// The token is lower than one that was admitted before: a later holder has already written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -23,6 +23,19 @@ impl Stale {
     pub fn new(resource: impl Into<String>, offered: FencingToken, admitted: FencingToken) -> Self {
         Self { resource: resource.into(), offered, admitted }
     }
+}
+
+/// Why the fence of a store refused a write, or may have.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FenceError {
+    /// A later holder has written: this write must not happen.
+    #[error(transparent)]
+    Stale(#[from] Stale),
+    /// The store's answer is missing or is an error. If the error is ambiguous, a write that the
+    /// fence makes itself may have happened.
+    #[error(transparent)]
+    Store(#[from] Error),
 }
 
 /// A fence in this process's memory, for a resource that ends with the process.

@@ -74,7 +74,7 @@ pub use client::{
 pub use credentials::{Credentials, CredentialsProvider};
 pub use env::{BoxFuture, Env, NoRuntime, SystemEnv, jittered};
 pub use error::{Blocked, Error, ErrorKind};
-pub use fence::{Fence, Stale};
+pub use fence::{Fence, FenceError, Stale};
 pub use guarantees::{
     Assumption, ConnectionSecurity, Guarantees, Promise, QuarantineUse, drift_margin,
 };

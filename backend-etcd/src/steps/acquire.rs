@@ -18,15 +18,16 @@ use crate::{
     tunables::TRIES,
 };
 
-/// Why a transaction was refused.
-enum Obstacle {
+/// What became of a transaction.
+enum Outcome {
+    Granted(Grant),
     /// The request already has an entry, and it was granted.
     Ours(StoredEntry),
     /// Somebody else holds the lock or waits for it.
     Others(Option<StoredEntry>),
     Quarantine(Quarantined),
     /// Nothing blocks the request any more.
-    Gone,
+    Unblocked,
     /// Another reader uses the same key.
     Occupied,
     /// The cluster was restored meanwhile. The grant was released, and its lease with it.
@@ -44,32 +45,28 @@ pub(crate) async fn try_acquire(store: &Store, request: &Request) -> Result<Atte
             Some(lease) => lease,
             None => store.leases.take(request.lease).await?,
         };
-        let obstacle = match acquire(store, request, used, Arc::clone(&reserved)).await {
-            Ok(Ok(grant)) => return Ok(Attempt::Granted(grant)),
-            Ok(Err(obstacle)) => obstacle,
-            Err(Failure::LeaseGone) => continue,
-            Err(Failure::Error(error)) => return Err(error),
-        };
-        match obstacle {
-            Obstacle::Ours(seen) => {
+        match acquire(store, request, used, Arc::clone(&reserved)).await {
+            Ok(Outcome::Granted(grant)) => return Ok(Attempt::Granted(grant)),
+            Ok(Outcome::Ours(seen)) => {
                 store.leases.put_back(used);
                 if let Some(grant) = repeat(store, request, seen).await? {
                     return Ok(Attempt::Granted(grant));
                 }
             }
-            Obstacle::Others(seen) => {
+            Ok(Outcome::Others(seen)) => {
                 store.leases.put_back(used);
                 return Ok(Attempt::Busy(busy(store, seen).await?));
             }
-            Obstacle::Quarantine(held_back) => {
+            Ok(Outcome::Quarantine(held_back)) => {
                 store.leases.put_back(used);
                 return Ok(Attempt::Quarantined(held_back));
             }
-            Obstacle::Gone => lease = Some(used),
-            Obstacle::Occupied => {
+            Ok(Outcome::Unblocked) => lease = Some(used),
+            Ok(Outcome::Occupied) => {
                 (lease, reserved) = (Some(used), reserved_keys.random(layout, name, request.mode));
             }
-            Obstacle::Restored => {}
+            Ok(Outcome::Restored) | Err(Failure::LeaseGone) => {}
+            Err(Failure::Error(error)) => return Err(error),
         }
     }
     Err(Error::new(ErrorKind::Unavailable, "others changed the settings again and again"))
@@ -80,7 +77,7 @@ async fn acquire(
     request: &Request,
     lease: Lease,
     reserved: Arc<ReservedKey>,
-) -> Result<Result<Grant, Obstacle>, Failure> {
+) -> Result<Outcome, Failure> {
     let token = store.restore.history_token().await?;
     let AcquireTxn { txn, entry, record, .. } = acquire_txn(store, request, &reserved.key, lease)?;
     let key = reserved.key.clone();
@@ -89,15 +86,15 @@ async fn acquire(
         let created = revision(&answer);
         let held = Held { reserved, lease, created, entry, history: token.history };
         let grant = confirm(store, request, &token, &answer, held, record).await?;
-        return Ok(grant.ok_or(Obstacle::Restored));
+        return Ok(grant.map_or(Outcome::Restored, Outcome::Granted));
     }
-    Ok(Err(Box::pin(find_obstacle(store, request, key)).await?))
+    Ok(Box::pin(find_obstacle(store, request, key)).await?)
 }
 
 /// Why a transaction was refused, as far as that can still be read. The transaction itself does not
 /// read: most are not refused, and each read makes the entry in etcd's log longer, even if it is
 /// not carried out.
-async fn find_obstacle(store: &Store, request: &Request, key: String) -> Result<Obstacle, Error> {
+async fn find_obstacle(store: &Store, request: &Request, key: String) -> Result<Outcome, Error> {
     let layout = &store.layout;
     let reads = [
         layout.get_first(&request.name),
@@ -115,7 +112,7 @@ async fn find_obstacle(store: &Store, request: &Request, key: String) -> Result<
     };
     store.restore.note_found(settings, revision(&answer))?;
     if let Some(held_back) = held_back(&store.rpc, quarantine).await? {
-        return Ok(Obstacle::Quarantine(held_back));
+        return Ok(Outcome::Quarantine(held_back));
     }
     let abandoned = !tombstone.kvs().is_empty();
     let (first, newest) = (StoredEntry::from_get(first), StoredEntry::from_get(newest));
@@ -125,17 +122,17 @@ async fn find_obstacle(store: &Store, request: &Request, key: String) -> Result<
     };
     if let Some(own) = own.filter(|own| !abandoned && own.belongs_to(request.owner)) {
         return Ok(if is_ours(&own, request) {
-            Obstacle::Ours(own)
+            Outcome::Ours(own)
         } else {
-            Obstacle::Others(Some(own))
+            Outcome::Others(Some(own))
         });
     }
     Ok(match newest {
-        None if !abandoned && reserved.kvs().is_empty() => Obstacle::Gone,
-        None if !abandoned => Obstacle::Occupied,
+        None if !abandoned && reserved.kvs().is_empty() => Outcome::Unblocked,
+        None if !abandoned => Outcome::Occupied,
         // Several readers share the lock: the newest has the highest token.
-        Some(newest) if newest.is_granted_reader() => Obstacle::Others(Some(newest)),
-        _ => Obstacle::Others(first),
+        Some(newest) if newest.is_granted_reader() => Outcome::Others(Some(newest)),
+        _ => Outcome::Others(first),
     })
 }
 

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use backend_etcd::{
-    Fence, FenceError, HeldKey,
+    Fence, HeldKey,
     etcd_client::{Client, Txn, TxnOp},
 };
-use lock_core::{FencingToken, Guard, LockClient};
+use lock_core::{FenceError, FencingToken, Guard, LockClient};
 use servers::Etcd;
 
 use crate::support::single;
@@ -92,7 +92,7 @@ async fn a_key_with_another_value_admits_nobody_and_is_not_overwritten() {
     for other in others {
         client.kv_client().put(fence.key("report"), other, None).await.unwrap();
         let refused = write(&client, &fence, token, "y").await.unwrap_err();
-        assert!(matches!(refused, FenceError::Unreadable(_)), "{other:?}: {refused}");
+        assert!(matches!(refused, FenceError::Store(_)), "{other:?}: {refused}");
         assert!(refused.to_string().contains("fences/report"), "{other:?}: {refused}");
         assert_eq!(read(&etcd, &fence.key("report")).await, other);
         assert_eq!(read(&etcd, "report/today").await, "");

@@ -86,15 +86,14 @@ impl OwnRecord {
             LockClient::with_env(Arc::clone(store), Arc::clone(&env), options)
         };
         let clients = [client(&stores[0])?, client(&stores[1])?];
-        let (state, keeper, ended) = (Mutex::default(), Mutex::default(), CancellationToken::new());
         let record = Arc::new(Self {
             phase,
             stores,
             clients,
             env,
-            state,
-            keeper,
-            ended,
+            state: Mutex::default(),
+            keeper: Mutex::default(),
+            ended: CancellationToken::new(),
             failure_line: OncePer::minute(),
         });
         record.enter().await?;

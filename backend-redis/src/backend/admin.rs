@@ -9,7 +9,6 @@ use lock_core::{
 use redis::Value;
 
 use crate::{
-    connection::error,
     keys::Bucket,
     scripts::{
         self, Arguments,
@@ -101,13 +100,11 @@ impl Admin<'_> {
                 command.arg(word).arg(slot).arg(rest);
                 command
             };
-            let known = |answer: Result<Value, redis::RedisError>| {
-                answer.map_err(|error| error::of_command(&error))
-            };
-            let count = connection.send(&ask("COUNTKEYSINSLOT", &[])).await?;
-            let count = reply::number(&known(count)?)?;
-            let found = connection.send(&ask("GETKEYSINSLOT", &[count + KEYS_MEANWHILE])).await?;
-            let locks = self.held_among(bucket, reply::list(known(found)?)?).await?;
+            let count =
+                reply::number(&connection.commands.ask(&ask("COUNTKEYSINSLOT", &[])).await?)?;
+            let found =
+                connection.commands.ask(&ask("GETKEYSINSLOT", &[count + KEYS_MEANWHILE])).await?;
+            let locks = self.held_among(bucket, reply::list(found)?).await?;
             if Arc::ptr_eq(&connection, &self.0.connection(bucket).await?) {
                 let next = (usize::from(number) + 1 < self.0.keys.buckets().count())
                     .then(|| (number + 1).to_string());
@@ -247,9 +244,9 @@ impl Admin<'_> {
         let mut differences = Vec::new();
         for connection in self.0.pool.alive() {
             let before = SystemEnv.wall_micros();
-            let answer = connection.send(&redis::cmd("TIME")).await?;
+            let answer = connection.commands.ask(&redis::cmd("TIME")).await?;
             let after = SystemEnv.wall_micros();
-            let parts = reply::list(answer.map_err(|error| error::of_command(&error))?)?;
+            let parts = reply::list(answer)?;
             let [seconds, micros] = parts.as_slice() else { return Err(not_understood()) };
             let server = reply::number(seconds)?.saturating_mul(1_000_000);
             let server = server.saturating_add(reply::number(micros)?).min(i64::MAX as u64);

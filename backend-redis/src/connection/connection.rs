@@ -2,9 +2,8 @@
 
 use std::{
     fmt,
-    future::Future,
     sync::{
-        Arc,
+        Arc, LazyLock,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -12,22 +11,23 @@ use std::{
 
 use lock_core::{Env as _, Error, ErrorKind, SystemEnv};
 use redis::{
-    AsyncConnectionConfig, Cmd, ProtocolVersion, PushInfo, RedisConnectionInfo, RedisError, Value,
+    AsyncConnectionConfig, Cmd, ProtocolVersion, PushInfo, RedisConnectionInfo, RedisError,
 };
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
     connection::{
-        PushListener, error,
+        PushListener,
+        commands::Commands,
+        error,
         handshake::{Handshake, LastHandshake, Seen},
         identity::{self, Identity, Limits},
         replicas::Replicas,
-        sent_scripts::{SentScripts, is_noscript},
         socket::Socket,
         subscription::{self, Listening, PushPath},
         witness::Witness,
     },
-    scripts::reply,
+    scripts::{self, reply},
     settings::{Acknowledgement, Address, Settings},
 };
 use crate::{
@@ -37,25 +37,20 @@ use crate::{
 
 /// The script that [`Connection::check_scripts`] sends. By its text, since a server that has just
 /// started knows no script.
-const SERVER: &str = include_str!("../scripts/server.lua");
+static RUN_ID: LazyLock<String> = LazyLock::new(|| scripts::server("run_id"));
 
 const NO_INFO: &str = "the server lets no script call INFO, and without that no grant is safe after a restart; must be a \
      server that does (Redis Cloud and Redis Enterprise do not), or another kind of store";
 
 pub(crate) struct Connection {
     pub(crate) address: Address,
-    connection: Socket,
-    timeout: Duration,
+    pub(crate) commands: Commands,
     handshake: LastHandshake,
-    /// A command had no answer in time, or the connection ended. The next caller makes a new
-    /// connection.
-    dead: Arc<AtomicBool>,
     /// Whether a replica may replace the server, even if it has no replica now.
     fails_over: bool,
     /// The user may not call CONFIG GET, so the client does not call it again.
     refused_config: AtomicBool,
     pub(crate) listening: Listening,
-    texts: SentScripts,
     replicas: Replicas,
     witness: Option<Witness>,
     /// The caller that makes the store's first use of this server holds the lock.
@@ -64,7 +59,7 @@ pub(crate) struct Connection {
 
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connection").field("dead", &self.dead).finish_non_exhaustive()
+        f.debug_struct("Connection").field("dead", &self.commands.is_dead()).finish_non_exhaustive()
     }
 }
 
@@ -108,19 +103,16 @@ impl Connection {
             address: address.clone(),
             fails_over: settings.topology.fails_over(),
             refused_config: AtomicBool::new(false),
-            texts: SentScripts::default(),
             replicas: Replicas::default(),
             witness: settings.witness.then(|| Witness::of(settings)),
             first_use: tokio::sync::Mutex::default(),
             listening: Listening::new(way, Arc::clone(&dead), listener, timeout),
-            connection,
-            timeout,
+            commands: Commands::new(connection, timeout, dead),
             handshake: LastHandshake::default(),
-            dead,
         };
         if let Some(witness) = &this.witness {
             // Only to learn whether the user may load a script; the next lines send this one, too.
-            this.load(witness, SERVER).await?;
+            this.load(witness, &RUN_ID).await?;
         }
         let handshake = this.confirm().await?;
         this.check_scripts(&handshake.identity).await?;
@@ -155,10 +147,6 @@ impl Connection {
         Socket::open(settings, address, login, config).await
     }
 
-    pub(crate) fn is_dead(&self) -> bool {
-        self.dead.load(Ordering::SeqCst)
-    }
-
     /// Returns once this connection is silent while the server answers on a new one: the network
     /// has dropped the connection without a word. Then the calls that wait on it would wait for
     /// their whole time limit.
@@ -166,26 +154,15 @@ impl Connection {
         // During a WAIT no other answer comes.
         let within = settings.acknowledgement().map_or(Duration::ZERO, |wanted| wanted.within);
         loop {
-            let received = self.connection.received();
+            let received = self.commands.received();
             tokio::time::sleep(SILENT_AFTER + within).await;
-            if self.connection.received() == received
+            if self.commands.received() == received
                 && Self::open(settings, &self.address, Arc::clone(listener)).await.is_ok()
-                && self.connection.received() == received
+                && self.commands.received() == received
             {
                 return;
             }
         }
-    }
-
-    /// Gives the connection up. Each call that waits for an answer learns that its outcome is
-    /// unknown.
-    pub(crate) fn give_up(&self) {
-        self.retire();
-        self.connection.end();
-    }
-
-    pub(crate) fn retire(&self) {
-        self.dead.store(true, Ordering::SeqCst);
     }
 
     /// The handshake. It is repeated if it is older than [`CONFIRMED_WITHIN`].
@@ -216,7 +193,7 @@ impl Connection {
         let silent = || Error::new(ErrorKind::Config, "INFO shows no server_time_usec");
         let clock = clock.ok_or_else(silent)?;
         if identity.role != "master" {
-            self.retire();
+            self.commands.retire();
             let message = format!("the server is a {}; must be a master", identity.role);
             return Err(Error::new(ErrorKind::Unavailable, message));
         }
@@ -245,7 +222,8 @@ impl Connection {
             return Ok(None);
         };
         let record = witness.ask_for_run();
-        let (run, there) = tokio::try_join!(self.send(&record), self.has_witness())?;
+        let (run, there) = tokio::join!(self.commands.send(&record), self.has_witness());
+        let there = there?;
         // A record that cannot be read is for the first script to report.
         let Ok(run) = run else { return Ok(None) };
         let run =
@@ -256,7 +234,7 @@ impl Connection {
     /// Whether the witness is there. `None` if the user may not know.
     pub(crate) async fn has_witness(&self) -> Result<Option<bool>, Error> {
         let Some(witness) = &self.witness else { return Ok(None) };
-        match self.send(&witness.ask()).await? {
+        match self.commands.send(&witness.ask()).await {
             Ok(answer) => {
                 let there = reply::list(answer)?.first().map(reply::number).transpose()?;
                 Ok(Some(there == Some(1)))
@@ -277,7 +255,7 @@ impl Connection {
         if !witness.is_permitted() {
             return Ok(false);
         }
-        match self.send(redis::cmd("SCRIPT").arg("LOAD").arg(text)).await? {
+        match self.commands.send(redis::cmd("SCRIPT").arg("LOAD").arg(text)).await {
             Ok(_) => Ok(true),
             Err(refusal) => witness.refused(&refusal).map(|()| false),
         }
@@ -305,7 +283,7 @@ impl Connection {
     /// # Errors
     /// `Config` if scripts may not call INFO, or see another server.
     async fn check_scripts(&self, identity: &Identity) -> Result<(), Error> {
-        let answer = match self.send(redis::cmd("EVAL").arg(SERVER).arg(0)).await? {
+        let answer = match self.commands.send(redis::cmd("EVAL").arg(&*RUN_ID).arg(0)).await {
             Ok(answer) => answer,
             Err(refusal) => {
                 let error = error::of_command(&refusal);
@@ -342,7 +320,7 @@ impl Connection {
         }
         let mut ask = redis::cmd("CONFIG");
         ask.arg("GET").arg("min-replicas-*").arg("cluster-node-timeout").arg("repl-backlog-ttl");
-        match self.send(&ask).await? {
+        match self.commands.send(&ask).await {
             Ok(answer) => Ok(Limits::read(&redis::from_redis_value(answer).unwrap_or_default())),
             // It may pass. Until the server has answered once, nothing is promised; after that, no
             // handshake does without.
@@ -363,78 +341,9 @@ impl Connection {
     }
 
     async fn info(&self, section: &str) -> Result<String, Error> {
-        let answer = self.send(redis::cmd("INFO").arg(section)).await?;
-        match answer {
-            Ok(value) => redis::from_redis_value(value)
-                .map_err(|_| Error::new(ErrorKind::Config, "INFO was not answered with text")),
-            Err(error) => Err(error::of_command(&error)),
-        }
-    }
-
-    /// Sends one command, with the time limit of every command. The inner error is the server's
-    /// answer.
-    pub(crate) async fn send(&self, command: &Cmd) -> Result<Result<Value, RedisError>, Error> {
-        match self.limited(self.connection.send(command)).await? {
-            Ok(value) => Ok(value.extract_error()),
-            Err(error) => {
-                if error.is_unrecoverable_error() || error.is_io_error() {
-                    self.retire();
-                }
-                Ok(Err(error))
-            }
-        }
-    }
-
-    /// As [`send`](Self::send). `asking` is for keys of a slot that is moving to this server.
-    pub(crate) async fn ask(
-        &self,
-        asking: bool,
-        command: &Cmd,
-    ) -> Result<Result<Value, RedisError>, Error> {
-        if !asking {
-            return self.send(command).await;
-        }
-        let mut both = redis::pipe();
-        both.cmd("ASKING").add_command(command.clone());
-        Ok(match self.limited(self.connection.send_all(&both)).await? {
-            Ok(mut answers) => answers.pop().unwrap_or(Value::Nil).extract_error(),
-            Err(error) => {
-                if error.is_unrecoverable_error() || error.is_io_error() {
-                    self.retire();
-                }
-                Err(error)
-            }
-        })
-    }
-
-    /// Runs a script that the server does not know: by its text, which also loads it; or by its
-    /// hash, after another call has sent the text.
-    pub(crate) async fn bring(
-        &self,
-        asking: bool,
-        hash: &str,
-        by_text: &Cmd,
-        by_hash: &Cmd,
-    ) -> Result<Result<Value, RedisError>, Error> {
-        // The second round is for a text that was sent long ago and that the server has forgotten.
-        for _ in 0..2 {
-            let sent = self.texts.sent(hash);
-            let mut own = None;
-            let bring = async {
-                own = Some(self.ask(asking, by_text).await?);
-                Ok::<_, Error>(())
-            };
-            sent.get_or_try_init(|| bring).await?;
-            if let Some(answer) = own {
-                return Ok(answer);
-            }
-            let answer = self.ask(asking, by_hash).await?;
-            if !answer.as_ref().is_err_and(is_noscript) {
-                return Ok(answer);
-            }
-            self.texts.forget(hash, &sent);
-        }
-        self.ask(asking, by_text).await
+        let answer = self.commands.ask(redis::cmd("INFO").arg(section)).await?;
+        redis::from_redis_value(answer)
+            .map_err(|_| Error::new(ErrorKind::Config, "INFO was not answered with text"))
     }
 
     /// Waits until enough replicas have all that was written on this connection before.
@@ -442,16 +351,6 @@ impl Connection {
     /// # Errors
     /// `Unavailable` if too few replicas have it. Other errors if that is unknown.
     pub(crate) async fn acknowledged(&self, wanted: Acknowledgement) -> Result<(), Error> {
-        let send = |wait: Cmd| async move { self.send(&wait).await };
-        self.replicas.acknowledge(wanted, send).await
-    }
-
-    async fn limited<T>(&self, work: impl Future<Output = T>) -> Result<T, Error> {
-        tokio::time::timeout(self.timeout, work).await.map_err(|_| {
-            // The next command uses another connection.
-            self.retire();
-            let shown = humantime::format_duration(self.timeout);
-            Error::new(ErrorKind::OutcomeUnknown, format!("no answer within {shown}"))
-        })
+        self.replicas.acknowledge(wanted, async |wait: Cmd| self.commands.ask(&wait).await).await
     }
 }

@@ -106,6 +106,9 @@ fn meaning(error: &RedisError) -> Option<(ErrorKind, &'static str)> {
         (Driver::InvalidClientConfig, _) => {
             (ErrorKind::Config, "the settings do not allow this connection")
         }
+        (Driver::Io, _) if error.is_timeout() => {
+            (ErrorKind::OutcomeUnknown, "the server did not answer in time")
+        }
         (Driver::Io, _) => (ErrorKind::OutcomeUnknown, "the connection broke before the answer"),
         _ => (ErrorKind::OutcomeUnknown, "the answer was not understood"),
     })

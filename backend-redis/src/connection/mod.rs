@@ -1,6 +1,7 @@
 //! Connections to one server: from the socket up to the pool that keeps them.
 
 pub(crate) mod bounded;
+mod commands;
 mod connection;
 pub(crate) mod error;
 pub(crate) mod handshake;

@@ -43,7 +43,7 @@ impl Pool {
     /// The connection of a bucket, if it is alive.
     pub(crate) fn current(&self, bucket: Bucket) -> Option<Arc<Connection>> {
         let connection = self.buckets[bucket.index()].read();
-        connection.as_ref().filter(|connection| !connection.is_dead()).cloned()
+        connection.as_ref().filter(|connection| !connection.commands.is_dead()).cloned()
     }
 
     pub(crate) fn set(&self, bucket: Bucket, connection: Option<Arc<Connection>>) {
@@ -96,6 +96,6 @@ impl Pool {
 fn is_used(slot: &ConnectionSlot) -> bool {
     // If the lock is taken, a caller is making the connection.
     slot.try_lock().map_or(true, |tried| {
-        tried.connection.as_ref().is_some_and(|connection| !connection.is_dead())
+        tried.connection.as_ref().is_some_and(|connection| !connection.commands.is_dead())
     })
 }

@@ -1,15 +1,11 @@
 //! Waits until replicas have acknowledged what a connection has written.
 
-use std::{
-    future::Future,
-    sync::atomic::{AtomicU64, Ordering},
-};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use lock_core::{Error, ErrorKind};
-use redis::{Cmd, RedisError, Value};
+use redis::{Cmd, Value};
 
 use crate::{
-    connection::error,
     scripts::reply::{self, not_understood},
     settings::Acknowledgement,
 };
@@ -29,26 +25,23 @@ struct LastWait {
 }
 
 impl Replicas {
-    /// Waits until enough replicas have what was written on the connection before. `send` sends a
+    /// Waits until enough replicas have what was written on the connection before. `ask` sends a
     /// command on it.
     ///
     /// # Errors
     /// `Unavailable` if too few replicas have it. Other errors if that is unknown.
-    pub(super) async fn acknowledge<F>(
+    pub(super) async fn acknowledge(
         &self,
         wanted: Acknowledgement,
-        send: impl FnOnce(Cmd) -> F,
-    ) -> Result<(), Error>
-    where
-        F: Future<Output = Result<Result<Value, RedisError>, Error>>,
-    {
+        ask: impl AsyncFnOnce(Cmd) -> Result<Value, Error>,
+    ) -> Result<(), Error> {
         let mine = self.writes.fetch_add(1, Ordering::SeqCst) + 1;
         let mut covered = self.covered.lock().await;
         if covered.writes < mine {
             let writes = self.writes.load(Ordering::SeqCst);
             let mut wait = redis::cmd("WAIT");
             wait.arg(wanted.replicas).arg(wanted.within.as_millis() as u64);
-            let answer = send(wait).await?.map_err(|error| error::of_command(&error))?;
+            let answer = ask(wait).await?;
             let Value::Int(_) = answer else { return Err(not_understood()) };
             *covered = LastWait { writes, replicas: reply::number(&answer)? };
         }

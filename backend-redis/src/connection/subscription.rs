@@ -107,11 +107,8 @@ impl Listening {
             PushPath::Sharded(settings, address) => {
                 let done =
                     self.limited(self.subscribe_sharded(settings, address, &mut second, channel));
-                match done.await?? {
-                    Ok(()) => {}
-                    // Another node serves the slot. The script will learn that too.
-                    Err(error) if error.redirect_node().is_some() => return Ok(()),
-                    Err(error) => return Err(error::of_connecting(&error)),
+                if !done.await?? {
+                    return Ok(());
                 }
             }
         }
@@ -159,13 +156,14 @@ impl Listening {
         }
     }
 
+    /// Returns whether this node serves the slot of the channel.
     async fn subscribe_sharded(
         &self,
         settings: &Settings,
         address: &Address,
         second: &mut Option<Sharded>,
         channel: &str,
-    ) -> Result<Result<(), RedisError>, Error> {
+    ) -> Result<bool, Error> {
         second.take_if(|known| known.ended.load(Ordering::SeqCst));
         let known = match second {
             Some(known) => known,
@@ -173,7 +171,12 @@ impl Listening {
         };
         let mut subscribe = redis::cmd("SSUBSCRIBE");
         let answer = known.connection.send(subscribe.arg(channel)).await;
-        Ok(answer.and_then(Value::extract_error).map(drop))
+        match answer.and_then(Value::extract_error) {
+            Ok(_) => Ok(true),
+            // The script will learn that too.
+            Err(error) if error.redirect_node().is_some() => Ok(false),
+            Err(error) => Err(error::of_connecting(&error)),
+        }
     }
 
     /// Checks that the connection for sharded channels is not silent. Between two pushes it has no

@@ -13,6 +13,7 @@ use redis::{Cmd, RedisError, Script};
 use crate::{
     connection::error,
     keys::{Bucket, Keys},
+    scripts,
     settings::Settings,
 };
 
@@ -28,7 +29,7 @@ pub(super) struct Witness {
 
 impl Witness {
     pub(super) fn of(settings: &Settings) -> Self {
-        let text = include_str!("../scripts/witness.lua")
+        let text = scripts::server("witness")
             .replace("DATABASE", &settings.database.to_string())
             .replace("PREFIX", &settings.prefix);
         let hash = Script::new(&text).get_hash().to_owned();

@@ -48,7 +48,7 @@ impl GuaranteeTracker {
     /// A server has just confirmed its identity, on a connection of this pool.
     pub(crate) fn update(&self, connection: &Connection, pool: &Pool) {
         // Another connection may have replaced this one meanwhile.
-        if connection.is_dead() {
+        if connection.commands.is_dead() {
             return;
         }
         let mut identities = self.identities.lock();

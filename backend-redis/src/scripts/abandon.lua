@@ -3,11 +3,11 @@
 -- epoch args: leaver
 -- Answer: 1 if it held the lock, otherwise 0.
 
--- include epoch.lua
--- include limits.lua
--- include records.lua
--- include holders.lua
--- include handover.lua
+-- include epoch
+-- include limits
+-- include records
+-- include holders
+-- include handover
 if redis.call('HDEL', KEYS[4], leaver) == 1 then redis.call('LREM', KEYS[3], 1, leaver) end
 local now = clock()
 local record = living(read(KEYS[2]), now)
@@ -33,7 +33,7 @@ local mark = redis.call('EXISTS', KEYS[3]) == 1 and gate(now)
 if type(mark) == 'number' then
   local done, result = pcall(hand_over, now, mark, nil, group)
   if not done then
-    -- include forgive.lua
+    -- include forgive
   end
 end
 return mine and 1 or 0

@@ -11,18 +11,18 @@ local reader = floor ~= '' and string.find(floor, '^0%d')
 -- The common case: a writer finds no record, no queue and no tombstone.
 -- guard: free
 if not reader and redis.call('EXISTS', KEYS[2], KEYS[3], KEYS[5]) == 0 then
-  -- include grant.lua
+  -- include grant
 end
 
--- include unknown.lua
--- include text.lua
--- include clock.lua
--- include limits.lua
--- include records.lua
--- include holders.lua
--- include handover.lua
--- include entries.lua
--- include busy.lua
+-- include unknown
+-- include text
+-- include clock
+-- include limits
+-- include records
+-- include holders
+-- include handover
+-- include entries
+-- include busy
 lease = tonumber(lease)
 if floor == '' then floor = '0' end
 local now = clock()
@@ -51,8 +51,8 @@ if own then
     return {'granted', text(token)}
   end
 end
--- include check_epoch.lua
--- include check_request.lua
+-- include check_epoch
+-- include check_request
 -- guard: tombstone
 if redis.call('EXISTS', KEYS[5]) == 1 then return busy(owner, nil, mark, record) end
 local group = readers(record)
@@ -71,7 +71,7 @@ if not record or reader and group then
   if not record or reader and group and group < MOST_READERS and not crowded then
     local _, token = parse(record)
     local floor, shown = tonumber(floor), nil
-    -- include reader_token.lua
+    -- include reader_token
     if not shown then return {'exhausted'} end
     if reader then
       share(record, {{owner, lease}}, token, label, lease, now)

@@ -31,9 +31,9 @@ end
 local first, argument = 2 * releases + 2, owners + releases
 local attempts = (#KEYS - first + 1) / 3
 if attempts == 0 then return answers end
--- include text.lua
--- include gate.lua
--- include unfit.lua
+-- include text
+-- include gate
+-- include unfit
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
 -- guard: batch_admit

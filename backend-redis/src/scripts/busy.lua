@@ -1,4 +1,5 @@
--- The answer to a request that has to wait. limits.lua and parse.lua stand before this text.
+-- part: busy
+-- The answer to a request that has to wait. limits.lua and `parse` stand before this text.
 
 -- {'busy', owner ('?' if the record cannot be read), label, remaining ms, token, retry ms, 1 if the
 -- asker has an entry}. `record` is the present one, and `queued` the result of `keep_entry` for the

@@ -1,10 +1,11 @@
+-- part: check_epoch
 -- The check of the epoch, for the middle of a script or of a function. Before it stands `now`. It
 -- returns the refusal, or goes on with the watermark in `mark`. See epoch.lua.
--- include version.lua
+-- include version
 local last_run, last_replid, from, mark, stored_longest, stored_quarantine, version = unpack(redis.call(
   'HMGET', KEYS[1], 'run', 'replid', 'from', 'mark', 'longest', 'quarantine', 'version'))
 if version ~= VERSION then
-  -- include unknown.lua
+  -- include unknown
   local refusal = unknown(version, stored_longest)
   -- guard: version
   if refusal then return refusal end
@@ -16,7 +17,7 @@ local sure = known
 -- guard: failover
 sure = sure and margin == ''
 if not sure then
-  -- include server_change.lua
+  -- include server_change
   -- The client's last handshake is out of date. It writes no record, and asks again.
   local true_run, true_replid = identity()
   -- guard: stale
@@ -27,7 +28,7 @@ if not sure then
       or new_epoch(last_run == run)
     local span = math.max(tonumber(stored_longest), tonumber(longest)) + (tonumber(margin) or 0)
     span = math.max(span, tonumber(redis.call('HGET', KEYS[1], 'span') or 0))
-    -- include text.lua
+    -- include text
     -- guard: new_epoch
     from = stored_quarantine == 'on' and now + span or 0
     redis.call('HSET', KEYS[1], 'run', run, 'replid', replid, 'from', text(from), 'span', text(span),
@@ -39,7 +40,7 @@ local same = stored_longest == longest and stored_quarantine == quarantine
 if not same then return {'settings', stored_longest, stored_quarantine} end
 -- guard: quarantine
 if from > now then
-  -- include text.lua
+  -- include text
   local span, why = unpack(redis.call('HMGET', KEYS[1], 'span', 'why'))
   span = tonumber(span or 0)
   if from - now > span then

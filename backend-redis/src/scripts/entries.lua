@@ -1,6 +1,11 @@
 -- The entries of the queue: each is "until lease floor channel label". The floor of a reader's
 -- entry has a 0 in front. limits.lua stands before this text.
 
+-- part: is_reader
+-- Whether the floor of a request, or an entry of Redlock, is a reader's: it has a 0 in front.
+local function is_reader(floor) return string.find(floor, '^0%d') ~= nil end
+
+-- part: entries
 local function entry_of(lease, floor, channel, label) return table.concat({lease, floor, channel, label}, ' ') end
 
 -- Puts an entry at the end of the queue, or prolongs the entry that exists. With `entry` nil it

@@ -13,37 +13,63 @@
 -- middle of a script or of a function: check_epoch.lua, check_request.lua, make_token.lua and
 -- grant.lua. What only a rare branch needs is included in that branch.
 --
--- KEYS: 1 epoch record   2 lock   3 queue (list of owners)   4 entries (hash by owner)   5 tombstone
+-- KEYS: 1 epoch record   2 lock   3 queue (list of owners)   4 entries (hash by owner)
+--       5 tombstone
 -- The first arguments of each script that may grant (text.rs makes them local variables):
---   run, replid   run id and replication id of the server, from the last handshake on this connection
+--   run, replid   run id and replication id of the server, from the last handshake on this
+--                 connection
 --   longest       the longest lease, as this client knows it, as text
 --   quarantine    the quarantine setting, as this client knows it, 'on' or 'off'
---   margin        if a replica may be promoted: by how many microseconds a quarantine is longer, for what an old
---                 master may still do; otherwise ''. With a margin, the script checks the server's
---                 role again: two failovers may have gone unnoticed since the handshake.
+--   margin        if a replica may be promoted: by how many microseconds a quarantine is longer,
+--                 for what an old master may still do; otherwise ''. With a margin, the script
+--                 checks the server's role again: two failovers may have gone unnoticed since the
+--                 handshake.
 --   deadline      the time after which an attempt is too late: its caller has given up
 --
 -- A lock is "owner token state label", with Redis's own expiry. State 0: held. State 1: released
 -- and kept for a last while. State 2: handed over and not claimed. records.lua says how readers
 -- share a lock.
 
--- include unknown.lua
--- include text.lua
--- include clock.lua
--- include gate.lua
--- include unfit.lua
+-- part: text
+local function text(number) return string.format('%.0f', number) end
+
+-- part: clock
+local function clock()
+  local time = redis.call('TIME')
+  return time[1] * 1000000 + time[2]
+end
+
+-- part: gate
+-- The watermark, if grants are allowed; otherwise the refusal, which is a table.
+local function gate(now)
+  -- include check_epoch
+  return mark
+end
+
+-- part: unfit
+-- The refusal of a request; nil if it may be granted.
+local function unfit(now, lease, floor)
+  -- include check_request
+end
+
+-- part: epoch
+-- include unknown
+-- include text
+-- include clock
+-- include gate
+-- include unfit
 
 -- The watermark, if nothing but the lock itself stands against this attempt; otherwise the refusal,
 -- which is a table.
 local function admit(now, lease, floor)
-  -- include check_epoch.lua
-  -- include check_request.lua
+  -- include check_epoch
+  -- include check_request
   return mark
 end
 
 -- A new token; nil if no number is left.
 local function mint(now, mark, floor)
   local token, shown
-  -- include make_token.lua
+  -- include make_token
   return shown and token or nil
 end

@@ -2,10 +2,10 @@
 -- type, which cannot be read: such a queue or such entries would make every attempt fail.
 -- KEYS: as in epoch.lua
 -- epoch args:
--- Answer: 1 if something was removed, otherwise 0; or that of unknown.lua.
+-- Answer: 1 if something was removed, otherwise 0; or that of `unknown`.
 
--- include epoch.lua
--- include handover.lua
+-- include epoch
+-- include handover
 local refusal = unknown(unpack(redis.call('HMGET', KEYS[1], 'version', 'longest')))
 if refusal then return refusal end
 local removed = redis.call('DEL', KEYS[2])
@@ -21,7 +21,7 @@ local mark = redis.call('EXISTS', KEYS[3]) == 1 and gate(now)
 if type(mark) == 'number' then
   local done, result = pcall(hand_over, now, mark)
   if not done then
-    -- include forgive.lua
+    -- include forgive
   end
 end
 return 1

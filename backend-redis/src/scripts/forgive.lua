@@ -1,3 +1,4 @@
+-- part: forgive
 -- What follows a release may fail, with the error `result`: for want of memory, or because a script
 -- has emptied a key while its slot is moving, so that a cluster takes the key for one that has
 -- moved. The release stands then. Entries that were passed over learn it from their next heartbeat.

@@ -1,3 +1,4 @@
+-- part: handover
 -- Hands a free lock to the queue.
 
 -- Gives the free lock to the first live entry. If that is a reader's, the readers behind it get in
@@ -8,12 +9,12 @@
 -- Returns the new record, or the given one if nobody gets in, and the token as text if the asker
 -- gets in.
 local function hand_over(now, mark, asker, group)
-  -- include limits.lua
+  -- include limits
   local record, count, longest_ms, more, pushes = group, 0, 0, {}, {}
   local group_token, label, asker_token
   if group then
-    -- include records.lua
-    -- include holders.lua
+    -- include records
+    -- include holders
     local _
     count, _, group_token, _, label = readers(group), parse(group)
   end
@@ -39,7 +40,7 @@ local function hand_over(now, mark, asker, group)
       local token, shown = group_token, nil
       -- guard: entry_floor
       floor = tonumber(floor)
-      -- include reader_token.lua
+      -- include reader_token
       if not shown then break end
       group_token, label = token, own_label
       local mine = owner == asker
@@ -61,8 +62,8 @@ local function hand_over(now, mark, asker, group)
     end
   end
   if more[1] then
-    -- include records.lua
-    -- include holders.lua
+    -- include records
+    -- include holders
     record = share(group, more, group_token, label, longest_ms, now)
   end
   for at = 1, #pushes, 2 do

@@ -7,10 +7,10 @@
 -- Answers, for each entry: 0 if it and its lock exist, and the lock was not to be read; 'retry-ms
 --       remaining-ms owner token state label' of the holder if it was; -1 if the case is not
 --       simple, since the entry is gone, or the lock is free, or was read and ends before the next
---       heartbeat. Then the client sends acquire.lua. Or the answer of unknown.lua.
+--       heartbeat. Then the client sends acquire.lua. Or the answer of `unknown`.
 
--- include unknown.lua
--- include limits.lua
+-- include unknown
+-- include limits
 local call, answers = redis.call, {}
 local epoch = call('HMGET', KEYS[1], 'version', 'longest')
 local refusal = unknown(epoch[1], epoch[2])

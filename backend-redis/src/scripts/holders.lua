@@ -1,3 +1,4 @@
+-- part: holders
 -- Who holds a lock: one owner, or readers that share it. records.lua stands before this text.
 
 -- How many readers share the lock with this record; nil if it is not shared.

@@ -2,9 +2,9 @@
 -- KEYS: 1 epoch record
 -- args: name
 --       a random one
--- Answer: the name, or that of unknown.lua.
+-- Answer: the name, or that of `unknown`.
 
--- include unknown.lua
+-- include unknown
 local id, version, longest = unpack(redis.call('HMGET', KEYS[1], 'id', 'version', 'longest'))
 local refusal = unknown(version, longest)
 if refusal then return refusal end

@@ -3,11 +3,11 @@
 -- epoch args: action new_longest new_quarantine
 --       action: 1 for a first use, 2 to set the tokens back, or 0. The settings: '' to keep the
 --       present one
--- Answer: {'set', longest lease, quarantine, µs until grants begin}, or that of unknown.lua
+-- Answer: {'set', longest lease, quarantine, µs until grants begin}, or that of `unknown`
 
--- include limits.lua
--- include epoch.lua
--- include server_change.lua
+-- include limits
+-- include epoch
+-- include server_change
 local now = clock()
 local last_run, last_replid, from, span, stored_longest, stored_quarantine, version = unpack(redis.call(
   'HMGET', KEYS[1], 'run', 'replid', 'from', 'span', 'longest', 'quarantine', 'version'))

@@ -1,11 +1,11 @@
 -- The state of some locks.
 -- KEYS: 1 epoch record, then lock and queue of each
 -- Answers: {record, remaining ms, number of entries} of each, and last the watermark; or that of
---       unknown.lua. A record of another type is '', and so is the record if its queue is of
+--       `unknown`. A record of another type is '', and so is the record if its queue is of
 --       another type. Redlock's inspect.lua does the same.
 
--- include unknown.lua
--- include records.lua
+-- include unknown
+-- include records
 local time = redis.call('TIME')
 local answers, epoch = {}, redis.call('HMGET', KEYS[1], 'version', 'longest', 'mark')
 local refusal = unknown(epoch[1], epoch[2])

@@ -1,3 +1,4 @@
+-- part: make_token
 -- Makes a token above all tokens of this store, in the middle of a script or of a function. Before
 -- it stand `now`, the watermark `mark`, the number `floor`, and `token` and `shown`, which it sets:
 -- the second is the token as text, or false if no number is left. The token is written to the

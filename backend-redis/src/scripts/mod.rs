@@ -18,6 +18,7 @@ pub(crate) use self::{
     epoch::Epoch,
     script::{
         ABANDON, ACQUIRE, BATCH, FENCE, FORCE, HEARTBEAT, IDENTITY, INIT, INSPECT, OPEN, RAISE,
-        RELEASE, RENEW, Script,
+        RELEASE, RENEW, Script, server,
     },
+    text::part,
 };

@@ -5,10 +5,10 @@
 -- epoch args: nonce witness
 --       witness: '' to write a candidate; then whether the witness was there, 'known' or 'unknown'
 -- Answer: {'candidate'} if it was written; {'again'} if that of another is there; {'done'} if the
---       record is of this run, or if the rule of check_epoch.lua holds; {'late'}; or the refusals of
---       check_epoch.lua and unknown.lua
+--       record is of this run, or if the rule of check_epoch.lua holds; {'late'}; or the refusals
+--       of check_epoch.lua and `unknown`
 
--- include epoch.lua
+-- include epoch
 local now = clock()
 local last_run, candidate, from, stored_longest, stored_quarantine, span, version = unpack(redis.call(
   'HMGET', KEYS[1], 'run', 'candidate', 'from', 'longest', 'quarantine', 'span', 'version'))

@@ -1,11 +1,11 @@
 -- Raises the token of a held grant.
 -- KEYS: as in epoch.lua
 -- epoch args: raiser wanted
--- Answer: {'raised'}, {'gone'} or {'floor', highest}; or that of unknown.lua.
+-- Answer: {'raised'}, {'gone'} or {'floor', highest}; or that of `unknown`.
 
--- include epoch.lua
--- include records.lua
--- include holders.lua
+-- include epoch
+-- include records
+-- include holders
 local refusal = unknown(unpack(redis.call('HMGET', KEYS[1], 'version', 'longest')))
 if refusal then return refusal end
 wanted = tonumber(wanted)

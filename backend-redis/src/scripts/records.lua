@@ -4,10 +4,42 @@
 -- its owner, a colon, and the end of its lease in ms of the server's clock. Each reader takes the
 -- same number of bytes. So no pattern runs over all of them, since there may be a thousand. The
 -- label is that of the reader that came last, and the key's expiry is that of the latest lease.
--- include readers_line.lua
--- include lease_end.lua
--- include read.lua
--- include parse.lua
+
+-- part: readers_line
+local READERS, READER_BYTES = string.rep('0', 32), 47
+
+-- The position before the first reader's space; nil if readers do not share the lock.
+local function readers_line(record)
+  return string.sub(record, 1, 32) == READERS and string.find(record, '\n', 1, true) or nil
+end
+
+-- part: lease_end
+-- The end of a lease of so many ms from `now`. Ends have 13 digits, so they compare as texts.
+local function lease_end(now, ms) return string.format('%013.0f', math.floor(now / 1000) + ms) end
+
+-- part: read
+-- The value of a lock's key. A key of another type counts as a record that cannot be read: ''.
+local function read(key)
+  local record = redis.pcall('GET', key)
+  if type(record) ~= 'table' then return record end
+  if not string.find(record.err, 'WRONGTYPE', 1, true) then error(record) end
+  return ''
+end
+
+-- part: parse
+-- The parts of a record; nil if it cannot be read. Such a record belongs to no owner, and holds the
+-- lock until it expires.
+local function parse(record)
+  local owner, token, state, label = string.match(record or '', '^(%x+) (%d+) ([012]) ([^\n]*)')
+  if not owner or #owner ~= 32 or tonumber(token) > 9007199254740991 then return nil end
+  return owner, tonumber(token), state, label
+end
+
+-- part: records
+-- include readers_line
+-- include lease_end
+-- include read
+-- include parse
 
 -- A record without the readers whose leases are over; false if none is left. Any other record is
 -- returned as it is.

@@ -1,6 +1,7 @@
 -- Releases a grant and hands the lock to the first live entry, in one step. It may carry the next
 -- request of the same process.
--- KEYS: 1 epoch record   2 lock   3 queue   4 entries   and, with a next request, 5 tombstone of its owner
+-- KEYS: 1 epoch record   2 lock   3 queue   4 entries   and, with a next request, 5 tombstone of
+--       its owner
 -- epoch args: owner keep next_owner next_lease next_label next_floor next_channel
 --       keep: ms to keep the record, or ''. next_owner: '' for none; the others as in acquire.lua
 -- Answer: 1 if it was held, otherwise 0. With a next request: the answer to that, as in
@@ -23,13 +24,13 @@ local reader = next_floor ~= '' and string.find(next_floor, '^0%d')
 -- guard: next_free
 if plain and not waited and not reader and redis.call('EXISTS', KEYS[5]) == 0 then
   local function grant(owner, lease, label, floor)
-    -- include grant.lua
+    -- include grant
   end
   local done, result = pcall(grant, next_owner, next_lease, next_label, next_floor)
   if done and type(result) == 'string' then return result end
   redis.call('DEL', KEYS[2])
   if not done then
-    -- include forgive.lua
+    -- include forgive
   end
 end
 
@@ -40,10 +41,10 @@ if plain then
   if next_owner ~= '' then token = tonumber(string.match(record, '^%x+ (%d+)')) end
   record, mine = false, 1
 else
-  -- include unknown.lua
-  -- include text.lua
-  -- include records.lua
-  -- include holders.lua
+  -- include unknown
+  -- include text
+  -- include records
+  -- include holders
   if type(record) == 'table' then record = read(KEYS[2]) end
   record = living(record, now)
   local holder, state, label
@@ -76,7 +77,7 @@ else
   passed = not record or readers(record)
 end
 if next_owner == '' and not (passed and waited) then return mine end
--- include gate.lua
+-- include gate
 -- guard: release_epoch
 local mark = gate(now)
 -- A refusal.
@@ -84,9 +85,9 @@ if type(mark) == 'table' then return next_owner == '' and mine or mine == 1 and 
 local queued = false
 -- guard: next_tombstone
 if next_owner ~= '' and redis.call('EXISTS', KEYS[5]) == 0 then
-  -- include limits.lua
-  -- include entries.lua
-  -- include unfit.lua
+  -- include limits
+  -- include entries
+  -- include unfit
   if next_floor == '' then next_floor = '0' end
   -- guard: next_unfit
   local sound = not unfit(now, next_lease, next_floor)
@@ -94,7 +95,7 @@ if next_owner ~= '' and redis.call('EXISTS', KEYS[5]) == 0 then
     local done, result = pcall(keep_entry, now, next_owner, entry_of(next_lease, next_floor, next_channel, next_label))
     sound, queued = done, done and result
     if not done then
-      -- include forgive.lua
+      -- include forgive
     end
   end
   -- Otherwise the client sends the next request on its own.
@@ -102,18 +103,18 @@ if next_owner ~= '' and redis.call('EXISTS', KEYS[5]) == 0 then
 end
 local given
 if passed then
-  -- include handover.lua
+  -- include handover
   local done, result, shown = pcall(hand_over, now, mark, next_owner, record)
   if done then
     record, given = result, shown
   else
-    -- include forgive.lua
+    -- include forgive
   end
 end
 if next_owner == '' then return mine end
 if given then return mine == 1 and given or {0, {'granted', given}} end
--- include limits.lua
--- include parse.lua
--- include busy.lua
+-- include limits
+-- include parse
+-- include busy
 local answer = busy(next_owner, queued, math.max(mark, token or 0), record)
 return mine == 1 and answer or {0, answer}

@@ -3,23 +3,23 @@
 -- args: grants...
 --       owner and lease ms of each lock
 -- Answers: 1 renewed, 2 somebody else's, 0 gone; last the longest lease in µs, or 0. Or that of
---       unknown.lua.
+--       `unknown`.
 
 local function reader_end(record, owner)
-  -- include readers_line.lua
+  -- include readers_line
   local line = readers_line(record)
   -- guard: renew_reader
   local at = line and string.find(record, owner, line, true)
   return at and at + 33
 end
--- include renewal.lua
+-- include renewal
 local time = redis.call('TIME')
 local now, answers, count = time[1] * 1000000 + time[2], {}, #ARGV / 2
 local epoch = KEYS[count + 1] and redis.call('HMGET', KEYS[count + 1], 'longest', 'version') or {}
 local longest, refusal = epoch[1] or 0, nil
--- include version.lua
+-- include version
 if epoch[2] ~= VERSION then
-  -- include unknown.lua
+  -- include unknown
   refusal = unknown(epoch[2], epoch[1])
 end
 -- guard: renew_version

@@ -1,8 +1,9 @@
+-- part: renewal
 -- The rule of a renewal, for renew.lua here and in backend-redlock. Before this text stands the
 -- format's reader_end(record, owner): where the 13 digits of the end of this reader's lease are in
 -- the record; nil if it is not there.
 
--- include read.lua
+-- include read
 
 -- Renews one lock. It grants nothing, so it does not check the epoch. But it sets no lease above
 -- `most`, the present longest lease in ms, which may have been lowered since the grant. Returns 1:
@@ -20,7 +21,7 @@ local function renew(key, owner, lease, most, now)
   if not own and not at then return 2 end
   local ends = at and string.sub(record, at, at + 12)
   if ends then
-    -- include lease_end.lua
+    -- include lease_end
     -- guard: renew_ended
     if ends < lease_end(now, 0) then return 0 end
   end
@@ -36,7 +37,7 @@ local function renew(key, owner, lease, most, now)
   -- guard: renew_writes
   redis.call('PEXPIRE', key, left)
   if ends then
-    -- include lease_end.lua
+    -- include lease_end
     local later = lease_end(now, lease)
     -- guard: renew_end
     if later > ends then redis.call('SETRANGE', key, at - 1, later) end

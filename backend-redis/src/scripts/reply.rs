@@ -56,7 +56,7 @@ pub fn list(value: Value) -> Result<Vec<Value>, Error> {
     }
 }
 
-/// Refuses the answer of `unknown.lua`.
+/// Refuses the answer of `unknown` in version.lua.
 ///
 /// # Errors
 /// `Config`: the store's records have another version.

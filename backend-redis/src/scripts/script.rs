@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use redis::Script as Hashed;
 
-use super::text::whole;
+use super::text::{part, whole};
 
 /// A script and its hash.
 #[derive(Debug)]
@@ -18,6 +18,11 @@ impl Script {
         let text = whole(script);
         Self { hash: Hashed::new(&text).get_hash().to_owned(), text }
     }
+}
+
+/// A part of `server.lua` that is a script of its own.
+pub(crate) fn server(name: &str) -> String {
+    part(include_str!("server.lua"), name).unwrap_or_default()
 }
 
 macro_rules! scripts {

@@ -1,4 +1,4 @@
-//! Puts together the text of a script: its arguments by name, and the files that it includes. This
+//! Puts together the text of a script: its arguments by name, and the parts that it includes. This
 //! file depends on no other, so that tests and benchmarks can include it by its path.
 //!
 //! A script declares its arguments in one line: `-- args: NAME…`, or `-- epoch args: NAME…` if it
@@ -12,45 +12,45 @@ use std::fmt::Write as _;
 /// The first arguments of every script that may grant; `scripts/epoch.lua` explains each.
 pub(crate) const EPOCH_ARGUMENTS: &str = "run replid longest quarantine margin deadline";
 
-/// The files that a script may include. Each stands before those that it includes.
-const PARTS: [(&str, &str); 26] = [
-    ("epoch.lua", include_str!("epoch.lua")),
-    ("grant.lua", include_str!("grant.lua")),
-    ("gate.lua", include_str!("gate.lua")),
-    ("unfit.lua", include_str!("unfit.lua")),
-    ("handover.lua", include_str!("handover.lua")),
-    ("entries.lua", include_str!("entries.lua")),
-    ("busy.lua", include_str!("busy.lua")),
-    ("renewal.lua", include_str!("renewal.lua")),
-    ("holders.lua", include_str!("holders.lua")),
-    ("records.lua", include_str!("records.lua")),
-    ("readers_line.lua", include_str!("readers_line.lua")),
-    ("lease_end.lua", include_str!("lease_end.lua")),
-    ("read.lua", include_str!("read.lua")),
-    ("parse.lua", include_str!("parse.lua")),
-    ("is_reader.lua", include_str!("is_reader.lua")),
-    ("forgive.lua", include_str!("forgive.lua")),
-    ("limits.lua", include_str!("limits.lua")),
-    ("clock.lua", include_str!("clock.lua")),
-    ("check_epoch.lua", include_str!("check_epoch.lua")),
-    ("check_request.lua", include_str!("check_request.lua")),
-    ("reader_token.lua", include_str!("reader_token.lua")),
-    ("make_token.lua", include_str!("make_token.lua")),
-    ("server_change.lua", include_str!("server_change.lua")),
-    ("text.lua", include_str!("text.lua")),
-    ("unknown.lua", include_str!("unknown.lua")),
-    ("version.lua", include_str!("version.lua")),
+/// The files whose parts a script may include.
+const FILES: [&str; 16] = [
+    include_str!("busy.lua"),
+    include_str!("check_epoch.lua"),
+    include_str!("check_request.lua"),
+    include_str!("entries.lua"),
+    include_str!("epoch.lua"),
+    include_str!("forgive.lua"),
+    include_str!("grant.lua"),
+    include_str!("handover.lua"),
+    include_str!("holders.lua"),
+    include_str!("limits.lua"),
+    include_str!("make_token.lua"),
+    include_str!("reader_token.lua"),
+    include_str!("records.lua"),
+    include_str!("renewal.lua"),
+    include_str!("server.lua"),
+    include_str!("version.lua"),
 ];
 
 /// The whole text. It begins with the local variables for the arguments. Each line `-- include
-/// FILE` is replaced by that file.
+/// PART` is replaced by that part.
 pub(crate) fn whole(script: &str) -> String {
     let mut text = locals(script) + script;
-    for (file, part) in PARTS {
-        text = text.replace(&format!("-- include {file}\n"), part);
+    while let Some((before, after)) = text.split_once("-- include ") {
+        let (name, after) = after.split_once('\n').unwrap_or((after, ""));
+        let part = FILES.iter().find_map(|file| part(file, name));
+        assert!(part.is_some(), "a script includes {name:?}, which does not exist");
+        text = [before, &part.unwrap_or_default(), after].concat();
     }
-    assert!(!text.contains("-- include "), "a script includes a file that does not exist");
     text
+}
+
+/// The part of a file under the heading `-- part: NAME`. What stands before the first heading is
+/// about all parts.
+pub(crate) fn part(file: &str, name: &str) -> Option<String> {
+    let mut parts = file.split("-- part: ").skip(1).filter_map(|part| part.split_once('\n'));
+    let (_, text) = parts.find(|(heading, _)| *heading == name)?;
+    Some(text.trim_end().to_owned() + "\n")
 }
 
 fn locals(script: &str) -> String {

@@ -69,7 +69,7 @@ impl HandshakeRefresher {
                     server = %connection.address,
                     "the connection is silent, and the server answers on a new one: it is given up"
                 );
-                connection.give_up();
+                connection.commands.give_up();
                 self.discovery.distrust();
                 self.listener.missed();
                 return;
@@ -110,12 +110,12 @@ async fn watch_for_replacement(
             && let Some(connection) = alive(&connection)
         {
             // Waiters ask again, and so find the new master.
-            connection.retire();
+            connection.commands.retire();
             listener.missed();
         }
     }
 }
 
 fn alive(connection: &Weak<Connection>) -> Option<Arc<Connection>> {
-    connection.upgrade().filter(|connection| !connection.is_dead())
+    connection.upgrade().filter(|connection| !connection.commands.is_dead())
 }

@@ -20,7 +20,7 @@ use redis::Value;
 
 use crate::{
     connection::{
-        Connection,
+        Connection, error,
         handshake::{Handshake, Seen},
     },
     guarantees::promises,
@@ -68,10 +68,13 @@ impl Store {
         let step = async |witness| {
             let (keys, own) = ([self.keys.epoch(bucket)], scripts::open(nonce, witness));
             let arguments = self.in_epoch(handshake, &own);
-            let answer = call(connection, false, &scripts::OPEN, &keys, &arguments).await?;
-            // What the server refuses, such as a write that needs memory, it also refuses to the
-            // caller's own script, which then reports it.
-            Ok::<_, Error>(answer.ok().as_ref().and_then(word))
+            match call(connection, false, &scripts::OPEN, &keys, &arguments).await {
+                Ok(answer) => Ok(word(&answer)),
+                Err(error) if error.is_io_error() => Err(error::of_command(&error)),
+                // What the server refuses, such as a write that needs memory, it also refuses to
+                // the caller's own script, which then reports it.
+                Err(_) => Ok(None),
+            }
         };
         match step(None).await?.as_deref() {
             Some("candidate") => {}

@@ -86,7 +86,7 @@ impl Store {
         let error = error::of_command(&refusal);
         let redirect = Redirect::of(&refusal, &from.address);
         if let Some(Redirect::Demoted) = redirect {
-            from.retire();
+            from.commands.retire();
         }
         // A store on a single server has no other.
         let Some(redirect) = redirect.filter(|_| self.settings.topology.fails_over()) else {
@@ -161,7 +161,7 @@ impl Store {
         let mut route = Route::to(bucket);
         loop {
             let connection = self.connection_for(&route).await?;
-            match connection.ask(route.ask.is_some(), command).await? {
+            match connection.commands.send_asking(route.ask.is_some(), command).await {
                 Ok(value) => {
                     self.refusals.forget(COMMAND);
                     return Ok(value);
@@ -223,17 +223,21 @@ impl Store {
             if route.renews {
                 connection.handshake().await?;
             }
-            match call(&connection, route.ask.is_some(), script, keys, arguments).await? {
-                Ok(value) => {
-                    self.refusals.forget(&script.hash);
-                    return Ok((value, connection));
-                }
+            match call(&connection, route.ask.is_some(), script, keys, arguments).await {
+                Ok(value) => return Ok((self.accepted(script, value)?, connection)),
                 Err(refusal) => {
                     let follow = self.follow_script(&mut route, &connection, script, keys, refusal);
                     Box::pin(follow).await?;
                 }
             }
         }
+    }
+
+    /// The answer of a script that the server has run.
+    fn accepted(&self, script: &Script, answer: Value) -> Result<Value, Error> {
+        check_version(&answer)?;
+        self.refusals.forget(&script.hash);
+        Ok(answer)
     }
 
     /// Runs a script that may grant, with the server's identity on this connection.
@@ -283,13 +287,9 @@ impl Store {
                 Box::pin(self.first_use(&connection, bucket)).await?;
             }
             let arguments = self.in_epoch(&handshake, own);
-            let answer = match call(&connection, route.ask.is_some(), script, keys, &arguments)
-                .await?
-            {
-                Ok(value) => {
-                    self.refusals.forget(&script.hash);
-                    read(value)?
-                }
+            let ran = call(&connection, route.ask.is_some(), script, keys, &arguments).await;
+            let answer = match ran {
+                Ok(value) => read(self.accepted(script, value)?)?,
                 Err(refusal) => {
                     let follow = self.follow_script(&mut route, &connection, script, keys, refusal);
                     Box::pin(follow).await?;
@@ -324,7 +324,7 @@ pub(super) async fn call(
     script: &Script,
     keys: &[String],
     arguments: &Arguments,
-) -> Result<Result<Value, RedisError>, Error> {
+) -> Result<Value, RedisError> {
     let command = |name: &str, script: &str| -> Cmd {
         // The command has its final size from the start: that of a batch would grow many times.
         let bytes = keys.iter().map(String::len).sum::<usize>() + arguments.size();
@@ -333,13 +333,10 @@ pub(super) async fn call(
         command.arg(name).arg(script).arg(keys.len()).arg(keys).arg(arguments);
         command
     };
-    let mut answer = connection.ask(asking, &command("EVALSHA", &script.hash)).await?;
-    if answer.as_ref().is_err_and(is_noscript) {
-        let [by_text, by_hash] = [command("EVAL", &script.text), command("EVALSHA", &script.hash)];
-        answer = Box::pin(connection.bring(asking, &script.hash, &by_text, &by_hash)).await?;
+    let answer = connection.commands.send_asking(asking, &command("EVALSHA", &script.hash)).await;
+    if !answer.as_ref().is_err_and(is_noscript) {
+        return answer;
     }
-    if let Ok(answer) = &answer {
-        check_version(answer)?;
-    }
-    Ok(answer)
+    let [by_text, by_hash] = [command("EVAL", &script.text), command("EVALSHA", &script.hash)];
+    Box::pin(connection.commands.bring(asking, &script.hash, &by_text, &by_hash)).await
 }

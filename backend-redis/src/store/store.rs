@@ -116,7 +116,7 @@ impl Store {
         let slot = self.pool.slot(address);
         let mut tried = slot.lock().await;
         if let Some(connection) =
-            tried.connection.as_ref().filter(|connection| !connection.is_dead())
+            tried.connection.as_ref().filter(|connection| !connection.commands.is_dead())
         {
             return Ok(Arc::clone(connection));
         }
@@ -158,9 +158,7 @@ impl Store {
         let connection = Arc::new(connection);
         connection.handshake().await?;
         if let Some(question) = self.discovery.question() {
-            let answer = connection.send(&question).await?;
-            self.discovery
-                .recognise(address, answer.map_err(|error| error::of_command(&error))?)?;
+            self.discovery.recognise(address, connection.commands.ask(&question).await?)?;
         }
         self.compare_settings(&connection, bucket).await?;
         self.guarantees.update(&connection, &self.pool);
@@ -199,7 +197,7 @@ impl Store {
     }
 
     async fn compare_settings(&self, connection: &Connection, bucket: Bucket) -> Result<(), Error> {
-        let answer = match connection.send(&self.ask_for_settings(bucket)).await? {
+        let answer = match connection.commands.send(&self.ask_for_settings(bucket)).await {
             Ok(answer) => answer,
             // The first script learns where to go, and which settings hold there.
             Err(error) if Redirect::of(&error, &connection.address).is_some() => return Ok(()),
@@ -255,7 +253,7 @@ fn read_settings(epoch: &str, answer: Value) -> Result<Option<AgreedSettings>, E
     let [longest, quarantine, version] = answer.as_slice() else {
         return Err(reply::not_understood());
     };
-    // As in unknown.lua.
+    // As in version.lua.
     let version = match (version, longest) {
         (Value::Nil, Value::Nil) => return Ok(None),
         (Value::Nil, _) => "0",

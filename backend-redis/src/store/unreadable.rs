@@ -4,7 +4,7 @@ use lock_core::{Error, ErrorKind};
 use redis::{Cmd, RedisError, Value};
 
 use crate::{
-    connection::Connection,
+    connection::{Connection, error},
     keys::{Content, Keys},
     scripts::reply,
 };
@@ -114,9 +114,10 @@ enum Read {
 }
 
 async fn read(on: &Connection, command: &Cmd) -> Result<Read, Error> {
-    Ok(match on.send(command).await? {
-        Ok(value) => Read::Value(value),
-        Err(refusal) if refusal.code() == Some("WRONGTYPE") => Read::AnotherType,
-        Err(_) => Read::Refused,
-    })
+    match on.commands.send(command).await {
+        Ok(value) => Ok(Read::Value(value)),
+        Err(refusal) if refusal.code() == Some("WRONGTYPE") => Ok(Read::AnotherType),
+        Err(error) if error.is_io_error() => Err(error::of_command(&error)),
+        Err(_) => Ok(Read::Refused),
+    }
 }

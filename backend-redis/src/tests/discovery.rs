@@ -76,7 +76,8 @@ pub(crate) async fn server(
 pub(crate) async fn sentinel(master: u16, epoch: u8) -> u16 {
     server(move |words| match words.get(1).map(String::as_str) {
         Some("GET-MASTER-ADDR-BY-NAME") => {
-            format!("*2\r\n$9\r\n{HOST}\r\n$4\r\n{master:04}\r\n")
+            let master = master.to_string();
+            format!("*2\r\n$9\r\n{HOST}\r\n${}\r\n{master}\r\n", master.len())
         }
         Some("MASTER") => format!("*2\r\n$12\r\nconfig-epoch\r\n$1\r\n{epoch}\r\n"),
         _ => "+OK\r\n".to_owned(),

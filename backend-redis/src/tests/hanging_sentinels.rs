@@ -50,16 +50,7 @@ async fn a_sentinel_that_hangs_delays_no_handshake() {
         String::new()
     })
     .await;
-    let port = proxy.address().port();
-    let answers = server(move |words| match words.get(1).map(String::as_str) {
-        Some("GET-MASTER-ADDR-BY-NAME") => {
-            let port = port.to_string();
-            format!("*2\r\n$9\r\n{HOST}\r\n${}\r\n{port}\r\n", port.len())
-        }
-        Some("MASTER") => "*2\r\n$12\r\nconfig-epoch\r\n$1\r\n1\r\n".to_owned(),
-        _ => "+OK\r\n".to_owned(),
-    })
-    .await;
+    let answers = sentinel(proxy.address().port(), 1).await;
     let sentinels = [(HOST, silent), (HOST, answers)];
     let builder = RedisBuilder::sentinel("mymaster", sentinels).timeout(FOREVER);
     let store = builder.build().await.unwrap();

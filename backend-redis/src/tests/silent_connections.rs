@@ -82,16 +82,7 @@ async fn a_silent_connection_is_replaced_by_one_that_answers() {
 async fn the_connections_to_the_sentinels_are_replaced_with_that_to_the_master() {
     let master = Redis::start(RedisOptions::new()).await.unwrap();
     let to_master = Way::to(master.address()).await;
-    let port = to_master.port();
-    let sentinel = server(move |words| match words.get(1).map(String::as_str) {
-        Some("GET-MASTER-ADDR-BY-NAME") => {
-            let port = port.to_string();
-            format!("*2\r\n$9\r\n{HOST}\r\n${}\r\n{port}\r\n", port.len())
-        }
-        Some("MASTER") => "*2\r\n$12\r\nconfig-epoch\r\n$1\r\n1\r\n".to_owned(),
-        _ => "+OK\r\n".to_owned(),
-    })
-    .await;
+    let sentinel = sentinel(to_master.port(), 1).await;
     let to_sentinel = Way::to(SocketAddr::from(([127, 0, 0, 1], sentinel))).await;
     let sentinels = [(HOST, to_sentinel.port())];
     let builder = RedisBuilder::sentinel("mymaster", sentinels).timeout(FOREVER);

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use backend_redis::{Fence, FenceError};
+use backend_redis::Fence;
 use lock_core::{
-    Env as _, FencingToken, LockClient, LossReason, ReleaseOptions, ReleaseOutcome, Renewal,
-    SystemEnv,
+    Env as _, FenceError, FencingToken, LockClient, LossReason, ReleaseOptions, ReleaseOutcome,
+    Renewal, SystemEnv,
 };
 use servers::{Data, Mode, Proxy, RedisOptions, Server as _};
 

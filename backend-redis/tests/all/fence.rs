@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use backend_redis::{Fence, FenceError};
-use lock_core::{ErrorKind, FencingToken};
+use backend_redis::Fence;
+use lock_core::{ErrorKind, FenceError, FencingToken};
 use servers::{Redis, RedisOptions, Server as _, wait::until};
 
 use crate::support::{

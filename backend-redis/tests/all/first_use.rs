@@ -49,7 +49,9 @@ async fn waits(server: &Redis) {
 
 /// Waits until a client has put the witness back.
 async fn put_back(server: &Redis) {
-    let text = include_str!("../../src/scripts/witness.lua");
+    let file = include_str!("../../src/scripts/server.lua");
+    let (_, text) = file.split_once("-- part: witness\n").unwrap();
+    let (text, _) = text.split_once("\n-- part: ").unwrap();
     let text = text.replace("PREFIX", "leasehold").replace("DATABASE", "0");
     let script = redis::Script::new(&text);
     wait::until("the witness", Duration::from_secs(60), || async {

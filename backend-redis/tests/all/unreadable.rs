@@ -2,10 +2,10 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use backend_redis::{Fence, FenceError};
+use backend_redis::Fence;
 use lock_core::{
-    Attempt, Env as _, Error, ErrorKind, LossReason, ReleaseOptions, ReleaseOutcome, Renewal,
-    SystemEnv,
+    Attempt, Env as _, Error, ErrorKind, FenceError, LossReason, ReleaseOptions, ReleaseOutcome,
+    Renewal, SystemEnv,
 };
 use servers::{Redis, RedisOptions};
 

@@ -4,6 +4,7 @@
 //! alone: for a held lock, after split votes, or if nodes do not answer.
 
 mod jobs;
+mod reply;
 mod round;
 
 use std::{sync::Arc, time::Duration};
@@ -14,7 +15,7 @@ use tokio::sync::oneshot;
 
 use self::jobs::ReleaseJob;
 #[cfg(test)]
-pub(crate) use self::round::read;
+pub(crate) use self::reply::read;
 pub(crate) use self::{
     jobs::{AttemptJob, Job},
     round::carry_out,

@@ -20,10 +20,10 @@
 -- backend-redis. The expiry is that of the latest lease. No pattern runs over all lines, since
 -- there may be a thousand. The `until` of a reader's entry has a 0 in front. Older scripts read the
 -- same time, and see another owner's lock.
--- include epoch.lua
--- include limits.lua
--- include records.lua
--- include is_reader.lua
+-- include epoch
+-- include limits
+-- include records
+-- include is_reader
 local reader = is_reader(floor)
 lease, floor, bound = tonumber(lease), tonumber(floor), tonumber(bound)
 attempt, estimated = tonumber(attempt), tonumber(estimated)

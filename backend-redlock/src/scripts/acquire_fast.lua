@@ -2,7 +2,7 @@
 -- one machine). The common case of acquire.lua: same epoch, no quarantine, and no record, queue,
 -- turn or tombstone. It comes first, since defining functions costs more than taking a free lock.
 -- Every case in doubt goes the long way. KEYS and arguments are those of acquire.lua.
--- include version.lua
+-- include version
 do
   local e = redis.call('HMGET', KEYS[1], 'run', 'replid', 'longest', 'quarantine', 'from', 'clock',
     watermark, 'top', 'crowd', 'version')

@@ -13,7 +13,7 @@
 -- Answer: {'batch', clock, {for each release 1 if it was held, otherwise 0; the number of each
 --       attempt}}. If all releases found their locks held, and all attempts have the same number:
 --       {'batch', clock, that number}
--- include version.lua
+-- include version
 local call, answers, time = redis.call, {}, redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local stamp, argument = string.format('%.0f', now), list

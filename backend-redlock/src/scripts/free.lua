@@ -9,28 +9,28 @@
 --       to keep it, or ''. up_to: the last attempt whose record may be freed, or '' for any.
 --       leaves_queue: 1 to remove its entry, too. tombstone: the last attempt that must take
 --       nothing from now on, or '' to leave no tombstone. tombstone_ms: how long one stays
--- Answer: {'freed', clock, 1 if it was held}, or that of unknown.lua of backend-redis
+-- Answer: {'freed', clock, 1 if it was held}, or that of `unknown` of backend-redis
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local mine = false
 if leaver == '' then
   -- If the records have another version, an owner may only release its own lock.
-  -- include unknown.lua
+  -- include unknown
   local refusal = unknown(unpack(redis.call('HMGET', KEYS[1], 'version', 'longest')))
   if refusal then return refusal end
 end
 local record = redis.pcall('GET', KEYS[2])
 if type(record) == 'table' then
-  -- include read.lua
+  -- include read
   record = read(KEYS[2])
 end
--- include limits.lua
+-- include limits
 -- As in acquire.lua.
 local TURN_US = 100000
 local writer_left, head_left, was_full = false, false, false
 if leaves_queue == '1' and redis.call('ZREM', KEYS[3], leaver) == 1 then
-  -- include is_reader.lua
-  -- include readers_line.lua
+  -- include is_reader
+  -- include readers_line
   -- guard: writer_left
   writer_left = not is_reader(redis.call('HGET', KEYS[4], leaver) or '')
   redis.call('HDEL', KEYS[4], leaver)
@@ -58,7 +58,7 @@ if record then
   mine = leaver == '' or owner == leaver
   local count, from, to = last, nil, nil
   if leaver ~= '' and not mine then
-    -- include readers_line.lua
+    -- include readers_line
     -- One of the readers that share it: see acquire.lua.
     from = owner == READERS and string.find(record, '\n' .. leaver .. ' ', 1, true)
     if from then last, to = string.match(record, '^%d+ (%d+) %d+()', from + 34) end
@@ -107,7 +107,7 @@ end
 -- was at its limit. All readers that were called before need no second call.
 local shared = false
 if record then
-  -- include readers_line.lua
+  -- include readers_line
   shared = string.sub(record, 1, 32) == READERS
 end
 local called = not record and (mine or head_left)
@@ -116,12 +116,12 @@ called = called or shared and (writer_left or was_full)
 -- guard: hand_over
 called = called and redis.call('EXISTS', KEYS[3]) == 1
 if called then
-  -- include unknown.lua
+  -- include unknown
   called = not unknown(unpack(redis.call('HMGET', KEYS[1], 'version', 'longest')))
 end
 if called then
-  -- include is_reader.lua
-  -- include readers_line.lua
+  -- include is_reader
+  -- include readers_line
   local readers, turn_ends = 0, string.format('%.0f', now + TURN_US)
   while true do
     local head = redis.call('ZRANGE', KEYS[3], readers, readers)[1]

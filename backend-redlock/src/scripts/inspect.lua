@@ -2,8 +2,8 @@
 -- KEYS: 1 epoch record, then lock and queue of each.
 -- Answer: {'seen', clock, {record or false, remaining ms, number of entries} of each}. A record of
 --       another type is '', and so is the record if its queue is of another type. Or the answer of
---       unknown.lua of backend-redis
--- include unknown.lua
+--       `unknown` of backend-redis
+-- include unknown
 local refusal = unknown(unpack(redis.call('HMGET', KEYS[1], 'version', 'longest')))
 if refusal then return refusal end
 local time, answers = redis.call('TIME'), {}

@@ -47,8 +47,12 @@ macro_rules! arguments {
 use arguments;
 
 static INSPECT: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("inspect.lua")));
-static HIGHEST: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("highest.lua")));
-static HELLO: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("hello.lua")));
+static HIGHEST: LazyLock<Script> = LazyLock::new(|| node("highest"));
+static HELLO: LazyLock<Script> = LazyLock::new(|| node("hello"));
+
+fn node(part: &str) -> Script {
+    Script::part(include_str!("node.lua"), part)
+}
 
 /// One script call, the same for every node.
 #[derive(Debug)]

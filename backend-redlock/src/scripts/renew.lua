@@ -3,22 +3,22 @@
 -- args: ahead_after grants...
 --       the clock after which this clock is ahead; owner and lease ms of each lock
 -- Answer: {'renewed', clock, answers, the longest lease in µs or 0}; answers: 1 renewed, 2 somebody
---       else's, 0 gone. Or that of unknown.lua of backend-redis.
+--       else's, 0 gone. Or that of `unknown` of backend-redis.
 -- Each reader has its own line in the record: see acquire.lua.
 local function reader_end(record, owner)
-  -- include readers_line.lua
+  -- include readers_line
   local from = readers_line(record) and string.find(record, '\n' .. owner .. ' ', 1, true)
   return from and string.match(record, '^%d+ %d+ ()%d', from + 34)
 end
--- include renewal.lua
+-- include renewal
 local time, answers = redis.call('TIME'), {}
 local now = time[1] * 1000000 + time[2]
 local stamp = string.format('%.0f', now)
 local epoch = redis.call('HMGET', KEYS[1], 'longest', 'version')
 local longest, refusal = epoch[1] or 0, nil
--- include version.lua
+-- include version
 if epoch[2] ~= VERSION then
-  -- include unknown.lua
+  -- include unknown
   refusal = unknown(epoch[2], epoch[1])
 end
 -- guard: renew_version

@@ -5,8 +5,8 @@
 --       wanted: a number. watermark: which one. lead: how far it may lead the clock, µs, or ''
 -- Answer: {'written', clock, 1} if the asker holds the lock and the lock has at least this number
 --       now, otherwise {'written', clock, 0}; {'floor', clock, the highest allowed}; or that of
---       unknown.lua of backend-redis
--- include unknown.lua
+--       `unknown` of backend-redis
+-- include unknown
 local refusal = unknown(unpack(redis.call('HMGET', KEYS[1], 'version', 'longest')))
 if refusal then return refusal end
 local time = redis.call('TIME')

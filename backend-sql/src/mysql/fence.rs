@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use lock_core::{Error, ErrorKind, FencingToken, Stale};
+use lock_core::{Error, ErrorKind, FenceError, FencingToken, Stale};
 use sqlx::{AssertSqlSafe, MySqlConnection, Row as _, SqlSafeStr as _, SqlStr};
 
 use super::{
@@ -23,7 +23,7 @@ const LONGEST: usize = 512;
 ///
 /// let fence = MysqlFence::new("leasehold")?;
 /// let mut transaction = pool.begin().await?;
-/// fence.admit(&mut transaction, "account 7", token).await??;
+/// fence.admit(&mut transaction, "account 7", token).await?;
 /// // … writes to account 7 …
 /// transaction.commit().await?;
 /// # Ok(()) }
@@ -72,35 +72,34 @@ impl MysqlFence {
         sqlx::raw_sql(self.create.clone()).execute(connection).await.map(drop).map_err(error)
     }
 
-    /// Admits `token` to `resource`, or answers that a larger token came before: then roll back.
-    /// This is one statement. It also locks the resource's row until the transaction ends. Before
-    /// the first one, the fence checks that the table is not a view: so make one fence for each
-    /// database.
+    /// Admits `token` to `resource`, unless a larger token was admitted before. After any error,
+    /// roll back. This is one statement. It also locks the resource's row until the transaction
+    /// ends. Before the first one, the fence checks that the table is not a view: so make one fence
+    /// for each database.
     ///
     /// The answer counts when the transaction commits. If the transaction rolls back, the token was
     /// not admitted.
     ///
     /// # Errors
+    /// [`FenceError::Stale`] if a larger token was admitted before. [`FenceError::Store`]:
     /// `InvalidInput` for a resource of more than 512 bytes; otherwise as of
     /// [`create`](Self::create). After a deadlock MySQL has rolled the transaction back: begin
     /// again.
     ///
     /// # Cancel safety
-    ///
-    /// As of any
-    /// statement in your transaction.
+    /// As of any statement in your transaction.
     pub async fn admit(
         &self,
         connection: &mut MySqlConnection,
         resource: &str,
         token: FencingToken,
-    ) -> Result<Result<(), Stale>, Error> {
+    ) -> Result<(), FenceError> {
         if resource.len() > LONGEST {
             let length = resource.len();
             let message = format!(
                 "a resource of {length} bytes is not allowed; it must have at most {LONGEST}"
             );
-            return Err(Error::new(ErrorKind::InvalidInput, message).at("mysql", "fence"));
+            return Err(Error::new(ErrorKind::InvalidInput, message).at("mysql", "fence").into());
         }
         if !self.checked.load(Ordering::Relaxed) {
             self.check(connection).await?;
@@ -111,9 +110,9 @@ impl MysqlFence {
         let answer = query.execute(connection).await.map_err(error)?;
         let admitted = FencingToken::new(answer.last_insert_id()).unwrap_or(FencingToken::MAX);
         if admitted == token {
-            return Ok(Ok(()));
+            return Ok(());
         }
-        Ok(Err(Stale::new(resource, token, admitted)))
+        Err(Stale::new(resource, token, admitted).into())
     }
 }
 

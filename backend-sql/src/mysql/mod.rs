@@ -23,8 +23,8 @@
 //!
 //! The client's own sessions use READ COMMITTED, unless the server has a binary log of statements
 //! (`binlog_format=STATEMENT`), which does not allow it. Set it in a pool of yours, too: under
-//! REPEATABLE READ, an attempt that waits for a row which somebody else has locked keeps others from
-//! entering the queues of names beside it, for as long as it waits.
+//! REPEATABLE READ, an attempt that waits for a row which somebody else has locked keeps others
+//! from entering the queues of names beside it, for as long as it waits.
 //!
 //! There is no quarantine: exclusion needs grants that survive a crash of the server. The client
 //! reads the server's settings, and [`Guarantees`](lock_core::Guarantees) withholds exclusion if

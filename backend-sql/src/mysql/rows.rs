@@ -10,7 +10,7 @@ use sqlx::{
 
 use crate::{
     dialect::Row,
-    error::general,
+    error::column,
     servers::times::{micros, span},
 };
 
@@ -51,44 +51,35 @@ pub(super) fn batch<'a>(
 }
 
 pub(super) fn row(row: &MySqlRow) -> Result<Row, Error> {
-    read(row).map_err(general)?
-}
-
-pub(super) fn read(row: &MySqlRow) -> Result<Result<Row, Error>, sqlx::Error> {
-    let text = |column| {
-        let bytes: Option<Vec<u8>> = row.try_get(column)?;
-        Ok::<_, sqlx::Error>(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+    let text = |name| {
+        let bytes: Option<Vec<u8>> = column(row, name)?;
+        Ok::<_, Error>(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
     };
-    let remaining = span(row.try_get("remaining")?);
-    let name = row.try_get("name").map(String::from_utf8)?;
+    let name = String::from_utf8(column(row, "name")?).unwrap_or_default();
     let (owner, label) = (text("owner")?, text("label")?);
-    let (token, version) = (row.try_get("token")?, row.try_get("version")?);
-    let (name, kept) = (name.unwrap_or_default(), row.try_get::<i8, _>("kept")? == 1);
-    let read = Row::read(&name, owner.as_deref(), label.as_deref(), token, version, remaining);
-    let (readers, clock) = (text("readers")?, row.try_get("clock")?);
+    let (token, version) = (column(row, "token")?, column(row, "version")?);
+    let remaining = span(column(row, "remaining")?);
+    let mut read = Row::read(&name, owner.as_deref(), label.as_deref(), token, version, remaining)?;
+    read.kept = column::<_, i8>(row, "kept")? == 1;
+    read.queued = column::<_, i64>(row, "queued")? != 0;
+    let waiting: Option<i64> = column(row, "waiting")?;
+    read.waiting = waiting.map(i64::unsigned_abs);
+    let (readers, clock) = (text("readers")?, column(row, "clock")?);
     let living = readers.map(|readers| {
         (readers.split_inclusive(',').count() - ended(&readers, clock).len()) as i64
     });
-    let entries: Option<i64> = row.try_get("entries")?;
-    let waiting: Option<i64> = row.try_get("waiting")?;
-    let ahead: i64 = row.try_get("ahead")?;
-    let queued = row.try_get::<i64, _>("queued")? != 0;
-    Ok(read.map(|mut read| {
-        (read.kept, read.queued) = (kept, queued);
-        read.waiting = waiting.map(i64::unsigned_abs);
-        read.set_readers(living.or(entries));
-        read.set_before(u32::try_from(ahead).unwrap_or(u32::MAX));
-        read
-    }))
+    read.set_readers(living.or(column(row, "entries")?));
+    let ahead: i64 = column(row, "ahead")?;
+    read.set_before(u32::try_from(ahead).unwrap_or(u32::MAX));
+    Ok(read)
 }
 
 /// The entries of the readers whose leases have ended, of a row that was read with its readers.
-pub(super) fn ended_of(row: &MySqlRow) -> Result<Vec<String>, sqlx::Error> {
-    let Some(readers) = row.try_get::<Option<Vec<u8>>, _>("readers")? else {
-        return Ok(Vec::new());
-    };
+pub(super) fn ended_of(row: &MySqlRow) -> Result<Vec<String>, Error> {
+    let readers: Option<Vec<u8>> = column(row, "readers")?;
+    let readers = readers.unwrap_or_default();
     let readers = String::from_utf8_lossy(&readers);
-    Ok(ended(&readers, row.try_get("clock")?).into_iter().map(str::to_owned).collect())
+    Ok(ended(&readers, column(row, "clock")?).into_iter().map(str::to_owned).collect())
 }
 
 /// The entries in a column of readers whose leases have ended by this clock. One that cannot be

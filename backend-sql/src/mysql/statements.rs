@@ -1,11 +1,7 @@
 //! The statements: the text of the SQL files with the tables' names filled in.
 
-use std::sync::Arc;
-
 use lock_core::{Error, ErrorKind, Mode, OwnerId};
-use sqlx::{
-    AssertSqlSafe, MySql, SqlSafeStr as _, SqlStr, mysql::MySqlArguments, query, query::Query,
-};
+use sqlx::{MySql, SqlStr, mysql::MySqlArguments, query, query::Query};
 
 use crate::{
     mysql::rows::READER,
@@ -89,10 +85,9 @@ pub struct Statement {
 }
 
 impl From<sql_files::Statement> for Statement {
-    /// The text is ours but for the tables' names, which were checked. Cloning it does not copy it.
-    fn from(statement: sql_files::Statement) -> Self {
-        let text = AssertSqlSafe(Arc::<str>::from(statement.text)).into_sql_str();
-        Self { text, order: statement.order }
+    fn from(mut statement: sql_files::Statement) -> Self {
+        let order = std::mem::take(&mut statement.order);
+        Self { text: statement.into(), order }
     }
 }
 
@@ -109,25 +104,8 @@ impl Statement {
     }
 }
 
-/// The statements of one store.
-macro_rules! statements {
-    ($($name:ident)*) => {
-        #[derive(Debug)]
-        pub(super) struct Statements {
-            $(pub(super) $name: Statement,)*
-        }
-
-        impl Statements {
-            pub(super) fn new(tables: &Tables) -> Self {
-                with_files(tables, |files| Self {
-                    $($name: files.statement(stringify!($name)).into(),)*
-                })
-            }
-        }
-    };
-}
-
-statements! {
+sql_files::statements! {
+    Statement, with_files():
     insert join make_room part create_row take read_row renew renewed renew_one release hand_on keep raise force list abandon free_names
     enter heartbeat abandon_entry leave dead_entries forget_entries forgotten checked watermark sweep_watermark sweep settings set_longest_lease durability clock exists identity highest_token version
 }

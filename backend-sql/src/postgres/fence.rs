@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use lock_core::{Error, ErrorKind, FencingToken, Stale};
+use lock_core::{Error, ErrorKind, FenceError, FencingToken, Stale};
 use sqlx::{PgConnection, SqlStr};
 
 use super::{
@@ -24,7 +24,7 @@ use crate::tables::Tables;
 ///
 /// let fence = PostgresFence::new("leasehold")?;
 /// let mut transaction = pool.begin().await?;
-/// fence.admit(&mut transaction, "account 7", token).await??;
+/// fence.admit(&mut transaction, "account 7", token).await?;
 /// // … writes to account 7 …
 /// transaction.commit().await?;
 /// # Ok(()) }
@@ -87,28 +87,27 @@ impl PostgresFence {
         }
     }
 
-    /// Admits `token` to `resource`, or answers that a larger token came before: then roll back.
-    /// This is one statement. It also locks the resource's row until the transaction ends. Before
-    /// the first one, the fence checks which role owns the table: so make one fence for each
-    /// database.
+    /// Admits `token` to `resource`, unless a larger token was admitted before. After any error,
+    /// roll back. This is one statement. It also locks the resource's row until the transaction
+    /// ends. Before the first one, the fence checks which role owns the table: so make one fence
+    /// for each database.
     ///
     /// The answer counts when the transaction commits. If the transaction rolls back, the token was
     /// not admitted.
     ///
     /// # Errors
-    /// `Config` as of [`create`](Self::create), and for an unlogged table, which a crash would
-    /// empty: then roll back; otherwise as the database reports.
+    /// [`FenceError::Stale`] if a larger token was admitted before. [`FenceError::Store`]: `Config`
+    /// as of [`create`](Self::create), and for an unlogged table, which a crash would empty;
+    /// otherwise as the database reports.
     ///
     /// # Cancel safety
-    ///
-    /// As of any statement in your
-    /// transaction.
+    /// As of any statement in your transaction.
     pub async fn admit(
         &self,
         connection: &mut PgConnection,
         resource: &str,
         token: FencingToken,
-    ) -> Result<Result<(), Stale>, Error> {
+    ) -> Result<(), FenceError> {
         if !self.checked.load(Ordering::Relaxed) {
             self.check(&mut *connection).await?;
         }
@@ -119,14 +118,14 @@ impl PostgresFence {
             // Since it was checked. A statement that finds the reason fails by it.
             self.check(connection).await?;
             let message = "the table of the fence is not stored as it must be; roll back";
-            return Err(Error::new(ErrorKind::Config, message).at("postgres", "fence"));
+            return Err(Error::new(ErrorKind::Config, message).at("postgres", "fence").into());
         };
         let highest = u64::try_from(highest).ok();
         let admitted = highest.and_then(FencingToken::new).unwrap_or(FencingToken::MAX);
         if admitted == token {
-            return Ok(Ok(()));
+            return Ok(());
         }
-        Ok(Err(Stale::new(resource, token, admitted)))
+        Err(Stale::new(resource, token, admitted).into())
     }
 }
 

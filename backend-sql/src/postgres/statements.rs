@@ -6,7 +6,7 @@ use lock_core::{Error, Mode, OwnerId, check_record_version};
 use sqlx::{AssertSqlSafe, SqlSafeStr as _, SqlStr};
 
 use crate::{
-    sql_files::{Others, SqlFiles, Syntax},
+    sql_files::{self, Others, SqlFiles, Syntax},
     tables::Tables,
 };
 
@@ -84,35 +84,8 @@ fn with_more_files<T>(
     read(&SqlFiles::new(&files, &values, tables, syntax))
 }
 
-/// Cloning it does not copy the text, which is ours but for the tables' names, which were checked.
-fn sent(text: String) -> SqlStr {
-    let text: Arc<str> = text.into();
-    AssertSqlSafe(text).into_sql_str()
-}
-
-fn statement(files: &SqlFiles<'_>, name: &str) -> SqlStr {
-    sent(files.statement(name).text)
-}
-
-/// The statements of one store.
-macro_rules! statements {
-    ($($name:ident)*) => {
-        #[derive(Debug)]
-        pub(super) struct Statements {
-            $(pub(super) $name: SqlStr,)*
-        }
-
-        impl Statements {
-            pub(super) fn new(tables: &Tables) -> Self {
-                with_files(tables, &STORE, |files| Self {
-                    $($name: statement(files, stringify!($name)),)*
-                })
-            }
-        }
-    };
-}
-
-statements! {
+sql_files::statements! {
+    SqlStr, with_files(&STORE):
     insert join part create_row take retake confirm heartbeat refill read_row is_turn renew
     renew_readers renew_one release release_and_notify hand_on release_to_waiter keep raise force
     leave abandon list sweep_watermark sweep sweep_entries settings set_longest_lease set_quarantine
@@ -128,10 +101,11 @@ statements! {
 /// for its first five executions in a session, which costs more than to execute it.
 pub(super) fn own_session(timeout: Duration) -> SqlStr {
     let limit = timeout.as_millis();
-    sent(format!(
+    let set = format!(
         "SET lock_timeout = {limit}; SET enable_seqscan = off; SET jit = off; \
          SET plan_cache_mode = force_generic_plan"
-    ))
+    );
+    AssertSqlSafe(Arc::<str>::from(set)).into_sql_str()
 }
 
 /// Reads statements of another crate by their names.
@@ -140,7 +114,7 @@ pub fn others<T>(
     others: Others<'_>,
     read: impl FnOnce(&dyn Fn(&str) -> SqlStr) -> T,
 ) -> T {
-    with_more_files(tables, &[], others, |files| read(&|name| statement(files, name)))
+    with_more_files(tables, &[], others, |files| read(&|name| files.statement(name).into()))
 }
 
 /// The SQL of another crate that makes its tables.
@@ -182,7 +156,7 @@ pub(super) fn schema(tables: &Tables, longest_lease: i64) -> String {
 
 /// Checks these tables before a statement names one: see `connection/table_check.rs`.
 pub fn exists(tables: &Tables, names: &[&str]) -> SqlStr {
-    with_files(tables, names, |files| statement(files, "exists"))
+    with_files(tables, names, |files| files.statement("exists").into())
 }
 
 /// SQL that fails if another role owns one of these tables, for a script of several statements.
@@ -199,12 +173,12 @@ pub(super) fn fence_schema(tables: &Tables) -> String {
 /// The same for a fence, even if others do so at the same time. It answers why the table is refused
 /// instead of failing: an error would end the user's transaction.
 pub(super) fn fence_schema_concurrent(tables: &Tables) -> SqlStr {
-    with_files(tables, &["{fence}"], |files| statement(files, "fence_schema_concurrent"))
+    with_files(tables, &["{fence}"], |files| files.statement("fence_schema_concurrent").into())
 }
 
 /// The fence's statement.
 pub(super) fn admit(tables: &Tables) -> SqlStr {
-    with_files(tables, &["{fence}"], |files| statement(files, "admit"))
+    with_files(tables, &["{fence}"], |files| files.statement("admit").into())
 }
 
 #[cfg(test)]

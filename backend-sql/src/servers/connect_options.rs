@@ -188,6 +188,13 @@ pub(crate) fn switch(key: &str, value: &str) -> Result<bool, Error> {
 
 /// Asserts that each of these URLs is refused with a message that names what is wrong, and shows no
 /// password.
+/// The host and port to which a driver connects.
+pub(super) fn place(options: &impl ConnectOptions) -> String {
+    let url = options.to_url_lossy();
+    let host = url.host_str().unwrap_or("localhost");
+    url.port_or_known_default().map_or(host.to_owned(), |port| format!("{host}:{port}"))
+}
+
 #[cfg(test)]
 pub(crate) fn assert_refused<T: fmt::Debug>(
     parse: impl Fn(&str) -> Result<T, Error>,

@@ -2,20 +2,23 @@
 //! moment needed.
 
 use std::{
-    fmt::{self, Debug, Formatter},
     io,
     mem::take,
     sync::{Arc, OnceLock, Weak},
 };
 
 use lock_core::{Error, ErrorKind, Mutex};
-use sqlx::{ConnectOptions, Connection as _, Database, Pool, pool::PoolConnection};
+use sqlx::{Connection as _, Database, Pool};
 use tokio::{
     runtime::Handle,
     task::AbortHandle,
-    time::{Instant, sleep, timeout},
+    time::{Instant, sleep},
 };
 
+use super::{
+    connect_options::place,
+    ready::{AtRest, Ready, Taken, close, test},
+};
 use crate::{
     error::{Failure, general},
     tunables::{LIFETIME, SHRINK, SILENT_AFTER, SLOW_TO_CONNECT},
@@ -38,36 +41,6 @@ pub(crate) struct Connections<DB: Database> {
     at_rest: OnceLock<AtRest>,
 }
 
-/// A function without an answer.
-#[cfg_attr(not(feature = "postgres"), allow(dead_code, reason = "only PostgreSQL sets one"))]
-struct AtRest(Box<dyn Fn() + Send + Sync>);
-
-impl Debug for AtRest {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str("AtRest")
-    }
-}
-
-#[derive(Debug)]
-struct Ready<DB: Database> {
-    /// In the order in which they were used.
-    connections: Vec<Taken<DB>>,
-    /// How many calls wait for the pool.
-    waiting: usize,
-    /// The task [`shrink`], which a pool of our own has. It ends with the runtime that started it.
-    shrinking: Option<AbortHandle>,
-}
-
-/// A connection out of the pool.
-#[derive(Debug)]
-struct Taken<DB: Database> {
-    connection: PoolConnection<DB>,
-    /// When the pool lent it.
-    since: Instant,
-    /// When its last statement ended.
-    used: Instant,
-}
-
 /// Counts a call that waits for the pool.
 struct Waits<'a, DB: Database>(&'a Connections<DB>);
 
@@ -79,9 +52,8 @@ impl<DB: Database> Drop for Waits<'_, DB> {
 
 impl<DB: Database> Connections<DB> {
     pub(crate) fn new(pool: Pool<DB>, given: bool) -> Arc<Self> {
-        let ready = Ready { connections: Vec::new(), waiting: 0, shrinking: None };
         let runtime = Handle::current();
-        let (ready, at_rest) = (Mutex::new(ready), OnceLock::new());
+        let (ready, at_rest) = (Mutex::default(), OnceLock::new());
         let connections = Arc::new(Self { pool, given, ready, runtime, at_rest });
         if !given {
             connections.ready.lock().shrinking = Some(connections.spawn_shrink());
@@ -119,23 +91,22 @@ impl<DB: Database> Connections<DB> {
             connection = self.pool.acquire() => connection,
             refused = self.refused() => Err(refused),
         };
-        let connection = acquired.map_err(|error| match error {
+        drop(waits);
+        let judged = |error| match error {
             // Nothing has been sent. (InvalidData means a failed TLS handshake.)
-            sqlx::Error::Io(error) if error.kind() != io::ErrorKind::InvalidData => {
-                let unreachable =
-                    Error::new(ErrorKind::Unavailable, "the server cannot be reached");
-                Failure::Error(unreachable.with_source(sqlx::Error::Io(error)))
+            sqlx::Error::Io(ref io) if io.kind() != io::ErrorKind::InvalidData => {
+                let message = "the server cannot be reached";
+                Failure::Error(Error::new(ErrorKind::Unavailable, message).with_source(error))
             }
             error => judge(error),
-        });
-        let connection = connection.map_err(|failure| match failure {
+        };
+        let connection = acquired.map_err(|error| match judged(error) {
             Failure::Error(error) => {
                 Failure::Error(error.on_server(place(&*self.pool.connect_options())))
             }
             busy @ Failure::Busy(_) => busy,
-        });
-        drop(waits);
-        let (connection, now) = (connection?, Instant::now());
+        })?;
+        let now = Instant::now();
         Ok(Lent::new(self, Taken { connection, since: now, used: now }))
     }
 
@@ -147,7 +118,9 @@ impl<DB: Database> Connections<DB> {
             // Otherwise another call has a connection, and this one may wait for it.
             if self.pool.size() as usize <= self.ready.lock().waiting {
                 match DB::Connection::connect_with(&self.pool.connect_options()).await {
-                    Err(sqlx::Error::Io(error)) if is_refused(&error) => {
+                    Err(sqlx::Error::Io(error))
+                        if error.kind() == io::ErrorKind::ConnectionRefused =>
+                    {
                         return sqlx::Error::Io(error);
                     }
                     Ok(connection) => drop(connection.close().await),
@@ -163,34 +136,22 @@ impl<DB: Database> Connections<DB> {
         !self.ready.lock().connections.is_empty() || self.pool.num_idle() > 0
     }
 
-    /// Takes the connections that were not used for [`SHRINK`] out of those that are ready.
-    fn unused(&self) -> Vec<PoolConnection<DB>> {
-        let mut ready = self.ready.lock();
-        let unused = ready.connections.partition_point(|it| it.used.elapsed() >= SHRINK);
-        ready.connections.drain(..unused).map(|it| it.connection).collect()
-    }
-
     fn take_back(&self, taken: Taken<DB>) {
         let mut ready = self.ready.lock();
         let used = Instant::now();
         let stays = !self.given && used < taken.since + LIFETIME;
-        if !stays || self.pool.is_closed() || ready.waiting > 0 {
-            drop(ready);
-            drop(taken);
-        } else {
-            ready.connections.push(Taken { used, ..taken });
+        if stays && ready.waiting == 0 && !self.pool.is_closed() {
+            return ready.connections.push(Taken { used, ..taken });
         }
+        // Before `taken` returns to the pool.
+        drop(ready);
     }
 
     /// A statement that began at `since` got no answer. A firewall may have forgotten all
     /// connections, so those that nobody has used since are tested before the next call gets one.
     /// Otherwise each of them would cost a call its time limit.
     fn distrust(&self, since: Instant) {
-        let mut ready = self.ready.lock();
-        let unused = ready.connections.partition_point(|it| it.used < since);
-        let mut unused: Vec<_> =
-            ready.connections.drain(..unused).map(|it| it.connection).collect();
-        drop(ready);
+        let mut unused = self.ready.lock().take_first(|it| it.used < since);
         unused.extend((0..self.pool.num_idle()).map_while(|_| self.pool.try_acquire()));
         for connection in unused {
             tokio::spawn(test(connection));
@@ -227,18 +188,6 @@ impl<DB: Database> Drop for Connections<DB> {
     }
 }
 
-/// Whether no server listens at the address.
-fn is_refused(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::ConnectionRefused
-}
-
-/// The host and port to which a driver connects.
-fn place(options: &impl ConnectOptions) -> String {
-    let url = options.to_url_lossy();
-    let host = url.host_str().unwrap_or("localhost");
-    url.port_or_known_default().map_or(host.to_owned(), |port| format!("{host}:{port}"))
-}
-
 /// Closes the connections that a busy moment has opened, except one.
 ///
 /// The driver's own time limit for idle connections cannot be as short. It also closes the last
@@ -248,13 +197,15 @@ async fn shrink<DB: Database>(connections: Weak<Connections<DB>>) {
     loop {
         sleep(SHRINK).await;
         // To close a connection may take long. Meanwhile this keeps nothing but the pool.
-        let Some((pool, unused)) = connections.upgrade().map(|it| (it.pool.clone(), it.unused()))
-        else {
+        let Some((pool, unused)) = connections.upgrade().map(|it| {
+            let unused = it.ready.lock().take_first(|it| it.used.elapsed() >= SHRINK);
+            (it.pool.clone(), unused)
+        }) else {
             return;
         };
         for connection in unused {
             if pool.size() > 1 {
-                close_one(connection).await;
+                close(connection).await;
             } else {
                 test(connection).await;
                 if let Some(AtRest(call)) =
@@ -266,24 +217,8 @@ async fn shrink<DB: Database>(connections: Weak<Connections<DB>>) {
         }
         while pool.size() > 1 && pool.num_idle() == pool.size() as usize {
             let Some(connection) = pool.try_acquire() else { break };
-            close_one(connection).await;
+            close(connection).await;
         }
-    }
-}
-
-async fn close_one<DB: Database>(connection: PoolConnection<DB>) {
-    if let Err(error) = connection.close().await {
-        tracing::trace!(target: "leasehold", %error, "an idle connection was already broken when it was closed");
-    }
-}
-
-/// Returns a connection to its pool if the server answers on it, and drops it otherwise. The
-/// driver's own test on return has no time limit: a silent connection would keep its place in the
-/// pool until the kernel gives it up, after a quarter of an hour.
-async fn test<DB: Database>(mut connection: PoolConnection<DB>) {
-    if !matches!(timeout(SILENT_AFTER, connection.ping()).await, Ok(Ok(()))) {
-        tracing::trace!(target: "leasehold", "a connection without an answer is dropped");
-        drop(connection.detach());
     }
 }
 
@@ -345,7 +280,7 @@ mod tests {
     use futures_util::FutureExt as _;
     use servers::{Mariadb, MariadbOptions, Mode, Proxy, Server as _, wait::until};
     use sqlx::{MySql, mysql::MySqlPoolOptions};
-    use tokio::runtime::Builder;
+    use tokio::{runtime::Builder, time::timeout};
 
     use super::*;
 
@@ -366,13 +301,14 @@ mod tests {
     async fn statements_of_a_busy_client_are_followed_by_no_tests() {
         let server = Mariadb::start(MariadbOptions::new()).await.unwrap();
         let connections = one_connection(&server).await;
-        let before = server.sql(TESTS).await.unwrap().parse::<u32>().unwrap();
+        let tests = async || server.sql(TESTS).await.unwrap().parse::<u32>().unwrap();
+        let before = tests().await;
         for _ in 0..100 {
             let mut lent = lent(&connections).await;
             let answer = sqlx::raw_sql("DO 1").execute(lent.connection().ok().unwrap()).await;
             lent.settle(&answer);
         }
-        let tests = server.sql(TESTS).await.unwrap().parse::<u32>().unwrap() - before;
+        let tests = tests().await - before;
         assert!(tests < 50, "{tests} tests of a connection for 100 statements");
     }
 

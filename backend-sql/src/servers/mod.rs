@@ -2,6 +2,7 @@
 
 pub(crate) mod connect_options;
 pub(crate) mod connections;
+mod ready;
 pub(crate) mod sweeping;
 pub(crate) mod times;
 pub(crate) mod tls;

@@ -76,7 +76,8 @@ impl SqliteBuilder {
 }
 
 /// Opens the store that a URL describes:
-/// `sqlite:PATH?strategy=optimistic&table_prefix=leasehold&longest_lease=30s&timeout=5s&access=group`.
+/// `sqlite:PATH?strategy=optimistic&table_prefix=leasehold&longest_lease=30s&timeout=5s&\
+/// access=group`.
 /// All after the path may be left out. PATH is percent-encoded, and relative if it does not begin
 /// with a slash. `access` is `owner` (default) or `group`: see [`SqliteBuilder::group_access`]. No
 /// option may occur twice.

@@ -1,6 +1,6 @@
 //! The fence: the check of the token in the database that the lock protects.
 
-use lock_core::{Error, FencingToken, Stale};
+use lock_core::{Error, FenceError, FencingToken, Stale};
 use sqlx::{AssertSqlSafe, SqlStr, SqliteConnection};
 
 use super::statements;
@@ -18,7 +18,7 @@ use crate::{error::general, tables::Tables};
 /// fence.create(&mut connection).await?;
 ///
 /// let mut transaction = pool.begin_with("BEGIN IMMEDIATE").await?;
-/// fence.admit(&mut transaction, "account 7", token).await??;
+/// fence.admit(&mut transaction, "account 7", token).await?;
 /// // … writes to account 7 …
 /// transaction.commit().await?;
 /// # Ok(()) }
@@ -57,23 +57,24 @@ impl SqliteFence {
         sqlx::raw_sql(sql).execute(connection).await.map(drop).map_err(error)
     }
 
-    /// Admits `token` to `resource`, or answers that a larger token came before: then roll back.
+    /// Admits `token` to `resource`, unless a larger token was admitted before. After any error,
+    /// roll back.
     ///
     /// The answer counts when the transaction commits. If the transaction rolls back, the token was
     /// not admitted.
     ///
     /// # Errors
-    /// As the database reports.
+    /// [`FenceError::Stale`] if a larger token was admitted before; [`FenceError::Store`] as the
+    /// database reports.
     ///
     /// # Cancel safety
-    ///
     /// As of any statement in your transaction.
     pub async fn admit(
         &self,
         connection: &mut SqliteConnection,
         resource: &str,
         token: FencingToken,
-    ) -> Result<Result<(), Stale>, Error> {
+    ) -> Result<(), FenceError> {
         let admitted = sqlx::query_scalar::<_, i64>(self.admit.clone())
             .bind(resource)
             .bind(token.get() as i64)
@@ -82,7 +83,7 @@ impl SqliteFence {
             .await
             .map_err(error)?;
         if !admitted.is_empty() {
-            return Ok(Ok(()));
+            return Ok(());
         }
         let highest = sqlx::query_scalar::<_, i64>(self.admitted.clone())
             .bind(resource)
@@ -91,7 +92,7 @@ impl SqliteFence {
             .map_err(error)?;
         let admitted =
             u64::try_from(highest).ok().and_then(FencingToken::new).unwrap_or(FencingToken::MAX);
-        Ok(Err(Stale::new(resource, token, admitted)))
+        Err(Stale::new(resource, token, admitted).into())
     }
 }
 

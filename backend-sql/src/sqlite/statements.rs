@@ -1,12 +1,10 @@
 //! The statements: the text of the SQL files with the tables' names filled in.
 
-use std::sync::Arc;
-
 use lock_core::{Mode, OwnerId};
-use sqlx::{AssertSqlSafe, SqlSafeStr as _, SqlStr};
+use sqlx::SqlStr;
 
 use crate::{
-    sql_files::{SqlFiles, Syntax},
+    sql_files::{self, SqlFiles, Syntax},
     tables::Tables,
     tunables::{CLAIM_WINDOW, ENTRY_LIFE, FAR},
 };
@@ -35,31 +33,8 @@ fn with_files<T>(tables: &Tables, read: impl FnOnce(&SqlFiles<'_>) -> T) -> T {
     read(&SqlFiles::new(&FILES, &values, tables, syntax))
 }
 
-/// Cloning it does not copy the text, which is ours but for the tables' names, which were checked.
-fn statement(files: &SqlFiles<'_>, name: &str) -> SqlStr {
-    let text: Arc<str> = files.statement(name).text.into();
-    AssertSqlSafe(text).into_sql_str()
-}
-
-/// The statements of one store.
-macro_rules! statements {
-    ($($name:ident)*) => {
-        #[derive(Debug)]
-        pub(super) struct Statements {
-            $(pub(super) $name: SqlStr,)*
-        }
-
-        impl Statements {
-            pub(super) fn new(tables: &Tables) -> Self {
-                with_files(tables, |files| Self {
-                    $($name: statement(files, stringify!($name)),)*
-                })
-            }
-        }
-    };
-}
-
-statements! {
+sql_files::statements! {
+    SqlStr, with_files():
     insert take create_row read_row note_sighting abandon withdraw
     enter leave first release keep renew raise join part renew_readers
     list force longest_lease set_longest_lease identity highest_token version
@@ -79,12 +54,12 @@ pub(super) fn fence_schema(tables: &Tables) -> String {
 
 /// The statements of the fence: admit, and what was admitted.
 pub(super) fn fence(tables: &Tables) -> [SqlStr; 2] {
-    with_files(tables, |files| ["admit", "admitted"].map(|name| statement(files, name)))
+    with_files(tables, |files| ["admit", "admitted"].map(|name| files.statement(name).into()))
 }
 
 #[cfg(test)]
 mod tests {
-    use sqlx::{Connection as _, SqliteConnection};
+    use sqlx::{AssertSqlSafe, Connection as _, SqliteConnection};
 
     use super::*;
 

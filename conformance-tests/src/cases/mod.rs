@@ -1,7 +1,7 @@
 //! The cases: one list for all stores.
 //!
-//! A case is an `async fn` of a [`&Setting`](Setting) that panics if the store breaks a promise. Its
-//! `requirement` is the part of the contract that it tries; [`promise`] has each in words.
+//! A case is an `async fn` of a [`&Setting`](Setting) that panics if the store breaks a promise.
+//! Its `requirement` is the part of the contract that it tries; [`promise`] has each in words.
 
 mod cancellation;
 mod client;

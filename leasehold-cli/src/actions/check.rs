@@ -10,6 +10,7 @@ use serde_json::json;
 use crate::args::Output;
 use crate::chosen_store::{ChosenStore, close};
 use crate::exit::{Failure, NOT_PROMISED};
+use crate::json;
 use crate::show::{self, print};
 
 pub(super) async fn check(place: &ChosenStore, output: Output) -> Result<u8, Failure> {
@@ -22,7 +23,7 @@ pub(super) async fn check(place: &ChosenStore, output: Output) -> Result<u8, Fai
     let grants_in = checked.quarantine.as_ref().map_or(Duration::ZERO, |it| it.remaining);
     let micros = u64::try_from(checked.round_trip.as_micros()).unwrap_or(u64::MAX);
     let code = print(&if output.json {
-        show::json(&json!({
+        json::pretty(&json!({
             "store": place.url().to_string(),
             "backend": store.kind(),
             "round_trip_micros": micros,

@@ -81,20 +81,19 @@ pub(super) async fn with_lock(
     let mut client = None;
     let acquired = tokio::select! {
         biased;
-        signal = signals.asked_to_end() => Ok(Err(exit::of_signal(signal))),
-        failure = given_up => Err(failure),
-        acquired = acquire(place, args, &mut client) => acquired.map(Ok),
+        signal = signals.asked_to_end() => Err(Ok(exit::of_signal(signal))),
+        failure = given_up => Err(Err(failure)),
+        acquired = acquire(place, args, &mut client) => acquired.map_err(Err),
     };
     let (code, close_limit) = match acquired {
-        Ok(Ok(locked)) => {
+        Ok(locked) => {
             let Done { code, close_limit } = match confirm(locked, args, &mut signals).await {
                 Ok(locked) => work(locked, &mut signals).await,
                 Err(done) => done,
             };
             (Ok(code), close_limit)
         }
-        Ok(Err(ended_by_signal)) => (Ok(ended_by_signal), CLOSE_LIMIT),
-        Err(failure) => (Err(failure), CLOSE_LIMIT),
+        Err(ended) => (ended, CLOSE_LIMIT),
     };
     if let Some(client) = client.filter(|_| !close_limit.is_zero()) {
         // Gives the queue entry up, and releases a grant that came meanwhile.

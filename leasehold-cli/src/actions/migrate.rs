@@ -8,6 +8,7 @@ use serde_json::json;
 use crate::args::{Migrate, MigrateAction};
 use crate::chosen_store::{ChosenStore, close};
 use crate::exit::{Failure, NOT_ACQUIRED};
+use crate::json;
 use crate::show::{self, print};
 
 pub(super) async fn migrate(args: &Migrate) -> Result<u8, Failure> {
@@ -42,7 +43,7 @@ fn status(fleet: &Fleet, shared: [bool; 2], args: &Migrate) -> Result<u8, Failur
     };
     let (next, back) = (next_step(Direction::Forward), next_step(Direction::Back));
     print(&if args.output.json {
-        show::json(&json!({ "members": fleet.members, "next": next, "back": back }))?
+        json::pretty(&json!({ "members": fleet.members, "next": next, "back": back }))?
     } else {
         format!("{}next  {next}\nback  {back}\n", table(&fleet.members))
     })
@@ -55,7 +56,7 @@ fn step(
     args: &Migrate,
 ) -> Result<u8, Failure> {
     match fleet.next(direction) {
-        Ok(step) if args.output.json => print(&show::json(&json!({
+        Ok(step) if args.output.json => print(&json::pretty(&json!({
             "step": step, "do": words(fleet, shared, step, direction)
         }))?),
         Ok(step) => print(&format!("{}\n", words(fleet, shared, step, direction))),

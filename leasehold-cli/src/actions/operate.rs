@@ -11,6 +11,7 @@ use serde_json::json;
 use crate::args::{Init, Inspect, Output, Release, Switch};
 use crate::chosen_store::{ChosenStore, close};
 use crate::exit::{self, Failure};
+use crate::json;
 use crate::show::{self, print};
 
 /// The output of `init` as JSON.
@@ -44,7 +45,7 @@ pub(super) async fn init(place: &ChosenStore, args: &Init) -> Result<u8, Failure
     // With these settings the store may not promise exclusion.
     let warning = (!exclusion.holds()).then(|| exclusion.to_string());
     print(&if args.output.json {
-        show::json(&Shown { settings: &settings, warning: warning.as_deref() })?
+        json::pretty(&Shown { settings: &settings, warning: warning.as_deref() })?
     } else {
         let quarantine = match settings.quarantine {
             Some(true) => "on",
@@ -103,7 +104,7 @@ pub(super) async fn inspect(place: &ChosenStore, args: &Inspect) -> Result<u8, F
             }),
         };
         shown["grants_in"] = json!(grants_in);
-        show::json(&shown)?
+        json::pretty(&shown)?
     } else {
         let state = match state {
             Some(state) => show::lock(&state),
@@ -129,7 +130,7 @@ pub(super) async fn list(place: &ChosenStore, output: Output) -> Result<u8, Fail
     // A name that moved between two pages of the listing is on both.
     locks.sort_by(|a, b| a.name.cmp(&b.name));
     locks.dedup_by(|a, b| a.name == b.name);
-    print(&if output.json { show::json(&locks)? } else { show::table(&locks) })
+    print(&if output.json { json::pretty(&locks)? } else { show::table(&locks) })
 }
 
 async fn all(store: &dyn Backend) -> Result<Vec<LockState>, Error> {
@@ -175,7 +176,7 @@ pub(super) async fn release(place: &ChosenStore, args: &Release) -> Result<u8, F
     }
     let holder = before.and_then(|state| state.holder).filter(|_| released);
     print(&if args.output.json {
-        show::json(&json!({ "name": args.name, "released": released, "holder": holder }))?
+        json::pretty(&json!({ "name": args.name, "released": released, "holder": holder }))?
     } else {
         let name = show::escaped(args.name.as_str());
         match (released, holder) {

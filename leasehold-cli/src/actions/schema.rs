@@ -5,12 +5,13 @@ use serde_json::json;
 
 use crate::args::Output;
 use crate::exit::Failure;
-use crate::show::{self, print};
+use crate::json;
+use crate::show::print;
 
 pub(super) fn schema(url: &StoreUrl, output: Output) -> Result<u8, Failure> {
     let sql = leasehold::schema(url).map_err(|error| Failure::of(&error))?;
     print(&if output.json {
-        show::json(&json!({ "sql": sql }))?
+        json::pretty(&json!({ "sql": sql }))?
     } else {
         format!("{}\n", sql.trim_end())
     })

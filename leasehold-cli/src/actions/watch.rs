@@ -15,6 +15,7 @@ use super::operate::is_lock;
 use crate::args::Output;
 use crate::chosen_store::{ChosenStore, close};
 use crate::exit::{self, Failure, cause};
+use crate::json;
 use crate::show::{self, print};
 use crate::supervise::Signals;
 use crate::tunables::MOST_INSPECTED;
@@ -35,12 +36,10 @@ pub(super) async fn watch(
         let mut first = true;
         loop {
             let text = match read(&client, &*store).await {
-                Ok((locks, now)) if output.json => show::json_line(&aged(&locks, now))?,
+                Ok((locks, now)) if output.json => json::line(&aged(&locks, now))?,
                 Ok((locks, now)) => show::watched(&locks, now),
                 Err(error) if first => return Err(Failure::of(&error)),
-                Err(error) if output.json => {
-                    show::json_line(&json!({ "error": format!("{error:#}") }))?
-                }
+                Err(error) if output.json => json::line(&json!({ "error": format!("{error:#}") }))?,
                 Err(error) => format!("{}\n", exit::one_line(&format!("{error:#}"))),
             };
             first = false;

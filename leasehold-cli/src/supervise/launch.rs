@@ -38,7 +38,7 @@ pub(super) fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
         _ => exit::cause(&error),
     };
     // Nobody may read stderr, and leasehold holds the lock until this process ends.
-    let _ = stderr::start();
+    let _ = stderr::start(exit::lines_are_missing);
     exit::complain(format_args!("cannot run {program:?}: {why}"));
     stderr::finish();
     code.into()

@@ -20,7 +20,8 @@ pub struct LockState {
     /// No client renews it.
     pub kept: bool,
     /// The number of readers that share the lock; `None` if it is not shared. Crashed readers count
-    /// until their leases end; in MySQL, SQLite and Redlock until the lease of the last reader ends.
+    /// until their leases end; in MySQL, SQLite and Redlock until the lease of the last reader
+    /// ends.
     pub readers: Option<u64>,
     /// The number of queue entries; `None` if the store has no queue or does not count it here.
     pub waiting: Option<u64>,

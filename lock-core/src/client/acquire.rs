@@ -38,6 +38,15 @@ impl TryAcquire {
             _ => None,
         }
     }
+
+    /// The guard, or what blocked the lock.
+    pub(super) fn or_blocked(self) -> Result<Guard, Blocked> {
+        match self {
+            Self::Acquired(guard) => Ok(guard),
+            Self::Busy(busy) => Err(Blocked::Busy(busy)),
+            Self::Quarantined(quarantined) => Err(Blocked::Quarantined(quarantined)),
+        }
+    }
 }
 
 impl AcquireResult for TryAcquire {
@@ -188,13 +197,8 @@ impl Lock {
     ) -> Result<Guard, Error> {
         if self.is_single_attempt() {
             let name = self.name.clone()?;
-            return match self.try_once().await? {
-                TryAcquire::Acquired(guard) => Ok(guard),
-                TryAcquire::Busy(busy) => Err(blocked(&name, Some(Blocked::Busy(busy)))),
-                TryAcquire::Quarantined(quarantined) => {
-                    Err(blocked(&name, Some(Blocked::Quarantined(quarantined))))
-                }
-            };
+            let attempt = self.try_once().await?;
+            return attempt.or_blocked().map_err(|why| blocked(&name, Some(why)));
         }
         let name = self.checked()?;
         let _in_flight = ClientState::begin(&***self.handle)?;
@@ -209,7 +213,7 @@ impl Lock {
         // The first request of a name that is known to be busy is one for a queue entry, which is
         // an attempt as well.
         if first.is_some() && (separate || shared || !self.handle.backend.was_busy(name)) {
-            match self.try_first(name, deadline).await? {
+            match self.try_first(name, deadline).await?.or_blocked() {
                 Ok(guard) => return Ok(guard),
                 Err(quarantined @ Blocked::Quarantined(_)) if separate => {
                     return Err(blocked(name, Some(quarantined)));
@@ -254,7 +258,7 @@ impl Lock {
         &self,
         name: &LockName,
         deadline: Option<Instant>,
-    ) -> Result<Result<Guard, Blocked>, Error> {
+    ) -> Result<TryAcquire, Error> {
         let state = &self.handle.0;
         let end = deadline.unwrap_or(Instant::from_nanos(u64::MAX));
         let mut backoff = Backoff::until(end);
@@ -264,7 +268,7 @@ impl Lock {
             match self.attempt(request, limit).await {
                 Ok(Attempt::Granted(grant)) => match admit(state, grant, &self.wanted, false, true)
                 {
-                    Ok(held) => return Ok(Ok(self.guard(held))),
+                    Ok(held) => return Ok(TryAcquire::Acquired(self.guard(held))),
                     Err(spent) => {
                         self.release_spent(spent)?;
                         if state.env.now() >= end {
@@ -272,9 +276,9 @@ impl Lock {
                         }
                     }
                 },
-                Ok(Attempt::Busy(busy)) => return Ok(Err(Blocked::Busy(busy))),
+                Ok(Attempt::Busy(busy)) => return Ok(TryAcquire::Busy(busy)),
                 Ok(Attempt::Quarantined(quarantined)) => {
-                    return Ok(Err(Blocked::Quarantined(quarantined)));
+                    return Ok(TryAcquire::Quarantined(quarantined));
                 }
                 Err(error) if !error.is_retryable() => return Err(error.on(name)),
                 Err(error) => {

@@ -1,7 +1,7 @@
 //! What shared locks cost beside exclusive ones, and how long a writer waits for readers.
 //!
-//! `cargo bench -p measurements --bench readers [-- STORE… PART…]` runs some stores, and some of the
-//! parts `alone`, `mixed` and `starving`.
+//! `cargo bench -p measurements --bench readers [-- STORE… PART…]` runs some stores, and some of
+//! the parts `alone`, `mixed` and `starving`.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::{

@@ -1,9 +1,10 @@
 -- One attempt.
 -- KEYS: as in shared.lua
 -- epoch args: kind owner lease label floor last_token_life
---       lease: in ms. last_token_life: 'ends' if the last token may expire when the clock is past it, or 'stays'
--- Answer: {'granted', token}; {'busy', ...} of `state_of`; {'rest', remaining ms, token}; {'exhausted'}, or
---         a refusal of `admit`.
+--       lease: in ms. last_token_life: 'ends' if the last token may expire when the clock is past
+--       it, or 'stays'
+-- Answer: {'granted', token}; {'busy', ...} of `state_of`; {'rest', remaining ms, token};
+--         {'exhausted'}, or a refusal of `admit`.
 lease, floor = tonumber(lease), tonumber(floor)
 local now = clock()
 local noted, token, state = parse(read(KEYS[2]))
@@ -38,8 +39,8 @@ if there[2] ~= '' then
   if there[2] == '?' then
     -- A foreign client got the lock, so the run ends.
     redis.call('DEL', KEYS[3])
-    -- The time when a foreign holder was last seen, for migrations. If memory is short, Redis refuses this, but the attempt goes
-    -- on.
+    -- The time when a foreign holder was last seen, for migrations. If memory is short, Redis
+    -- refuses this, but the attempt goes on.
     -- guard: notes_theirs
     redis.pcall('HSET', KEYS[1], 'theirs', text(now))
   end

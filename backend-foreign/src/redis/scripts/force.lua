@@ -1,7 +1,7 @@
 -- Frees the lock of any holder, also of a foreign one.
 -- KEYS: as in shared.lua
 -- epoch args: kind wake channel message
--- Answer: 1 if something was removed, otherwise 0; or that of unknown.lua.
+-- Answer: 1 if something was removed, otherwise 0; or that of `unknown`.
 local refusal = unknown(unpack(redis.call('HMGET', KEYS[1], 'version', 'longest')))
 if refusal then return refusal end
 local key_type = redis.call('TYPE', KEYS[6]).ok

@@ -1,7 +1,8 @@
 -- The states of some locks.
 -- KEYS: 1 epoch record, then lock, note and last token of each
 -- epoch args: kind
--- Answers: `state_of` for each, and last the µs since a foreign holder of any lock was seen, or ''; or that of unknown.lua.
+-- Answers: `state_of` for each, and last the µs since a foreign holder of any lock was seen, or '';
+--       or that of `unknown`.
 local epoch = redis.call('HMGET', KEYS[1], 'version', 'longest', 'mark', 'theirs')
 local refusal = unknown(epoch[1], epoch[2])
 if refusal then return refusal end

@@ -2,7 +2,7 @@
 -- KEYS: as in shared.lua
 -- epoch args: kind owner wanted last_token_life
 --       last_token_life: as in acquire.lua
--- Answer: {'raised'}, {'gone'} or {'floor', highest}; or that of unknown.lua.
+-- Answer: {'raised'}, {'gone'} or {'floor', highest}; or that of `unknown`.
 local refusal = unknown(unpack(redis.call('HMGET', KEYS[1], 'version', 'longest')))
 if refusal then return refusal end
 wanted = tonumber(wanted)

@@ -1,9 +1,10 @@
--- Renews grants. It grants nothing, so it needs no epoch check. But it sets no lease above the longest lease, which may have
--- been lowered since the grant.
+-- Renews grants. It grants nothing, so it needs no epoch check. But it sets no lease above the
+-- longest lease, which may have been lowered since the grant.
 -- KEYS: 1 epoch record, then note, run and lock of each.
 -- epoch args: kind grants...
 --       owner and lease ms of each
--- Answers: 1 renewed, 2 held by another, 0 gone; last the longest lease in µs, or 0. Or that of unknown.lua.
+-- Answers: 1 renewed, 2 held by another, 0 gone; last the longest lease in µs, or 0. Or that of
+--       `unknown`.
 local answers = {}
 local epoch = redis.call('HMGET', KEYS[1], 'longest', 'version')
 local stored, refusal = epoch[1] or 0, unknown(epoch[2], epoch[1])

@@ -4,17 +4,19 @@
 --       6 the lock, as the other library keeps it   7 the list of its signals, where it has one
 -- Each script's first own argument is `kind`, the layout's type of record.
 --
--- The lock is held if its key exists, as for the other library: 'text' is a string with the owner, 'hash' a hash whose field
--- is 'owner:1'. The note has what the lock has no room for: "owner token state label", with state 0 for held or 1 for released
--- and kept (a minimum hold). It counts only while that owner has the lock. Both keys expire at the same time.
+-- The lock is held if its key exists, as for the other library: 'text' is a string with the owner,
+-- 'hash' a hash whose field is 'owner:1'. The note has what the lock has no room for: "owner token
+-- state label", with state 0 for held or 1 for released and kept (a minimum hold). It counts only
+-- while that owner has the lock. Both keys expire at the same time.
 --
--- The run counts consecutive grants to leasehold clients, as "grants since". After many of them, a release replaces it by
--- 'rest'. Until that expires, leasehold clients leave the lock to foreign clients.
--- include records.lua
--- include epoch.lua
--- include limits.lua
--- A rest begins after this many consecutive grants, over at least this many microseconds. A grant belongs to the same run if it
--- comes within RUN_GAP_MS after the last release.
+-- The run counts consecutive grants to leasehold clients, as "grants since". After many of them, a
+-- release replaces it by 'rest'. Until that expires, leasehold clients leave the lock to foreign
+-- clients.
+-- include records
+-- include epoch
+-- include limits
+-- A rest begins after this many consecutive grants, over at least this many microseconds. A grant
+-- belongs to the same run if it comes within RUN_GAP_MS after the last release.
 local RUN_GRANTS, RUN_US, RUN_GAP_MS = 10, 1000000, 100
 -- How long a signal is kept for a waiter that does not wait yet, the same as in python-redis-lock.
 local SIGNAL_MS = 1000
@@ -40,14 +42,16 @@ local function foreign_value(lock)
   return string.sub(value or '', 1, 100)
 end
 
--- The last token. Foreign clients may continue counting from it. If it is not a number, no token is left.
+-- The last token. Foreign clients may continue counting from it. If it is not a number, no token is
+-- left.
 local function last_token(key)
   local last = redis.pcall('GET', key)
   if not last then return 0 end
   return math.min(type(last) == 'string' and tonumber(last) or NO_TOKEN_LEFT, NO_TOKEN_LEFT)
 end
 
--- {owner ('?' for a foreign holder, '' for none), label or value, remaining ms (-1 if it never expires), token, state}
+-- {owner ('?' for a foreign holder, '' for none), label or value, remaining ms (-1 if it never
+-- expires), token, state}
 local function state_of(lock, note, last, mark)
   if redis.call('EXISTS', lock) == 0 then return {'', '', 0, text(math.max(mark, last_token(last))), '0'} end
   local left = redis.call('PTTL', lock)
@@ -61,7 +65,8 @@ local function free(wake, channel, message)
   redis.call('DEL', KEYS[6], KEYS[2])
   -- guard: wake_publish
   if wake == 'publish' or wake == 'spring' then redis.call('PUBLISH', channel, message) end
-  -- Before version 7, Spring Integration has one channel for all locks of a registry. The message names the lock.
+  -- Before version 7, Spring Integration has one channel for all locks of a registry. The message
+  -- names the lock.
   -- guard: wake_registry
   if wake == 'spring' then redis.call('PUBLISH', string.sub(channel, 1, -2 - #message), message) end
   if wake == 'list' then

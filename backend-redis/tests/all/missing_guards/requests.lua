@@ -1,5 +1,5 @@
--- Attempts and releases on one server, by `acquire`, `release` and `batch`. `long_acquire` and `long_release` are only the
--- long ways.
+-- Attempts and releases on one server, by `acquire`, `release` and `batch`. `long_acquire` and
+-- `long_release` are only the long ways.
 local LONGEST, LIFE_US = 30000000, 3000000
 local function lease() return one_in(12) and 40000 or pick(1000, 1500, 20000, 30000) end
 local function floor() return pick(0, 0, 0, NOW - 5, NOW, NOW + 5, NOW + LONGEST, NOW + LONGEST + 1) end
@@ -99,7 +99,8 @@ local function one_attempt()
   return plainly(short), differs(words, {of_acquire(short), of_acquire(long)})
 end
 
--- Mostly the holder. Readers are among the first three owners; `first` is the first owner to draw from.
+-- Mostly the holder. Readers are among the first three owners; `first` is the first owner to draw
+-- from.
 local function releaser(name, first)
   local held = redis.call('GET', worlds[1].base .. 'lock:' .. name)
   -- No client draws the owner that stands for readers.
@@ -147,8 +148,8 @@ end
 
 local function told(answer) return type(answer) == 'table' and answer[1] or answer end
 
--- The batch, with the jobs that are not simple sent alone afterwards, compared with all jobs one by one. Only tokens may
--- differ, since the batch makes them in another order.
+-- The batch, with the jobs that are not simple sent alone afterwards, compared with all jobs one by
+-- one. Only tokens may differ, since the batch makes them in another order.
 local function one_batch()
   local NAMES, how, odd = {'a', 'b', 'c', 'd', 'e', 'f'}, 'long', ''
   local releases, attempts, jobs, batch_label = {}, {}, {}, label()

@@ -2,10 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use backend_redis::{Fence, FenceError};
+use backend_redis::Fence;
 use lock_core::{
-    Attempt, Backend, Enqueued, Env as _, Error, FencingToken, Grant, ReleaseOptions, Request,
-    SystemEnv, Waiter,
+    Attempt, Backend, Enqueued, Env as _, Error, FenceError, FencingToken, Grant, ReleaseOptions,
+    Request, SystemEnv, Waiter,
 };
 use servers::{
     Change::{self, LeaveOut, Replace},

@@ -1,5 +1,5 @@
--- Attempts and releases on one node of a quorum, by `acquire`, `free` and `batch`. `long_acquire` has no common
--- case in front.
+-- Attempts and releases on one node of a quorum, by `acquire`, `free` and `batch`. `long_acquire`
+-- has no common case in front.
 local LONGEST, BOUND, LIFE_US, TURN_US = 30000000, 400000, 3000000, 100000
 local function lease() return one_in(12) and 40000 or pick(1000, 1500, 20000, 30000) end
 local function floor()
@@ -153,8 +153,8 @@ end
 
 local function told(answer) return type(answer) == 'table' and answer[1] or answer end
 
--- The batch, with the jobs that are not simple sent alone afterwards, compared with all jobs one by one. Only numbers may
--- differ, since the batch gives all its attempts the same number.
+-- The batch, with the jobs that are not simple sent alone afterwards, compared with all jobs one by
+-- one. Only numbers may differ, since the batch gives all its attempts the same number.
 local function one_batch(before, _, names)
   local releases, attempts, jobs, batch_label, how, odd = {}, {}, {}, label(), 'long', ''
   local one_lease = one_in(2) and text(lease())

@@ -110,7 +110,7 @@ impl Dialect for Mysql {
     async fn read_to_take(&self, request: &Request) -> Result<Option<Row>, Error> {
         let found = self.read_of(&request.name, Some(request.owner)).await?;
         if let Some(found) = found.as_ref().filter(|_| request.mode == Mode::Shared) {
-            self.make_room(&request.name, &ended_of(found).map_err(general)?).await?;
+            self.make_room(&request.name, &ended_of(found)?).await?;
         }
         let mut row = found.as_ref().map(row).transpose()?;
         if let Some(row) = &mut row {

@@ -84,8 +84,8 @@ impl Mysql {
         Ok(None)
     }
 
-    /// Whether a token is above all forgotten ones. If not, gives the grant back, on which nobody has
-    /// relied: this client's next token is higher.
+    /// Whether a token is above all forgotten ones. If not, gives the grant back, on which nobody
+    /// has relied: this client's next token is higher.
     pub(super) async fn check_token(
         &self,
         request: &Request,

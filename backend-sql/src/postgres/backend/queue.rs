@@ -8,7 +8,7 @@ use sqlx::{Column as _, Row as _, postgres::PgRow};
 use crate::{
     backend::poll_behind,
     dialect::{Dialect as _, Row, token_of},
-    error::general,
+    error::column,
     postgres::{
         connection::{
             arg::Arg::{self, MaybeText, Number, Span, Text},
@@ -57,7 +57,7 @@ impl Postgres {
         ];
         let rows = self.run_once(&self.server.sql.release_to_waiter, &args).await?;
         let Some(row) = rows.first() else { return Ok(None) };
-        let (token, queued) = (row.try_get(0).map_err(general)?, row.try_get(1).map_err(general)?);
+        let (token, queued) = (column(row, 0)?, column(row, 1)?);
         self.crowded.insert(&grant.name);
         self.refill_if(&grant.name, &rows, 2).await;
         Ok(Some((token_of(token)?, queued)))
@@ -108,7 +108,7 @@ impl Postgres {
                 return Ok(None);
             };
             let answer = self.read_entry(row, request, entry)?;
-            let short = row.try_get("short").map_err(general)?;
+            let short = column(row, "short")?;
             if short {
                 self.refill(&request.name).await?;
             }
@@ -139,11 +139,11 @@ impl Postgres {
         request: &Request,
         entry: Option<&QueueEntry>,
     ) -> Result<Row, Error> {
-        let at: Option<i32> = row.try_get("position").map_err(general)?;
-        let behind: bool = row.try_get("behind").map_err(general)?;
-        let granted = row.try_get("granted").map_err(general)?;
+        let at: Option<i32> = column(row, "position")?;
+        let behind: bool = column(row, "behind")?;
+        let granted = column(row, "granted")?;
         if granted {
-            token_of(row.try_get("token").map_err(general)?)?;
+            token_of(column(row, "token")?)?;
         }
         let mut read = Self::row(row, entry.map(|entry| entry.id.as_str()))?;
         read.granted = granted;
@@ -194,9 +194,9 @@ impl Postgres {
                 let args = [name, Text(&owner), Span(request.lease)];
                 let rows = self.run_repeatable(&self.server.sql.confirm, &args).await?;
                 let Some(row) = rows.first() else { return Ok(None) };
-                let token = row.try_get(0).map_err(general)?;
+                let token = column(row, 0)?;
                 token_of(token)?;
-                let others_wait: bool = row.try_get(1).map_err(general)?;
+                let others_wait: bool = column(row, 1)?;
                 if others_wait {
                     self.waited.insert(&request.owner);
                 }
@@ -249,37 +249,29 @@ impl Postgres {
 
     /// Reads a row for operators, with the number of all waiters.
     pub(super) fn shown(row: &PgRow) -> Result<Row, Error> {
-        let waiting: Option<i64> = row.try_get("waiting_all").map_err(general)?;
+        let waiting: Option<i64> = column(row, "waiting_all")?;
         let waiting = Some(waiting.unwrap_or(0).unsigned_abs());
         Ok(Row { waiting, ..Self::row(row, None)? })
     }
 
     /// Reads a row for a client that may have this entry in the queue.
     pub(super) fn row(row: &PgRow, entry: Option<&str>) -> Result<Row, Error> {
-        Self::read(row, entry).map_err(general)?
-    }
-
-    fn read(row: &PgRow, entry: Option<&str>) -> Result<Result<Row, Error>, sqlx::Error> {
-        let read = Row::read(
-            row.try_get("name")?,
-            row.try_get("owner")?,
-            row.try_get("label")?,
-            row.try_get("token")?,
-            row.try_get("version")?,
-            span(row.try_get("remaining")?),
-        );
-        let readers: Option<i64> = row.try_get("readers")?;
-        let waiting: Option<i64> = row.try_get("waiting")?;
-        let first: Option<&str> = row.try_get("first")?;
-        let (turn, kept) = (span(row.try_get("turn")?), row.try_get("kept")?);
-        Ok(read.map(|mut read| {
-            read.kept = kept;
-            read.set_readers(readers);
-            read.waiting = Some(waiting.unwrap_or(0).unsigned_abs());
-            if first.is_some() && first != entry {
-                read.others_first = turn.max(Duration::from_millis(1));
-            }
-            read
-        }))
+        let mut read = Row::read(
+            column(row, "name")?,
+            column(row, "owner")?,
+            column(row, "label")?,
+            column(row, "token")?,
+            column(row, "version")?,
+            span(column(row, "remaining")?),
+        )?;
+        read.kept = column(row, "kept")?;
+        read.set_readers(column(row, "readers")?);
+        let waiting: Option<i64> = column(row, "waiting")?;
+        read.waiting = Some(waiting.unwrap_or(0).unsigned_abs());
+        let first: Option<&str> = column(row, "first")?;
+        if first.is_some() && first != entry {
+            read.others_first = span(column(row, "turn")?).max(Duration::from_millis(1));
+        }
+        Ok(read)
     }
 }

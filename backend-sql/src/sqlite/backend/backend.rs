@@ -105,7 +105,7 @@ impl Dialect for Sqlite {
         let read = found.as_ref().map(|row| rows::read(row, &self.epoch)).transpose()?;
         self.entries.note(request, read.as_ref());
         let (Some(found), Some(row)) = (found, read) else { return Ok(None) };
-        let unseen = rows::end(&found, &self.epoch).map_err(general)?.is_none();
+        let unseen = rows::end(&found, &self.epoch)?.is_none();
         if unseen && row.is_held() {
             self.note_sighting(&row).await?;
         }

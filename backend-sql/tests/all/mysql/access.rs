@@ -3,6 +3,7 @@
 use crate::support::mariadb::{
     BOTH, LEASE, assert_renewed, granted, made, prefix, request, session, start, url,
 };
+use crate::support::of_the_database;
 use backend_sql::{
     Strategy,
     mysql::{MysqlFence, connect},
@@ -76,7 +77,7 @@ async fn the_fence_needs_its_table_only() {
     let mut worker = MySqlConnection::connect(&url).await.unwrap();
     for number in [1, 2] {
         let token = FencingToken::new(number).unwrap();
-        fence.admit(&mut worker, "account", token).await.unwrap().unwrap();
+        fence.admit(&mut worker, "account", token).await.unwrap();
     }
 }
 
@@ -126,7 +127,8 @@ async fn views_of_another_user_are_not_read() {
     refused(late.try_acquire(&job).await.unwrap_err()).await;
     refused(late.init(&Init::default()).await.unwrap_err()).await;
     refused(fence.create(&mut root).await.unwrap_err()).await;
-    refused(fence.admit(&mut root, "account", token).await.unwrap_err()).await;
+    let admitting = fence.admit(&mut root, "account", token).await;
+    refused(of_the_database(admitting.unwrap_err())).await;
     // The trap works.
     server.sql("SELECT * FROM test.leasehold_settings").await.unwrap();
     assert_eq!(server.sql(ran).await.unwrap(), "1");

@@ -38,8 +38,8 @@ impl Versioned for Versions {
     }
 
     async fn plant(&self, version: u64) {
-        // The version goes first: a client that asks between the two statements is then also refused
-        // by the version.
+        // The version goes first: a client that asks between the two statements is then also
+        // refused by the version.
         let number = format!("UPDATE leasehold_settings SET version = {version}");
         let (from, to) =
             if version == 1 { ("expires_2", "expires") } else { ("expires", "expires_2") };

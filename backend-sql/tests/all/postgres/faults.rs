@@ -219,7 +219,7 @@ async fn the_least_privilege_is_enough() {
     let mut worker = sqlx::PgConnection::connect(&worker).await.unwrap();
     for number in [1, 2] {
         let token = FencingToken::new(number).unwrap();
-        fence.admit(&mut worker, "account", token).await.unwrap().unwrap();
+        fence.admit(&mut worker, "account", token).await.unwrap();
     }
 }
 

@@ -2,11 +2,11 @@
 
 use backend_sql::postgres::{PostgresBuilder, PostgresFence};
 use futures_util::future::join_all;
-use lock_core::{ErrorKind, FencingToken, Init};
+use lock_core::{ErrorKind, FenceError, FencingToken, Init};
 use sqlx::{Connection as _, PgConnection, PgPool};
 
 use crate::support::postgres::{start, url};
-use crate::support::two_tokens;
+use crate::support::{of_the_database, two_tokens};
 
 /// Processes start at the same time, and each makes the table, half of them in a transaction.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -22,12 +22,12 @@ async fn all_who_make_the_fence_at_once_have_made_it() {
             let fence = PostgresFence::new(&format!("round_{round}")).unwrap();
             if at % 2 == 0 {
                 fence.create(session).await.unwrap();
-                fence.admit(session, "account", token).await.unwrap().unwrap();
+                fence.admit(session, "account", token).await.unwrap();
                 return;
             }
             let mut transaction = session.begin().await.unwrap();
             fence.create(&mut transaction).await.unwrap();
-            fence.admit(&mut transaction, "account", token).await.unwrap().unwrap();
+            fence.admit(&mut transaction, "account", token).await.unwrap();
             transaction.commit().await.unwrap();
         });
         join_all(each).await;
@@ -42,15 +42,15 @@ async fn errors_of_a_fence_name_their_cause() {
     let server = start().await;
     let mut session = PgConnection::connect(&url(&server)).await.unwrap();
     let (fence, token) = (PostgresFence::new("app").unwrap(), FencingToken::new(7).unwrap());
-    let error = fence.admit(&mut session, "account", token).await.unwrap_err();
+    let error = of_the_database(fence.admit(&mut session, "account", token).await.unwrap_err());
     assert_eq!(error.kind(), ErrorKind::Config, "{error}");
     assert!(error.to_string().contains("`create`"), "{error}");
     fence.create(&mut session).await.unwrap();
-    fence.admit(&mut session, "account", token).await.unwrap().unwrap();
+    fence.admit(&mut session, "account", token).await.unwrap();
     let mut later = session.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ").await.unwrap();
     sqlx::raw_sql("SELECT * FROM app_fence").execute(&mut *later).await.unwrap();
     server.sql("UPDATE app_fence SET token = token").await.unwrap();
-    let error = fence.admit(&mut later, "account", token).await.unwrap_err();
+    let error = of_the_database(fence.admit(&mut later, "account", token).await.unwrap_err());
     assert!(error.is_retryable() && error.to_string().contains("begin it anew"), "{error}");
 }
 
@@ -77,12 +77,13 @@ async fn a_fence_refuses_a_stale_token_with_the_write_that_it_came_with() {
         let mut transaction = pool.begin().await.unwrap();
         let insert = sqlx::query("INSERT INTO account VALUES ($1)").bind(at);
         insert.execute(&mut *transaction).await.unwrap();
-        match fence.admit(&mut transaction, "account", token).await.unwrap() {
+        match fence.admit(&mut transaction, "account", token).await {
             Ok(()) => transaction.commit().await.unwrap(),
-            Err(stale) => {
+            Err(FenceError::Stale(stale)) => {
                 assert_eq!((stale.offered, stale.admitted), (tokens[0], tokens[1]));
                 transaction.rollback().await.unwrap();
             }
+            Err(error) => panic!("{error}"),
         }
     }
     let values: Vec<i64> =

@@ -119,7 +119,7 @@ async fn use_all(server: &Postgres, options: &str, pushes: bool) {
 
     let fence = PostgresFence::new("app").unwrap();
     fence.create(&mut operator).await.unwrap();
-    fence.admit(&mut operator, "account", held.token).await.unwrap().unwrap();
+    fence.admit(&mut operator, "account", held.token).await.unwrap();
     let printed = schema(&format!("{url}?table_prefix=printed")).unwrap();
     sqlx::raw_sql(AssertSqlSafe(printed)).execute(&mut operator).await.unwrap();
     let tables = "DROP TABLE app_locks, app_queue, app_marker, app_settings, app_fence, \

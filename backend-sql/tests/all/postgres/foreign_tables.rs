@@ -6,7 +6,10 @@ use lock_core::{Error, ErrorKind, FencingToken, Init, LockClient, ReleaseOptions
 use servers::{Postgres, Server as _};
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 
-use crate::support::postgres::{LEASE, enqueue, granted, request, start, url};
+use crate::support::{
+    of_the_database,
+    postgres::{LEASE, enqueue, granted, request, start, url},
+};
 
 const TABLES: [&str; 5] = ["settings", "locks", "queue", "marker", "fence"];
 
@@ -60,7 +63,7 @@ async fn used(server: &Postgres, options: &str) -> (String, String) {
     let mut session = PgConnection::connect(&of(server, "app")).await.unwrap();
     let fence = PostgresFence::new("leasehold").unwrap();
     fence.create(&mut session).await.unwrap();
-    fence.admit(&mut session, "account", guard.token()).await.unwrap().unwrap();
+    fence.admit(&mut session, "account", guard.token()).await.unwrap();
     guard.release().await.unwrap();
     let ran = server.sql("SELECT is_called FROM ran").await.unwrap();
     let rows = "SELECT count(*) FROM public.leasehold_locks, public.leasehold_fence";
@@ -133,7 +136,8 @@ async fn tables_that_another_role_has_made_before_are_refused() {
         let mut session = PgConnection::connect(&of(&server, role)).await.unwrap();
         let fence = PostgresFence::new("leasehold").unwrap();
         refused(fence.create(&mut session).await);
-        refused(fence.admit(&mut session, "account", FencingToken::new(1).unwrap()).await);
+        let admitting = fence.admit(&mut session, "account", FencingToken::new(1).unwrap()).await;
+        refused(admitting.map_err(of_the_database));
         // A transaction of the caller's goes on.
         let mut transaction = session.begin().await.unwrap();
         fence.create(&mut transaction).await.unwrap_err();

@@ -13,6 +13,7 @@ use lock_core::{
 use servers::{Data, Postgres, Server as _};
 use sqlx::{Connection as _, PgConnection};
 
+use crate::support::of_the_database;
 use crate::support::postgres::{
     BOTH, LEASE, assert_renewed, granted, made, open, request, says, start, url,
 };
@@ -175,13 +176,14 @@ async fn a_fence_whose_table_is_unlogged_admits_nothing() {
     let token = FencingToken::new(7).unwrap();
     let fence = PostgresFence::new("leasehold").unwrap();
     fence.create(&mut session).await.unwrap();
-    fence.admit(&mut session, "account", token).await.unwrap().unwrap();
+    fence.admit(&mut session, "account", token).await.unwrap();
     store_as(&server, "fence", UNLOGGED).await;
     for fence in [fence, PostgresFence::new("leasehold").unwrap()] {
-        refused(fence.admit(&mut session, "account", token).await, "fence", LOGGED);
+        let admitting = fence.admit(&mut session, "account", token).await;
+        refused(admitting.map_err(of_the_database), "fence", LOGGED);
         refused(fence.create(&mut session).await, "fence", LOGGED);
     }
     store_as(&server, "fence", LOGGED).await;
     let fence = PostgresFence::new("leasehold").unwrap();
-    fence.admit(&mut session, "account", token).await.unwrap().unwrap();
+    fence.admit(&mut session, "account", token).await.unwrap();
 }

@@ -1,6 +1,7 @@
 //! The fence in a SQLite file.
 
 use backend_sql::sqlite::{SqliteBuilder, SqliteFence};
+use lock_core::FenceError;
 use sqlx::{
     SqlitePool,
     sqlite::{SqliteConnectOptions, SqliteJournalMode},
@@ -27,12 +28,13 @@ async fn a_fence_refuses_a_stale_token_with_the_write_that_it_came_with() {
         let mut transaction = pool.begin_with("BEGIN IMMEDIATE").await.unwrap();
         let insert = sqlx::query("INSERT INTO account VALUES (?)").bind(at);
         insert.execute(&mut *transaction).await.unwrap();
-        match fence.admit(&mut transaction, "account", token).await.unwrap() {
+        match fence.admit(&mut transaction, "account", token).await {
             Ok(()) => transaction.commit().await.unwrap(),
-            Err(stale) => {
+            Err(FenceError::Stale(stale)) => {
                 assert_eq!((stale.offered, stale.admitted), (tokens[0], tokens[1]));
                 transaction.rollback().await.unwrap();
             }
+            Err(error) => panic!("{error}"),
         }
     }
     let values: Vec<i64> =

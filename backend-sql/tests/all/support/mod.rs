@@ -22,9 +22,9 @@ use std::{pin::pin, sync::Arc, task::Poll, time::Duration};
 use backend_sql::Strategy;
 use futures_util::future::poll_fn;
 use lock_core::{
-    Attempt, Backend, Busy, Enqueued, Env as _, FencingToken, Grant, LockClient, LockName,
-    LockState, OwnerId, OwnerLabel, ReleaseOptions, ReleaseOutcome, Renewal, Request, SystemEnv,
-    Waiter,
+    Attempt, Backend, Busy, Enqueued, Env as _, Error, FenceError, FencingToken, Grant, LockClient,
+    LockName, LockState, OwnerId, OwnerLabel, ReleaseOptions, ReleaseOutcome, Renewal, Request,
+    SystemEnv, Waiter,
 };
 
 pub(crate) const BOTH: [Strategy; 2] = [Strategy::PrimaryKey, Strategy::Optimistic];
@@ -42,6 +42,14 @@ pub(crate) fn request_for(name: &str, lease: Duration) -> Request {
 
 pub(crate) fn request(name: &str) -> Request {
     request_for(name, LEASE)
+}
+
+/// The database's error to a write through a fence.
+pub(crate) fn of_the_database(refused: FenceError) -> Error {
+    match refused {
+        FenceError::Store(error) => error,
+        other => panic!("{other}"),
+    }
 }
 
 pub(crate) async fn granted(store: &Arc<dyn Backend>, request: &Request) -> Grant {

@@ -21,7 +21,8 @@ impl LockClient {
     /// # async fn main() -> Result<(), lock_core::Error> {
     /// # let client = lock_core::LockClient::new(std::sync::Arc::new(lock_core::Memory::new()));
     /// let election = client.election("scheduler");
-    /// // Waits until this client leads. If it loses leadership before the work is done, it starts again.
+    /// // Waits until this client leads. If it loses leadership before the work is done, it starts
+    /// // again.
     /// let done = election.run(async |leadership| format!("term {}", leadership.token())).await?;
     /// println!("{}", done.output);
     /// # Ok(())

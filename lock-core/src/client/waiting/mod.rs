@@ -4,6 +4,7 @@
 mod awaited_release;
 mod local_waiter;
 mod quarantine;
+mod store_entry;
 mod worker;
 
 pub(super) use self::{

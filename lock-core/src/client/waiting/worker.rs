@@ -6,14 +6,17 @@ use std::{sync::Arc, time::Duration};
 use tokio::sync::oneshot;
 use tracing::Level;
 
-use super::awaited_release::AwaitedRelease;
+use super::{
+    awaited_release::AwaitedRelease,
+    store_entry::{QueueRequest, StoreEntry},
+};
 use crate::{
-    Attempt, Blocked, Busy, Enqueued, Env, Error, Grant, Instant, Mode, OncePer, Request, Signal,
-    Waiter,
+    Attempt, Blocked, Busy, Enqueued, Env, Error, Grant, Instant, Mode, OncePer, Quarantined,
+    Request, Signal,
     client::{
         calls::{self, Call, CleanUp},
         renewal::admit,
-        state::{Alarm, Carried, ClientState, Handle, InFlight, LocalQueue, TARGET, validity},
+        state::{Alarm, Carried, ClientState, Handle, InFlight, LocalQueue, TARGET},
     },
     env::jittered,
     tunables::{
@@ -32,37 +35,6 @@ enum Step {
     AwaitRelease(AwaitedRelease),
     /// Pause, and then request a queue entry.
     Pause(Duration, Option<QueueRequest>),
-}
-
-/// The request of one queue entry, from its first try to its grant or withdrawal.
-struct QueueRequest {
-    request: Request,
-    /// Whether a try had no answer. The store may then carry it out late, even after the grant was
-    /// released.
-    doubtful: bool,
-}
-
-/// An entry in the store's queue.
-struct StoreEntry {
-    waiter: Box<dyn Waiter>,
-    queued: QueueRequest,
-    /// The last `Busy` answer. A push with a token that is not larger is stale.
-    last_busy: Busy,
-    /// An instant before the attempt with that answer. The validity of a push counts from it.
-    last_busy_sent: Instant,
-    poll_at: Instant,
-}
-
-impl StoreEntry {
-    async fn leave(self, state: &Arc<ClientState>) {
-        if self.queued.doubtful {
-            // Only `abandon` stops late requests.
-            drop(self.waiter);
-            calls::abandon(state, self.queued.request).await;
-        } else {
-            calls::leave(state, self.waiter, self.queued.request).await;
-        }
-    }
 }
 
 pub(super) struct QueueWorker {
@@ -209,17 +181,12 @@ impl QueueWorker {
         self.failure_line.reset();
         match enqueued {
             Enqueued::Granted(grant) => self.deliver(grant, queued.doubtful).await,
-            Enqueued::Waiting(waiter, last) => {
-                let last_busy_sent = queued.request.sent;
-                let poll_at = self.handle.env.now() + last.retry_after.max(SHORTEST_POLL_PAUSE);
-                self.waits(&last);
-                self.queue.set_blocked(Blocked::Busy(last.clone()));
-                Step::Wait(StoreEntry { waiter, queued, last_busy: last, last_busy_sent, poll_at })
+            Enqueued::Waiting(waiter, busy) => {
+                self.waits(&busy);
+                Step::Wait(StoreEntry::new(waiter, queued, busy, self.handle.env.now()))
             }
             Enqueued::Quarantined(quarantined) => {
-                let pause = quarantined.remaining.clamp(SHORTEST_POLL_PAUSE, LONGEST_RETRY_PAUSE);
-                self.handle.emit_quarantined(&self.queue.name, &quarantined);
-                self.queue.set_blocked(Blocked::Quarantined(quarantined));
+                let pause = self.quarantined(quarantined);
                 Step::Pause(pause, queued.doubtful.then_some(queued))
             }
         }
@@ -273,17 +240,11 @@ impl QueueWorker {
                 self.pause = Duration::ZERO;
                 self.failure_line.reset();
                 self.waits(&busy);
-                entry.last_busy_sent = entry.queued.request.sent;
-                entry.poll_at = state.env.now() + busy.retry_after.max(SHORTEST_POLL_PAUSE);
-                self.queue.set_blocked(Blocked::Busy(busy.clone()));
-                entry.last_busy = busy;
+                entry.was_busy(busy, state.env.now());
                 Step::Wait(entry)
             }
             Ok(Attempt::Quarantined(quarantined)) => {
-                let pause = quarantined.remaining.clamp(SHORTEST_POLL_PAUSE, LONGEST_RETRY_PAUSE);
-                entry.poll_at = state.env.now() + pause;
-                state.emit_quarantined(&self.queue.name, &quarantined);
-                self.queue.set_blocked(Blocked::Quarantined(quarantined));
+                entry.poll_at = state.env.now() + self.quarantined(quarantined);
                 Step::Wait(entry)
             }
             Err(error) if error.is_retryable() => {
@@ -299,25 +260,13 @@ impl QueueWorker {
         }
     }
 
-    /// Handles a pushed grant (S3). It is stale if its token is not above that of the last `Busy`.
-    /// Its validity counts from before the attempt with that answer. If little or nothing is left
-    /// of it, an attempt must confirm the grant first.
-    async fn pushed(&mut self, mut grant: Grant, entry: StoreEntry) -> Step {
-        if grant.token <= entry.last_busy.token {
-            return self.poll(entry).await;
-        }
-        if grant.claim.is_some() {
-            grant.from = entry.last_busy_sent;
-        }
-        // With little left, the guard might be lost before the answer to its first renewal.
-        let until = validity(&grant);
-        let left = until.since(self.handle.env.now());
-        if left < until.since(grant.from) / 2 {
+    async fn pushed(&mut self, grant: Grant, entry: StoreEntry) -> Step {
+        match entry.usable(grant, self.handle.env.now()) {
+            Some(grant) => self.deliver(grant, entry.queued.doubtful).await,
             // An attempt of the owner, not a renewal: if a poll was granted the lock again and its
             // answer was lost, a renewal would confirm this older token.
-            return self.poll(entry).await;
+            None => self.poll(entry).await,
         }
-        self.deliver(grant, entry.queued.doubtful).await
     }
 
     /// Gives a grant to the oldest task that still waits.
@@ -404,8 +353,17 @@ impl QueueWorker {
         }
     }
 
-    /// Logs that this process waits, at first and then once per minute.
+    /// Notes why the store grants nothing. Returns how long to wait.
+    fn quarantined(&self, why: Quarantined) -> Duration {
+        let pause = why.remaining.clamp(SHORTEST_POLL_PAUSE, LONGEST_RETRY_PAUSE);
+        self.handle.emit_quarantined(&self.queue.name, &why);
+        self.queue.set_blocked(Blocked::Quarantined(why));
+        pause
+    }
+
+    /// Notes that this process waits, and logs it, at first and then once per minute.
     fn waits(&self, busy: &Busy) {
+        self.queue.set_blocked(Blocked::Busy(busy.clone()));
         if tracing::enabled!(target: TARGET, Level::INFO)
             && self.wait_line.is_due(self.handle.env.now())
         {

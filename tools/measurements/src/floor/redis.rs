@@ -12,6 +12,21 @@ const OWNER: &str = "0123456789abcdef0123456789abcdef";
 /// The expiry of all keys, in milliseconds.
 const ENDS_IN: usize = 10_000;
 
+/// Deletes a key that still has our value. KEYS: 1 the key; ARGV: 1 the value. Answers 1, or 0.
+const FREE: &str = "
+    if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
+    return 0";
+/// Takes a free key, with a token above all before. KEYS: 1 the key, 2 the last token; ARGV: 1 the
+/// value, 2 milliseconds until it ends. Answers the token, or 0.
+const MINT: &str = "
+    if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
+    local now = redis.call('TIME')
+    local last = tonumber(redis.call('GET', KEYS[2])) or 0
+    local token = string.format('%.0f', math.max(now[1] * 1000000 + now[2], last + 1))
+    redis.call('SET', KEYS[2], token, 'PX', ARGV[2])
+    redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+    return token";
+
 /// One Redis.
 struct Node {
     connection: MultiplexedConnection,
@@ -32,8 +47,8 @@ impl Node {
         let client = redis::Client::open(url)?;
         Ok(Self {
             connection: client.get_multiplexed_async_connection().await?,
-            mint: Script::new(include_str!("scripts/mint.lua")),
-            free: Script::new(include_str!("scripts/free.lua")),
+            mint: Script::new(MINT),
+            free: Script::new(FREE),
         })
     }
 

@@ -1,10 +1,12 @@
--- Makes two worlds with the same random state, and the same random request in both: in the first by the script as clients send
--- it, which begins with its short way; in the second by the long way alone.
+-- Makes two worlds with the same random state, and the same random request in both: in the first by
+-- the script as clients send it, which begins with its short way; in the second by the long way
+-- alone.
 --
--- Before this text stand the scripts, as functions of `redis`, KEYS and ARGV. After it stand the states and requests
--- of a store, and as the last line: return run().
+-- Before this text stand the scripts, as functions of `redis`, KEYS and ARGV. After it stand the
+-- states and requests of a store, and as the last line: return run().
 -- ARGV: 1 seed
--- Answer of `run`: {kind of the request, 'short' if the short way answered, how the worlds differ or ''}
+-- Answer of `run`: {kind of the request, 'short' if the short way answered, how the worlds differ
+--       or ''}
 
 math.randomseed(tonumber(ARGV[1]))
 local random = math.random
@@ -109,7 +111,8 @@ local function ask(way, each, name, owner, own)
   return {'error', type(answer) == 'table' and answer.err or tostring(answer)}
 end
 
--- How the worlds differ in their answers, in what was published, and in their data; '' if they are the same.
+-- How the worlds differ in their answers, in what was published, and in their data; '' if they are
+-- the same.
 local function differs(words, answers, masked)
   for at, each in ipairs(worlds) do
     for message = 1, #each.told do

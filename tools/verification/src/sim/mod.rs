@@ -2,8 +2,9 @@
 //!
 //! Several [`LockClient`]s, each a process with its own clock, share a store (the memory backend)
 //! over a network that delays, loses, repeats and reorders messages. Processes are paused, killed
-//! and closed, and futures are dropped at any poll. At the end the [history](conformance_tests::history) is
-//! checked, and nothing may be left: no lock, no queue entry, no task, no timer.
+//! and closed, and futures are dropped at any poll. At the end the
+//! [history](conformance_tests::history) is checked, and nothing may be left: no lock, no queue
+//! entry, no task, no timer.
 //!
 //! The same seed gives the same event log, byte for byte.
 

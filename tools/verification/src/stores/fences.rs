@@ -7,10 +7,10 @@ use leasehold::{
     etcd::{EtcdFence, etcd_client},
     mysql::MysqlFence,
     postgres::PostgresFence,
-    redis::{FenceError, RedisFence},
+    redis::RedisFence,
     sqlite::SqliteFence,
 };
-use lock_core::FencingToken;
+use lock_core::{FenceError, FencingToken};
 use sqlx::{AssertSqlSafe, MySqlPool, PgPool, SqlitePool};
 
 use crate::proof::OwnFence;
@@ -57,7 +57,7 @@ impl OwnFence for Etcd {
         let answer = self.client.kv_client().txn(guarded).await?;
         match self.fence.admitted(resource, token, &answer) {
             Ok(()) => Ok(true),
-            Err(leasehold::etcd::FenceError::Stale(_)) => Ok(false),
+            Err(FenceError::Stale(_)) => Ok(false),
             Err(error) => Err(error.into()),
         }
     }
@@ -88,9 +88,12 @@ macro_rules! in_a_database {
         impl OwnFence for $name {
             async fn admit(&self, resource: &str, token: FencingToken) -> Result<bool, SetUpError> {
                 let mut transaction = self.pool.begin_with($begin).await?;
-                if self.fence.admit(&mut transaction, resource, token).await?.is_err() {
-                    transaction.rollback().await?;
-                    return Ok(false);
+                match self.fence.admit(&mut transaction, resource, token).await {
+                    Err(FenceError::Stale(_)) => {
+                        transaction.rollback().await?;
+                        return Ok(false);
+                    }
+                    admitted => admitted?,
                 }
                 let write = AssertSqlSafe($write);
                 let write = sqlx::query(write).bind(resource).bind(token.get().cast_signed());

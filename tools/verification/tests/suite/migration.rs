@@ -108,8 +108,8 @@ pub(crate) fn all() -> Vec<Arc<dyn Harness>> {
         pair("redis-redlock/both", Redis, Redlock, Both),
         pair("sqlite-postgres/both", Sqlite, Postgres, Both),
     ];
-    // Here one store does all the work alone, as in its own run of the suite. The phases themselves are
-    // tried in memory above, and by processes in `tests/rolling`.
+    // Here one store does all the work alone, as in its own run of the suite. The phases themselves
+    // are tried in memory above, and by processes in `tests/rolling`.
     if std::env::var_os("LEASEHOLD_SOAK").is_some() {
         all.push(pair("redis-etcd/old", Redis, Etcd, Old));
         all.push(pair("redis-etcd/new", Redis, Etcd, New));

@@ -2,7 +2,7 @@
 //! it; and a sweep beside a row that another transaction has locked.
 
 use backend_sql::postgres::PostgresFence;
-use lock_core::{Attempt, ErrorKind, FencingToken};
+use lock_core::{Attempt, ErrorKind, FenceError, FencingToken};
 use servers::wait::until;
 use sqlx::{Connection as _, PgConnection};
 
@@ -25,10 +25,10 @@ pub(super) async fn a_write_after_the_fence_became_unlogged(stage: &mut OnePostg
     let mut session = PgConnection::connect(&stage.plain()).await.map_err(words)?;
     fence.create(&mut session).await.map_err(words)?;
     let token = FencingToken::new(7).unwrap();
-    fence.admit(&mut session, "data", token).await.map_err(words)?.map_err(words)?;
+    fence.admit(&mut session, "data", token).await.map_err(words)?;
     stage.server.sql("ALTER TABLE fenced_fence SET UNLOGGED").await.map_err(words)?;
     match fence.admit(&mut session, "data", token).await {
-        Err(error) if error.kind() == ErrorKind::Config => Ok(()),
+        Err(FenceError::Store(error)) if error.kind() == ErrorKind::Config => Ok(()),
         other => Err(format!("{other:?}")),
     }
 }

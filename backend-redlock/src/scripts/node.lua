@@ -1,7 +1,17 @@
+-- What a node tells of itself.
+
+-- part: hello
+-- Asks a node for its clock and settings.
+-- KEYS: 1 epoch record. Answer: {'hello', clock, longest lease µs or '', quarantine or ''}
+local time = redis.call('TIME')
+local e = redis.call('HMGET', KEYS[1], 'longest', 'quarantine')
+return {'hello', string.format('%.0f', time[1] * 1000000 + time[2]), e[1] or '', e[2] or ''}
+
+-- part: highest
 -- The highest of a node's watermarks.
--- KEYS: 1 epoch record. Answer: {'highest', clock, the watermark}, or that of unknown.lua of
+-- KEYS: 1 epoch record. Answer: {'highest', clock, the watermark}, or that of `unknown` of
 -- backend-redis
--- include unknown.lua
+-- include unknown
 local refusal = unknown(unpack(redis.call('HMGET', KEYS[1], 'version', 'longest')))
 if refusal then return refusal end
 local time, marks = redis.call('TIME'), {'top'}

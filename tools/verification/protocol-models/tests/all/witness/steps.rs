@@ -1,176 +1,41 @@
-//! The first use of a plain Redis: every order of the steps of two clients, with losses of data, of
-//! the script cache and of the server.
-//!
-//! A store on a server that has been up for a longest lease opens at once, if its *witness* is not
-//! in the script cache. A client writes a candidate with a nonce into the epoch record, asks for
-//! the witness, loads it, and opens the store. `open.lua` of `backend-redis` and
-//! `store/first_use.rs` there are the real steps.
-//!
-//! Time is only an order. A wait ends when each client that held a lock at its beginning has
-//! renewed it since, or has lost its validity; the uptime of the server counts in the same way.
-//! `Later` is a longest lease and a few seconds, in which each client looks at the server or loses
-//! what it holds. The assumption of the store is that the data and the script cache are not lost
-//! within that time. A client may stop between any two steps, take the next one much later, and
-//! repeat its last one after a restart.
-//!
-//! For each rule, a test removes it, and the search must find two holders.
-//!
-//! Not shown: a server that becomes a replica or another server at its address (conditions of the
-//! real script, or assumptions), and a wait that an operator's `init` has set.
+//! The rules of a first use, and the steps that clients, server and operator may take.
 
-use stateright::{Checker, HasDiscoveries, Model, Property};
+use stateright::{Model, Property};
 
-const CLIENTS: usize = 2;
+use super::state::{Budget, CLIENTS, Candidate, Client, Data, Due, Epoch, NOBODY, Phase, State};
 
 /// Which rules are in force.
 #[derive(Clone, Copy, Debug)]
-struct Rules {
+pub(super) struct Rules {
     /// A client asks for the witness after it has written its candidate.
-    asks_after: bool,
+    pub(super) asks_after: bool,
     /// It loads the witness before the store opens.
-    loads: bool,
+    pub(super) loads: bool,
     /// It opens the store only if its own nonce is there.
-    nonce: bool,
+    pub(super) nonce: bool,
     /// And only in the run of the server in which it wrote the candidate.
-    run: bool,
+    pub(super) run: bool,
     /// And only if the candidate is younger than a second.
-    young: bool,
+    pub(super) young: bool,
     /// Each look that finds a record of this run puts the witness back.
-    puts_back: bool,
+    pub(super) puts_back: bool,
     /// No renewal without the witness.
-    renews_with: bool,
+    pub(super) renews_with: bool,
     /// The server has been up for a longest lease.
-    uptime: bool,
+    pub(super) uptime: bool,
     /// The witness is that of the key prefix.
-    prefix: bool,
+    pub(super) prefix: bool,
 }
-
-const ALL: Rules = Rules {
-    asks_after: true,
-    loads: true,
-    nonce: true,
-    run: true,
-    young: true,
-    puts_back: true,
-    renews_with: true,
-    uptime: true,
-    prefix: true,
-};
 
 #[derive(Clone, Copy, Debug)]
-struct Store {
-    rules: Rules,
+pub(super) struct Store {
+    pub(super) rules: Rules,
     /// How often each may happen.
-    budget: Budget,
+    pub(super) budget: Budget,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Budget {
-    /// Candidates.
-    tries: u8,
-    /// FLUSHALL.
-    flushes: u8,
-    /// DEL of the epoch record.
-    deletions: u8,
-    /// SCRIPT FLUSH.
-    forgets: u8,
-    restarts: u8,
-}
-
-/// Some clients.
-type Set = [bool; CLIENTS];
-const NOBODY: Set = [false; CLIENTS];
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Epoch {
-    Missing,
-    /// Of this run of the server; grants after those who are waited for.
-    Known {
-        run: u8,
-        waits_for: Set,
-    },
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Candidate {
-    nonce: u8,
-    run: u8,
-    young: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Data {
-    epoch: Epoch,
-    candidate: Option<Candidate>,
-    /// The holder. The second field: the key may end before its validity, since it is from a copy.
-    lock: Option<(usize, bool)>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Phase {
-    Idle,
-    /// It asked for the witness too early; the answer.
-    Early(bool),
-    Candidate {
-        nonce: u8,
-        run: u8,
-        known: Option<bool>,
-    },
-    Loaded {
-        nonce: u8,
-        run: u8,
-        known: bool,
-    },
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Due {
-    Look,
-    /// It has looked, and found no witness.
-    Renewal,
-    Nothing,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Client {
-    /// It relies on its lock.
-    holds: bool,
-    phase: Phase,
-    /// Its last look at the server is not too old, and saw the present run.
-    looked: bool,
-    /// That look saw a record of this run, or the client has done its first use.
-    settled: bool,
-    /// That look saw the witness.
-    witnessed: bool,
-    /// What it still has to do before a longest lease has passed since the loss of the script
-    /// cache, or before it has lost its lock.
-    due: Due,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct State {
-    run: u8,
-    data: Data,
-    /// A copy on disk, which a restart may bring back.
-    saved: Option<Data>,
-    witness: bool,
-    /// Somebody has used this prefix in this run.
-    used: bool,
-    /// A client has opened it at once, over a record of an earlier run.
-    opened: bool,
-    /// Those who held a lock when the server started, and have not renewed it since.
-    before_start: Set,
-    /// The script cache was lost less than a longest lease ago.
-    forgotten: bool,
-    /// Those who held a lock when data was lost, and have not renewed it since.
-    before_loss: Set,
-    clients: [Client; CLIENTS],
-    left: Budget,
-    nonces: u8,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Step {
+pub(super) enum Step {
     Look(usize),
     AskEarly(usize),
     WriteCandidate(usize),
@@ -193,39 +58,6 @@ enum Step {
     Restart {
         copy: bool,
     },
-}
-
-impl State {
-    fn holders(&self) -> Set {
-        self.clients.map(|client| client.holds)
-    }
-
-    /// This client is not waited for any more.
-    fn waited(&mut self, me: usize) {
-        self.before_start[me] = false;
-        self.before_loss[me] = false;
-        if let Epoch::Known { waits_for, .. } = &mut self.data.epoch {
-            waits_for[me] = false;
-        }
-    }
-
-    fn known(&self) -> Option<Set> {
-        match self.data.epoch {
-            Epoch::Known { run, waits_for } if run == self.run => Some(waits_for),
-            _ => None,
-        }
-    }
-
-    fn load(&mut self) {
-        self.witness = true;
-        self.used = true;
-    }
-
-    fn begin(&mut self, waits_for: Set) {
-        self.data.epoch = Epoch::Known { run: self.run, waits_for };
-        self.data.candidate = None;
-        self.used = true;
-    }
 }
 
 impl Model for Store {
@@ -459,58 +291,4 @@ impl Model for Store {
     }
 }
 
-const OPENS: &str = "it opens at once over a record of an earlier run";
-
-/// Each of these has a search of its own, since together they have too many states.
-const LOSSES: Budget = Budget { tries: 3, flushes: 2, deletions: 0, forgets: 1, restarts: 0 };
-const DELETION: Budget = Budget { tries: 2, flushes: 1, deletions: 1, forgets: 1, restarts: 0 };
-const RESTART: Budget = Budget { tries: 2, flushes: 1, deletions: 0, forgets: 0, restarts: 1 };
-
-/// What a search found, and how many states it saw.
-fn search(rules: Rules, budget: Budget) -> (Vec<&'static str>, usize) {
-    let checker = Store { rules, budget }.checker().threads(2);
-    let checker = checker.finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
-    if let Some(path) = checker.discovery("one holder") {
-        println!("{:?}", path.into_actions());
-    }
-    let found = checker.discoveries().into_keys().collect();
-    println!("{rules:?} {budget:?}: {} states, found {found:?}", checker.unique_state_count());
-    (found, checker.unique_state_count())
-}
-
-fn breaks(rules: Rules, budget: Budget) {
-    let (found, _) = search(rules, budget);
-    assert!(found.contains(&"one holder"), "{found:?}");
-}
-
-#[test]
-fn one_holds_over_losses_of_data_and_of_scripts() {
-    for budget in [LOSSES, DELETION] {
-        let (found, states) = search(ALL, budget);
-        assert!(found.is_empty() && states > 50_000, "{found:?} in {states} states");
-    }
-}
-
-#[test]
-fn one_holds_over_a_restart_and_a_store_opens_at_once_after_it() {
-    let (found, states) = search(ALL, RESTART);
-    assert!(found == [OPENS] && states > 50_000, "{found:?} in {states} states");
-}
-
-#[test]
-fn without_any_rule_two_hold() {
-    breaks(Rules { asks_after: false, ..ALL }, LOSSES);
-    breaks(Rules { loads: false, ..ALL }, LOSSES);
-    breaks(Rules { nonce: false, ..ALL }, LOSSES);
-    breaks(Rules { run: false, ..ALL }, RESTART);
-    breaks(Rules { young: false, ..ALL }, LOSSES);
-    breaks(Rules { puts_back: false, ..ALL }, LOSSES);
-    breaks(Rules { renews_with: false, ..ALL }, DELETION);
-    breaks(Rules { uptime: false, ..ALL }, RESTART);
-}
-
-#[test]
-fn a_witness_for_all_prefixes_makes_a_new_one_wait() {
-    let (found, _) = search(Rules { prefix: false, ..ALL }, LOSSES);
-    assert_eq!(found, ["an unused store opens at once"]);
-}
+pub(super) const OPENS: &str = "it opens at once over a record of an earlier run";

@@ -1,1 +1,0 @@
-local function text(number) return string.format('%.0f', number) end
