@@ -355,6 +355,7 @@ impl<D: Dialect> Backend for SqlBackend<D> {
     }
 
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
+        init.refuse_records_complete().during::<D>("init")?;
         self.dialect.init(init).await.during::<D>("init")
     }
 
