@@ -121,6 +121,7 @@ impl Backend for Store {
 
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
         init.refuse_reset_tokens().during("init")?;
+        init.refuse_records_complete().during("init")?;
         admin::init(self, init).await.during("init")
     }
 

@@ -61,7 +61,7 @@ impl Harness for OnEtcd {
     }
 
     fn skips(&self) -> &'static [&'static str] {
-        &["limited_readers"]
+        &["limited_readers", "records"]
     }
 
     fn lease(&self) -> Duration {

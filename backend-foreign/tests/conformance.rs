@@ -103,9 +103,9 @@ impl Harness for OnTable {
 }
 
 /// No layout has a queue or readers, and nothing wakes a waiter.
-const POLLED: &[&str] = &["fair", "shared", "pushes"];
+const POLLED: &[&str] = &["fair", "shared", "records", "pushes"];
 /// For layouts whose messages also wake leasehold's waiters.
-const WOKEN: &[&str] = &["fair", "shared"];
+const WOKEN: &[&str] = &["fair", "shared", "records"];
 
 fn main() -> ExitCode {
     let on =

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use lock_core::{
     Attempt, Backend, Cursor, Enqueued, Env, Error, ErrorKind, FencingToken, Grant, Guarantees,
-    Init, Instant, LockName, LockState, OwnerLabel, Page, Quarantined, ReleaseOptions,
-    ReleaseOutcome, Released, Renewal, Request, StoreSettings, SystemEnv,
+    Init, Instant, LockName, LockState, OwnerLabel, Page, Quarantined, RecordRead, RecordWrite,
+    ReleaseOptions, ReleaseOutcome, Released, Renewal, Request, StoreSettings, SystemEnv,
+    WriteOutcome,
 };
 
 use crate::{
@@ -199,6 +200,18 @@ impl Backend for Migration {
 
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<(), Error> {
         self.store().raise(grant, token).await
+    }
+
+    async fn read_record(&self, name: &LockName) -> Result<RecordRead, Error> {
+        self.store().read_record(name).await
+    }
+
+    async fn write_record(
+        &self,
+        grant: &Grant,
+        write: &RecordWrite,
+    ) -> Result<WriteOutcome, Error> {
+        self.store().write_record(grant, write).await
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Option<LockState>, Error> {

@@ -10,6 +10,7 @@ pub(crate) fn of_one(store: &dyn Backend) -> Guarantees {
     promised.exclusion = both(promised.exclusion, phases());
     promised.tokens = both(promised.tokens, phases());
     promised.shared = both(promised.shared, phases());
+    promised.record = Promise::Withheld { why: "a migration keeps no records".into() };
     // A process in phase `Both` may raise the token of readers that hold the lock to that of its
     // other store.
     promised.one_token_for_readers = false;

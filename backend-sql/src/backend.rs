@@ -12,9 +12,9 @@ use std::{
 use async_trait::async_trait;
 use lock_core::{
     Attempt, Backend, Blocked, Busy, Cursor, Enqueued, Env as _, Error, ErrorKind, FencingToken,
-    Grant, Guarantees, Init, Instant, LockName, LockState, LossReason, Mode, Page, Quarantined,
-    ReleaseOptions, ReleaseOutcome, Released, Renewal, Request, StoreSettings, SystemEnv,
-    check_lease, check_token,
+    Grant, Guarantees, Init, Instant, LockName, LockState, LossReason, Mode, OncePer, Page,
+    Quarantined, RecordRead, RecordWrite, ReleaseOptions, ReleaseOutcome, Released, Renewal,
+    Request, StoreSettings, SystemEnv, WriteOutcome, check_lease, check_token,
 };
 
 use tokio::time::timeout;
@@ -332,6 +332,19 @@ impl<D: Dialect> Backend for SqlBackend<D> {
         }
         let message = "the grant whose token was to be raised is gone";
         Err(Error::new(ErrorKind::NotHeld, message).at(D::KIND, "raise").on(&grant.name))
+    }
+
+    async fn read_record(&self, name: &LockName) -> Result<RecordRead, Error> {
+        self.explained("read-record", self.dialect.read_record(name).await).await
+    }
+
+    async fn write_record(
+        &self,
+        grant: &Grant,
+        write: &RecordWrite,
+    ) -> Result<WriteOutcome, Error> {
+        let _pass = gate::call(self.dialect.gate()).await.during::<D>("write-record")?;
+        self.explained("write-record", self.dialect.write_record(grant, write).await).await
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Option<LockState>, Error> {

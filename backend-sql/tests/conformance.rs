@@ -44,13 +44,13 @@ impl OnSql {
                 Store::new(format!("{url}&strategy={strategy}"), server)
             }
             Database::Postgres => {
-                let server = Postgres::start(PostgresOptions::new()).await?;
+                let server = Postgres::start(flushing()).await?;
                 let address = server.address();
                 let url = format!("postgres://postgres@{address}/postgres?strategy={strategy}");
                 Store::new(url, server)
             }
             Database::Pooled => {
-                let server = Postgres::start(PostgresOptions::new()).await?;
+                let server = Postgres::start(flushing()).await?;
                 let pooler = Pgbouncer::start(&server, 3).await?;
                 let address = pooler.address();
                 let url = format!("postgres://postgres@{address}/postgres?strategy={strategy}");
@@ -97,6 +97,11 @@ impl Harness for OnSql {
             Database::Mysql | Database::Pooled => NO_PUSH,
         }
     }
+}
+
+/// Without this no record is promised. The tables of locks are unlogged, so few statements wait.
+fn flushing() -> PostgresOptions {
+    PostgresOptions::new().line("fsync = on")
 }
 
 fn main() -> ExitCode {

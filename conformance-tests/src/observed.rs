@@ -11,8 +11,8 @@ use std::sync::{
 use async_trait::async_trait;
 use lock_core::{
     Attempt, Backend, Cursor, Enqueued, Error, FencingToken, Grant, Guarantees, Init, Instant,
-    LockName, LockState, Page, Quarantined, ReleaseOptions, ReleaseOutcome, Released, Renewal,
-    Request, Signal, StoreSettings, Waiter,
+    LockName, LockState, Page, Quarantined, RecordRead, RecordWrite, ReleaseOptions,
+    ReleaseOutcome, Released, Renewal, Request, Signal, StoreSettings, Waiter, WriteOutcome,
 };
 use tokio::sync::watch;
 
@@ -175,6 +175,18 @@ impl Backend for Observed {
 
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<(), Error> {
         self.inner.raise(grant, token).await
+    }
+
+    async fn read_record(&self, name: &LockName) -> Result<RecordRead, Error> {
+        self.inner.read_record(name).await
+    }
+
+    async fn write_record(
+        &self,
+        grant: &Grant,
+        write: &RecordWrite,
+    ) -> Result<WriteOutcome, Error> {
+        self.inner.write_record(grant, write).await
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Option<LockState>, Error> {

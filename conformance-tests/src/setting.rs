@@ -155,7 +155,7 @@ pub(crate) async fn renew(backend: &dyn Backend, grants: &[&Grant]) -> Vec<Renew
 }
 
 /// So that other tasks run, also if the store refuses at once.
-async fn pause() {
+pub(crate) async fn pause() {
     tokio::time::sleep(Duration::from_millis(10)).await;
 }
 
@@ -191,6 +191,16 @@ pub(crate) async fn served(
     backend: &dyn Backend,
     request: &Request,
     entry: &mut dyn Waiter,
+    busy: Busy,
+) -> Grant {
+    confirmed(backend, signalled(backend, request, entry, busy).await).await
+}
+
+/// The same, but no renewal confirms a pushed grant.
+pub(crate) async fn signalled(
+    backend: &dyn Backend,
+    request: &Request,
+    entry: &mut dyn Waiter,
     mut busy: Busy,
 ) -> Grant {
     loop {
@@ -199,9 +209,7 @@ pub(crate) async fn served(
             () = tokio::time::sleep(busy.retry_after) => Signal::Recheck,
         };
         match signal {
-            Signal::Granted(grant) if grant.token > busy.token => {
-                return confirmed(backend, grant).await;
-            }
+            Signal::Granted(grant) if grant.token > busy.token => return grant,
             Signal::Lost(why) => panic!("the store lost the queue entry: {why}"),
             _ => {}
         }

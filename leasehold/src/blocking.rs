@@ -25,7 +25,8 @@
 use std::{sync::Arc, time::Duration};
 
 use lock_core::{
-    ClientOptions, Error, ErrorKind, FencingToken, LockClient, LockName, OwnerId, TryAcquire,
+    ClientOptions, Error, ErrorKind, FencingToken, LockClient, LockName, OwnerId, RecordRead,
+    TryAcquire,
 };
 use tokio::runtime::{Builder, Handle, Runtime};
 
@@ -77,6 +78,18 @@ impl Client {
         N::Error: Into<Error>,
     {
         Lock { lock: self.client.lock(name), runtime: self.runtime.clone() }
+    }
+
+    /// Reads the record of a name, as [`LockClient::read_record`].
+    ///
+    /// # Errors
+    /// As [`LockClient::read_record`]; `Config` in an async task.
+    pub fn read_record<N>(&self, name: N) -> Result<RecordRead, Error>
+    where
+        N: TryInto<LockName>,
+        N::Error: Into<Error>,
+    {
+        self.runtime.wait(self.client.read_record(name))?
     }
 
     /// The async client, whose calls need a runtime of yours.
@@ -206,6 +219,17 @@ impl Guard {
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.guard.as_ref().map_or(Duration::ZERO, crate::Guard::remaining)
+    }
+
+    /// Writes the record of this lock's name, as [`crate::Guard::write_record`].
+    ///
+    /// # Errors
+    /// As [`crate::Guard::write_record`]; `Config` in an async task.
+    pub fn write_record(&self, value: impl Into<Vec<u8>>, keep_for: Duration) -> Result<(), Error> {
+        match &self.guard {
+            Some(guard) => self.runtime.wait(guard.write_record(value, keep_for))?,
+            None => Ok(()),
+        }
     }
 
     /// Releases the lock, as [`crate::Guard::release`].

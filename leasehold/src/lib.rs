@@ -106,9 +106,9 @@ pub use lock_core::{
     ConnectionSecurity, Credentials, CredentialsProvider, Cursor, Election, Error, ErrorKind,
     Event, EventKind, Fence, FenceError, FencingToken, Finished, Guarantees, Guard, Guards, Holder,
     Init, Leader, Leadership, Lock, LockClient, LockName, LockState, LossReason, Mode, Monitor,
-    NotAcquired, Observer, OwnerId, OwnerLabel, Page, Promise, QuarantineUse, Quarantined,
-    ReleaseOutcome, RenewalHealth, Semaphore, Stale, StoreCheck, StoreSettings, TryAcquire,
-    WithError, all, any,
+    NotAcquired, Observer, OwnerId, OwnerLabel, Page, Promise, QuarantineUse, Quarantined, Record,
+    RecordRead, RecordWrite, ReleaseOutcome, RenewalHealth, Semaphore, Stale, StoreCheck,
+    StoreSettings, StoreTime, TryAcquire, WithError, all, any,
 };
 
 pub use self::{
@@ -129,10 +129,11 @@ pub mod backend {
         Assumption, Attempt, Backend, Blocked, BoxFuture, Busy, ConnectionSecurity, Cursor,
         Enqueued, Env, Error, ErrorKind, FencingToken, Grant, Guarantees, Holder, Init, Instant,
         Listing, LockName, LockState, LossReason, Mode, NoRuntime, OncePer, OwnerId, OwnerLabel,
-        PLAINTEXT, Page, Promise, QuarantineUse, Quarantined, ReleaseOptions, ReleaseOutcome,
-        Released, Renewal, Request, SeenOptions, Signal, StoreSettings, SystemEnv, Waiter,
-        async_trait, check_lease, check_record_version, check_span, check_token, drift_margin,
-        is_loopback, jittered, plaintext_refusal, unknown_option, whole_millis,
+        PLAINTEXT, Page, Promise, QuarantineUse, Quarantined, Record, RecordRead, RecordWrite,
+        ReleaseOptions, ReleaseOutcome, Released, Renewal, Request, SeenOptions, Signal,
+        StoreSettings, StoreTime, SystemEnv, Waiter, WriteOutcome, async_trait, check_lease,
+        check_record_version, check_span, check_token, drift_margin, is_loopback, jittered,
+        plaintext_refusal, unknown_option, whole_millis,
     };
 }
 
@@ -211,6 +212,7 @@ pub mod sqlite {
 #[doc = include_str!("../../docs/observability.md")]
 #[doc = include_str!("../../docs/patterns.md")]
 #[doc = include_str!("../../docs/readers-and-writers.md")]
+#[doc = include_str!("../../docs/record.md")]
 #[doc = include_str!("../../docs/several-locks.md")]
 struct Docs;
 

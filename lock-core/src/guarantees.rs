@@ -143,6 +143,11 @@ pub struct Guarantees {
     /// a reader may if it comes later than the writer by less than the error of the clock
     /// estimate.) If this is withheld, the client refuses [`Lock::shared`](crate::Lock::shared).
     pub shared: Promise,
+    /// A record that was written outlives everything that the store survives, and is kept for its
+    /// `keep_for`. If this is withheld, the store may lose records, or keep none. A read then says
+    /// since when none was lost
+    /// ([`RecordRead::complete_since`](crate::RecordRead::complete_since)).
+    pub record: Promise,
     /// Whether all readers that share a lock have the same token, so that a fence that refuses
     /// lower tokens admits them all. If not, a reader's token is above those of all earlier writers
     /// and below those of all later writers.
@@ -204,6 +209,7 @@ impl Guarantees {
             exclusion: withheld(),
             tokens: withheld(),
             shared: Promise::Withheld { why: "the backend grants exclusive locks only".into() },
+            record: Promise::Withheld { why: "the backend keeps no records".into() },
             one_token_for_readers: false,
             most_readers: Some(MOST_READERS),
             shortest_lease: shortest,

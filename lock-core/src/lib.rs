@@ -19,6 +19,7 @@
 //!   reported its loss stays lost.
 //! - **S6** Unknown outcomes: an attempt whose answer was lost, or whose caller has gone, leaves
 //!   no lock behind.
+//! - **S7** Records: only the holder of a lock writes its record, and the record outlives the lock.
 //! - **L1** Crash: the lock of a crashed holder is free within one lease and a stated slack.
 //! - **L2** Wake-up: a release wakes a waiter by push where [`Guarantees`] says so, and a poll
 //!   always backs the push.
@@ -63,9 +64,9 @@ mod url_options;
 pub use async_trait::async_trait;
 pub use backend::{
     Attempt, Backend, Busy, Cursor, Enqueued, Grant, Holder, Init, Listing, LockState, LossReason,
-    Mode, Page, Quarantined, ReleaseOptions, ReleaseOutcome, Released, Renewal, Request, Signal,
-    StoreSettings, Waiter, check_lease, check_record_version, check_span, check_token,
-    whole_millis,
+    Mode, Page, Quarantined, Record, RecordRead, RecordWrite, ReleaseOptions, ReleaseOutcome,
+    Released, Renewal, Request, Signal, StoreSettings, Waiter, WriteOutcome, check_lease,
+    check_record_version, check_span, check_token, whole_millis,
 };
 pub use client::{
     All, Any, ClientOptions, Election, Finished, Guard, Guards, Leader, Leadership, Lock,
@@ -86,7 +87,7 @@ pub use owner::{OwnerId, OwnerLabel};
 pub use plaintext::{PLAINTEXT, is_loopback, plaintext_refusal};
 #[doc(hidden)]
 pub use sync::{Mutex, RwLock};
-pub use time::Instant;
+pub use time::{Instant, StoreTime};
 pub use token::FencingToken;
 pub use tokio_util::sync::CancellationToken;
 pub use url_options::{SeenOptions, unknown_option};

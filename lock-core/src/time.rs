@@ -54,6 +54,47 @@ impl Sub<Duration> for Instant {
     }
 }
 
+/// A point in time on a store's wall clock: microseconds since 1970.
+///
+/// Times of the same store can be compared, as far as its clock runs evenly; times of two stores
+/// differ as their clocks do. All arithmetic saturates.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct StoreTime(u64);
+
+impl StoreTime {
+    /// Before every other time.
+    pub const EVER: Self = Self(0);
+
+    /// A point `micros` microseconds after the start of 1970.
+    #[must_use]
+    pub const fn from_micros(micros: u64) -> Self {
+        Self(micros)
+    }
+
+    /// Microseconds since the start of 1970.
+    #[must_use]
+    pub const fn as_micros(self) -> u64 {
+        self.0
+    }
+
+    /// The time from `earlier` to `self`; zero if `earlier` is later.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Duration {
+        Duration::from_micros(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for StoreTime {
+    type Output = Self;
+
+    fn add(self, span: Duration) -> Self {
+        Self(self.0.saturating_add(u64::try_from(span.as_micros()).unwrap_or(u64::MAX)))
+    }
+}
+
 /// Durations in configuration files, as people write them: `"10s"`, `"1min 30s"`, `"500ms"`.
 pub(crate) mod human_duration {
     use std::{borrow::Cow, time::Duration};
@@ -108,5 +149,10 @@ mod tests {
         assert_eq!(early.since(late), Duration::ZERO);
         assert_eq!(early - Duration::from_secs(1), Instant::from_nanos(0));
         assert_eq!(late + Duration::MAX, Instant::from_nanos(u64::MAX));
+
+        let (early, late) = (StoreTime::from_micros(5), StoreTime::from_micros(12));
+        assert_eq!(late.since(early), Duration::from_micros(7));
+        assert_eq!(early.since(late), Duration::ZERO);
+        assert_eq!((late + Duration::MAX).as_micros(), u64::MAX);
     }
 }

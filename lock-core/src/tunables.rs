@@ -22,6 +22,18 @@ pub(crate) const MOST_LISTED: usize = 1_000_000;
 /// When a crashed reader stops counting is in `docs/readers-and-writers.md`.
 pub(crate) const MOST_READERS: usize = 1_000;
 
+// Records.
+
+/// The most bytes of a record: enough for times, an exit code and an address. A store reads and
+/// writes it beside its locks, so it must stay as small as they are.
+pub(crate) const LARGEST_RECORD: usize = 1_024;
+
+/// The shortest time for which a record is kept: Redis counts milliseconds, etcd seconds.
+pub(crate) const SHORTEST_KEPT: Duration = Duration::from_secs(1);
+
+/// The longest one, 10 years, so that a wrong unit is noticed.
+pub(crate) const LONGEST_KEPT: Duration = Duration::from_secs(10 * 365 * 24 * 3_600);
+
 // Validity.
 
 /// The part of a lease that a holder subtracts: the rates of its clock and the store's clock may

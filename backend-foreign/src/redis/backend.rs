@@ -368,6 +368,7 @@ impl Backend for Foreign {
     }
 
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
+        init.refuse_records_complete().map_err(|error| error.at("foreign", "init"))?;
         self.node.init(init).await.map_err(|error| error.at("foreign", "init"))
     }
 

@@ -231,6 +231,7 @@ impl<S: Server> Dialect for ShedLock<S> {
         init.refuse_restored(
             "it has no quarantine; keep all clients stopped for one longest lease after a restore",
         )?;
+        init.refuse_records_complete()?;
         if init.reset_tokens || init.quarantine.is_some() {
             let message = "this store has no quarantine: it cannot set its tokens back, and what it commits is \
                            flushed, or exclusion is not promised";

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use lock_core::{
     Attempt, Backend, Cursor, Enqueued, Error, ErrorKind, FencingToken, Grant, Guarantees, Holder,
-    Init, Instant, LockName, LockState, Page, Quarantined, ReleaseOptions, ReleaseOutcome,
-    Released, Renewal, Request, StoreSettings,
+    Init, Instant, LockName, LockState, Page, Quarantined, RecordRead, RecordWrite, ReleaseOptions,
+    ReleaseOutcome, Released, Renewal, Request, StoreSettings, WriteOutcome,
 };
 
 use super::{
@@ -64,6 +64,16 @@ impl Backend for Both {
         let pair = Pair::of(grant)?;
         self.stores[0].raise(&pair.grants[0], token).await?;
         self.stores[1].raise(&pair.grants[1], token).await
+    }
+
+    async fn read_record(&self, name: &LockName) -> Result<RecordRead, Error> {
+        let refusal = Error::new(ErrorKind::Unsupported, "a migration keeps no records");
+        Err(refusal.at("migration", "read-record").on(name))
+    }
+
+    async fn write_record(&self, grant: &Grant, _: &RecordWrite) -> Result<WriteOutcome, Error> {
+        let refusal = Error::new(ErrorKind::Unsupported, "a migration keeps no records");
+        Err(refusal.at("migration", "write-record").on(&grant.name))
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Option<LockState>, Error> {

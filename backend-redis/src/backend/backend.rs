@@ -343,6 +343,7 @@ impl Backend for Redis {
     }
 
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
+        init.refuse_records_complete().map_err(|error| error.at("redis", "init"))?;
         self.admin().set_up(init).await.map_err(|error| error.at("redis", "init"))
     }
 

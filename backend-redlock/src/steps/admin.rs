@@ -125,6 +125,7 @@ async fn names_on(node: &Node) -> Result<BTreeSet<LockName>, Error> {
 /// Sets up every node. A node that was left out would disagree with the others.
 pub(crate) async fn init(quorum: &Quorum, init: &Init) -> Result<StoreSettings, Error> {
     init.refuse_restored("a restore restarts a node, which starts its quarantine")?;
+    init.refuse_records_complete()?;
     if let Some(longest) = init.longest_lease {
         quorum.options.check_longest(longest)?;
     }

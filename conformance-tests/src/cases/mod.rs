@@ -12,6 +12,7 @@ mod operators;
 mod ownership;
 mod processes;
 mod readers;
+mod records;
 mod runtimes;
 mod several;
 mod several_processes;
@@ -28,8 +29,8 @@ use crate::{
 };
 
 /// The requirements of the contract: safety (S) and liveness (L).
-pub const REQUIREMENTS: [&str; 12] =
-    ["S1", "S2", "S3", "S4", "S5", "S6", "L1", "L2", "L3", "L4", "L5", "L6"];
+pub const REQUIREMENTS: [&str; 13] =
+    ["S1", "S2", "S3", "S4", "S5", "S6", "S7", "L1", "L2", "L3", "L4", "L5", "L6"];
 
 /// What the contract promises by a requirement.
 #[must_use]
@@ -41,6 +42,7 @@ pub fn promise(requirement: &str) -> &'static str {
         "S4" => "ownership: only the owner renews or releases a lock",
         "S5" => "no resurrection: a lost lock is not renewed, and a lost guard stays lost",
         "S6" => "unknown outcomes: an attempt that was given up leaves no lock and no queue entry",
+        "S7" => "records: only the holder of a lock writes its record, which outlives the lock",
         "L1" => "crash: the lock of a dead holder is free within its lease and a stated slack",
         "L2" => "waking: a release serves a waiter, by push or by polling",
         "L3" => "fairness: queue entries are served first come, first served",
@@ -107,6 +109,7 @@ pub fn all() -> Vec<Case> {
     all.extend(several_processes::all());
     all.extend(election::all());
     all.extend(readers::all());
+    all.extend(records::all());
     all.extend(runtimes::all());
     all
 }
@@ -125,6 +128,10 @@ fn raises(promised: &Guarantees, _: &dyn Harness) -> Result<(), &'static str> {
 
 fn shared(promised: &Guarantees, _: &dyn Harness) -> Result<(), &'static str> {
     if promised.shared.holds() { Ok(()) } else { Err("the store has no shared locks") }
+}
+
+fn records(promised: &Guarantees, _: &dyn Harness) -> Result<(), &'static str> {
+    if promised.record.holds() { Ok(()) } else { Err("the store does not promise to keep records") }
 }
 
 fn limited_readers(promised: &Guarantees, _: &dyn Harness) -> Result<(), &'static str> {

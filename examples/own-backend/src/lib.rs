@@ -164,6 +164,7 @@ impl Backend for MapStore {
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
         init.refuse_restored("it lives in this process")?;
         init.refuse_reset_tokens()?;
+        init.refuse_records_complete()?;
         if init.longest_lease.is_some_and(|longest| longest != LONGEST_LEASE) {
             let message = format!("the longest lease must be {LONGEST_LEASE:?} in this store");
             return Err(Error::new(ErrorKind::Unsupported, message));

@@ -109,6 +109,7 @@ fn lines(guarantees: &Guarantees) -> String {
         ("exclusion", guarantees.exclusion.to_string()),
         ("shared", guarantees.shared.to_string()),
         ("tokens", format!("never go back: {}", guarantees.tokens)),
+        ("records", guarantees.record.to_string()),
         (
             "leases",
             format!(
@@ -142,7 +143,7 @@ fn lines(guarantees: &Guarantees) -> String {
         ),
     ];
     let version =
-        guarantees.record_version.map(|version| ("records", format!("version {version}")));
+        guarantees.record_version.map(|version| ("data format", format!("version {version}")));
     let first_use = guarantees.first_use.as_ref().map(|first| ("first use", first_use(first)));
     let rows = rows.into_iter().chain(first_use).chain(version);
     // The texts may contain answers of a server.

@@ -30,7 +30,8 @@ pub(super) async fn init(place: &ChosenStore, args: &Init) -> Result<u8, Failure
         .with_restored(args.restored)
         .with_longest_lease(args.longest_lease)
         .with_quarantine(args.quarantine.map(|switch| switch == Switch::On))
-        .with_reset_tokens(args.reset_tokens);
+        .with_reset_tokens(args.reset_tokens)
+        .with_records_complete(args.records_complete);
     let (store, wanted) = place.open_for_init(wanted).await?;
     announce_wait(&*store, &wanted);
     let settings = store.init(&wanted).await;

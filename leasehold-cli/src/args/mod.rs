@@ -147,6 +147,13 @@ pub struct Init {
     #[arg(long, conflicts_with = "first_use")]
     pub reset_tokens: bool,
 
+    /// Take the records for complete: I know that none was lost that still counts
+    ///
+    /// After a loss of data a store does not know which records it has lost, so reads of records
+    /// say that they may be incomplete. Use this for a new store, too, if it can lose its data.
+    #[arg(long)]
+    pub records_complete: bool,
+
     /// How to print.
     #[command(flatten)]
     pub output: Output,

@@ -37,6 +37,17 @@ fn a_lock_is_renewed_while_its_thread_works() {
 }
 
 #[test]
+fn a_record_outlives_its_lock() {
+    let client = blocking::connect("memory:").unwrap();
+    let guard = client.lock("recorded").acquire().unwrap();
+    guard.write_record("done", Duration::from_secs(60)).unwrap();
+    let token = guard.token();
+    guard.release().unwrap();
+    let record = client.read_record("recorded").unwrap().record.unwrap();
+    assert_eq!((record.value, record.token), (b"done".to_vec(), token));
+}
+
+#[test]
 fn work_whose_lock_was_taken_is_told() {
     let client = blocking::connect("memory:").unwrap();
     let name = LockName::new("taken").unwrap();

@@ -152,6 +152,10 @@ pub struct Init {
     /// fence that has admitted an earlier token refuses all later ones until its own record is
     /// removed. Default: `false`.
     pub reset_tokens: bool,
+    /// The operator confirms that the store has lost no record that still counts, although its data
+    /// was lost or restored. Later reads of records are then complete; see
+    /// [`RecordRead::complete_since`](crate::RecordRead::complete_since). Default: `false`.
+    pub records_complete: bool,
 }
 
 impl Init {
@@ -165,6 +169,7 @@ impl Init {
             longest_lease: None,
             quarantine: None,
             reset_tokens: false,
+            records_complete: false,
         }
     }
 
@@ -203,6 +208,13 @@ impl Init {
         self
     }
 
+    /// Sets [`records_complete`](Self::records_complete).
+    #[must_use]
+    pub const fn with_records_complete(mut self, records_complete: bool) -> Self {
+        self.records_complete = records_complete;
+        self
+    }
+
     /// For backends that cannot hold grants back after a restore: refuses
     /// [`restored`](Self::restored).
     ///
@@ -226,6 +238,17 @@ impl Init {
                 ErrorKind::Unsupported,
                 "this store cannot set its tokens back",
             ));
+        }
+        Ok(())
+    }
+
+    /// For backends that keep no records: refuses [`records_complete`](Self::records_complete).
+    ///
+    /// # Errors
+    /// `Unsupported`, if `records_complete` is set.
+    pub fn refuse_records_complete(&self) -> Result<(), Error> {
+        if self.records_complete {
+            return Err(Error::new(ErrorKind::Unsupported, "this store keeps no records"));
         }
         Ok(())
     }

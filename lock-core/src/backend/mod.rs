@@ -3,6 +3,7 @@
 
 mod admin;
 mod checks;
+mod record;
 mod release;
 mod request;
 mod waiter;
@@ -14,6 +15,7 @@ use async_trait::async_trait;
 pub use self::{
     admin::{Cursor, Init, Listing, LockState, Page, StoreSettings},
     checks::{check_lease, check_record_version, check_span, check_token, whole_millis},
+    record::{Record, RecordRead, RecordWrite, WriteOutcome},
     release::{ReleaseOptions, Released},
     request::{
         Attempt, Busy, Grant, Holder, LossReason, Mode, Quarantined, ReleaseOutcome, Renewal,
@@ -35,9 +37,9 @@ use crate::{Error, ErrorKind, FencingToken, Guarantees, Instant, LockName, Owner
 ///
 /// # Cancel safety
 ///
-/// The core runs attempts, enqueues, [`abandon`](Backend::abandon), [`renew`](Backend::renew) and
-/// [`release`](Backend::release) to their end, even if the caller goes away. Any other call may be
-/// dropped at any time.
+/// The core runs attempts, enqueues, [`abandon`](Backend::abandon), [`renew`](Backend::renew),
+/// [`release`](Backend::release) and [`write_record`](Backend::write_record) to their end, even if
+/// the caller goes away. Any other call may be dropped at any time.
 ///
 /// # For implementers
 ///
@@ -219,6 +221,52 @@ pub trait Backend: Debug + Send + Sync + 'static {
         Err(refusal.at(self.kind(), "raise").on(&grant.name))
     }
 
+    /// Reads the record of a name: a small value that outlives the lock.
+    ///
+    /// # Guarantees
+    ///
+    /// The answer has the last write that was answered before the call, or a later one. It changes
+    /// nothing.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if the store keeps no records, as by default; otherwise those of the store.
+    async fn read_record(&self, name: &LockName) -> Result<RecordRead, Error> {
+        let refusal = Error::new(ErrorKind::Unsupported, "this store keeps no records");
+        Err(refusal.at(self.kind(), "read-record").on(name))
+    }
+
+    /// Writes the record of a name, if this grant holds the lock.
+    ///
+    /// # Guarantees
+    ///
+    /// The store checks in the same atomic step that the grant holds the lock. A comparison of
+    /// tokens is not enough: the next holder may have read the record, and not written it yet.
+    /// - A grant that was released, also with a [`keep`](ReleaseOptions::keep), has expired or was
+    ///   taken by force changes nothing: `NotHeld`.
+    /// - If the record is of the same grant and its [`number`](RecordWrite::number) is as high or
+    ///   higher, this is a repeat or a late request. It changes nothing: `Written`.
+    /// - The record outlives the release of the lock, and what [`Guarantees::record`] says.
+    ///
+    /// # Durations
+    ///
+    /// The store keeps the record for [`keep_for`](RecordWrite::keep_for) at least, on its own
+    /// clock. Later it may forget the record.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if the store keeps no records, as by default; `OutcomeUnknown` or `Timeout` if
+    /// the store may have carried out the write. The core repeats the same write.
+    async fn write_record(
+        &self,
+        grant: &Grant,
+        write: &RecordWrite,
+    ) -> Result<WriteOutcome, Error> {
+        let _ = write;
+        let refusal = Error::new(ErrorKind::Unsupported, "this store keeps no records");
+        Err(refusal.at(self.kind(), "write-record").on(&grant.name))
+    }
+
     /// Reads the state of a lock; `None` if the store knows nothing of the name.
     async fn inspect(&self, name: &LockName) -> Result<Option<LockState>, Error>;
 
@@ -275,6 +323,8 @@ pub trait Backend: Debug + Send + Sync + 'static {
     ///
     /// A new longest lease takes effect only after the old one has passed, unless `first_use` is
     /// set. After `restored` the store grants nothing until every lease that may be held is over.
+    /// `records_complete` changes only the [`complete_since`](RecordRead::complete_since) of later
+    /// reads.
     ///
     /// # Errors
     ///

@@ -214,7 +214,7 @@ impl Guard {
         std::mem::take(&mut self.counted) && self.held.leave()
     }
 
-    fn lost_error(&self, message: &str) -> Error {
+    pub(super) fn lost_error(&self, message: &str) -> Error {
         let end = self.held.end();
         let message = match end {
             Some(End::Lost(LossReason::Closed)) => {

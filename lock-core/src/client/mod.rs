@@ -9,6 +9,7 @@ mod lock;
 mod lock_client;
 mod monitor;
 mod operators;
+mod record;
 mod renewal;
 mod renewal_health;
 mod several;

@@ -211,7 +211,11 @@ impl LockClient {
         self.within(self.backend().init(init)).await
     }
 
-    async fn within<T>(&self, call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    /// Makes a call that may be dropped at any time, within the client's `call_timeout`.
+    pub(super) async fn within<T>(
+        &self,
+        call: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
         let state = &self.handle.0;
         let _in_flight = ClientState::begin(&**state)?;
         let limit: Duration = state.options.call_timeout;

@@ -16,10 +16,10 @@ use super::{
     store::{Answer, Store},
 };
 use crate::{
-    Attempt, Backend, ConnectionSecurity, Cursor, Enqueued, Env, Error, ErrorKind, FencingToken,
-    Grant, Guarantees, Init, Instant, LockName, LockState, LossReason, Page, Promise,
-    ReleaseOptions, ReleaseOutcome, Released, Renewal, Request, Signal, StoreSettings, SystemEnv,
-    Waiter, check_lease, check_token,
+    Assumption, Attempt, Backend, ConnectionSecurity, Cursor, Enqueued, Env, Error, ErrorKind,
+    FencingToken, Grant, Guarantees, Init, Instant, LockName, LockState, LossReason, Page, Promise,
+    RecordRead, RecordWrite, ReleaseOptions, ReleaseOutcome, Released, Renewal, Request, Signal,
+    StoreSettings, SystemEnv, Waiter, WriteOutcome, check_lease, check_token,
     sync::Mutex,
     tunables::memory::{CLAIM_WINDOW, ENTRY_LIFE, EXPIRY_SLACK, FAR_HEARTBEAT, SHORTEST_LEASE},
 };
@@ -31,6 +31,9 @@ pub struct Memory {
     env: Arc<dyn Env>,
     number: u64,
 }
+
+/// What [`Guarantees::record`] assumes.
+const LIFE: &str = "this process lives: records end with it";
 
 /// Numbers the stores of this process, for [`Backend::identity`].
 static STORES: AtomicU64 = AtomicU64::new(0);
@@ -49,6 +52,7 @@ impl Memory {
         promised.exclusion = Promise::Holds { assuming: Vec::new() };
         promised.tokens = Promise::Holds { assuming: Vec::new() };
         promised.shared = Promise::Holds { assuming: Vec::new() };
+        promised.record = Promise::Holds { assuming: vec![Assumption::new("this-process", LIFE)] };
         promised.one_token_for_readers = true;
         promised.push = true;
         promised.fair = true;
@@ -94,6 +98,13 @@ impl Memory {
         let holder = store.inspect(name, now)?.holder?;
         store.force_release(name, now);
         Some((holder.owner, store.inspect(name, now).is_some_and(|state| state.holder.is_some())))
+    }
+
+    /// Loses all records.
+    #[cfg(feature = "testing")]
+    pub(crate) fn lose_records(&self) {
+        let now = self.now();
+        self.store().records.lose(now);
     }
 
     fn refuse(operation: &'static str, kind: ErrorKind, message: impl Into<String>) -> Error {
@@ -208,6 +219,19 @@ impl Backend for Memory {
         }
     }
 
+    async fn read_record(&self, name: &LockName) -> Result<RecordRead, Error> {
+        Ok(self.store().records.read(name, self.now()))
+    }
+
+    async fn write_record(
+        &self,
+        grant: &Grant,
+        write: &RecordWrite,
+    ) -> Result<WriteOutcome, Error> {
+        let now = self.now();
+        Ok(self.store().write_record(grant, write, now))
+    }
+
     async fn inspect(&self, name: &LockName) -> Result<Option<LockState>, Error> {
         let now = self.now();
         Ok(self.store().inspect(name, now))
@@ -233,6 +257,9 @@ impl Backend for Memory {
         refused.map_err(|error| error.at("memory", "init"))?;
         init.refuse_reset_tokens().map_err(|error| error.at("memory", "init"))?;
         let mut store = self.store();
+        if init.records_complete {
+            store.records.set_complete();
+        }
         if let Some(longest) = init.longest_lease {
             if longest < SHORTEST_LEASE {
                 let message = "the longest lease is below this store's shortest, 10ms";

@@ -9,12 +9,13 @@ use tokio::sync::mpsc;
 
 use crate::{
     Busy, Env, FencingToken, Grant, Holder, Instant, Mode, OwnerId, OwnerLabel, Request, Signal,
+    StoreTime,
     tunables::memory::{
         CLAIM_WINDOW, ENTRY_LIFE, FAR_HEARTBEAT, HEARTBEAT, NEAR_ENTRIES, SHORTEST_PAUSE,
     },
 };
 
-/// The time of a step. Only a step that makes a token reads the wall clock.
+/// The time of a step. Only a step that makes a token, or one of a record, reads the wall clock.
 #[derive(Clone, Copy)]
 pub(super) struct Now<'a> {
     pub(super) clock: Instant,
@@ -24,6 +25,10 @@ pub(super) struct Now<'a> {
 impl Now<'_> {
     fn mint(self, last: FencingToken, floor: FencingToken) -> Option<FencingToken> {
         FencingToken::mint(self.env.wall_micros(), last, floor)
+    }
+
+    pub(super) fn wall(self) -> StoreTime {
+        StoreTime::from_micros(self.env.wall_micros())
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod backend;
 mod entry;
+mod records;
 mod store;
 
 pub use self::backend::Memory;

@@ -8,10 +8,13 @@ use std::{
 
 use tokio::sync::mpsc;
 
-use super::entry::{Entry, Held, Now, Owners, QueueEntry};
+use super::{
+    entry::{Entry, Held, Now, Owners, QueueEntry},
+    records::Records,
+};
 use crate::{
-    Busy, FencingToken, Grant, Guarantees, Instant, LockName, LockState, Mode, OwnerId, Request,
-    Signal,
+    Busy, FencingToken, Grant, Guarantees, Instant, LockName, LockState, Mode, OwnerId,
+    RecordWrite, Request, Signal, WriteOutcome,
     tunables::memory::{FEW_NAMES, TOMBSTONE_LIFE},
 };
 
@@ -19,6 +22,7 @@ pub(super) struct Store {
     pub(super) promised: Arc<Guarantees>,
     /// Locks that are held or waited for. All others take no memory.
     locks: HashMap<LockName, Entry>,
+    pub(super) records: Records,
     /// At least the last token of every name that is not in `locks`.
     watermark: FencingToken,
     /// Abandoned owners. Their late attempts get nothing.
@@ -40,6 +44,7 @@ impl Store {
         Self {
             promised: Arc::new(promised),
             locks: HashMap::new(),
+            records: Records::new(),
             watermark: FencingToken::ZERO,
             tombstones: HashSet::new(),
             abandoned: VecDeque::new(),
@@ -117,6 +122,21 @@ impl Store {
             }
             None => false,
         }
+    }
+
+    /// Writes the record of a grant that holds its lock.
+    pub(super) fn write_record(
+        &mut self,
+        grant: &Grant,
+        write: &RecordWrite,
+        now: Now<'_>,
+    ) -> WriteOutcome {
+        let held = self.held(&grant.name, grant.owner, now);
+        if held.is_none_or(|(held, _)| held.kept || held.owners.mode() != Mode::Exclusive) {
+            return WriteOutcome::NotHeld;
+        }
+        self.records.write(grant, write, now);
+        WriteOutcome::Written
     }
 
     /// Releases a grant, or keeps it for `keep`; `false` if the grant is gone.

@@ -12,9 +12,9 @@ use async_trait::async_trait;
 
 use crate::{
     Attempt, Backend, Busy, Cursor, Enqueued, Error, ErrorKind, FencingToken, Grant, Guarantees,
-    Init, Instant, LockName, LockState, Memory, Page, Quarantined, ReleaseOptions, ReleaseOutcome,
-    Released, Renewal, Request, StoreSettings, backend::Polling, sync::Mutex,
-    tunables::memory::REFUSED_RETRY,
+    Init, Instant, LockName, LockState, Memory, Page, Quarantined, RecordRead, RecordWrite,
+    ReleaseOptions, ReleaseOutcome, Released, Renewal, Request, StoreSettings, WriteOutcome,
+    backend::Polling, sync::Mutex, tunables::memory::REFUSED_RETRY,
 };
 
 /// A call of a client that [`TestStore::fail_next`](crate::testing::TestStore::fail_next) can let
@@ -28,6 +28,10 @@ pub enum Operation {
     Renew,
     /// The release of a lock.
     Release,
+    /// The read of a record.
+    ReadRecord,
+    /// The write of a record.
+    WriteRecord,
 }
 
 /// The faults of the next calls.
@@ -143,6 +147,20 @@ impl Backend for FaultyMemory {
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<(), Error> {
         self.begin("raise", None).await?;
         self.memory.raise(grant, token).await
+    }
+
+    async fn read_record(&self, name: &LockName) -> Result<RecordRead, Error> {
+        self.begin("read-record", Some(Operation::ReadRecord)).await?;
+        self.memory.read_record(name).await
+    }
+
+    async fn write_record(
+        &self,
+        grant: &Grant,
+        write: &RecordWrite,
+    ) -> Result<WriteOutcome, Error> {
+        self.begin("write-record", Some(Operation::WriteRecord)).await?;
+        self.memory.write_record(grant, write).await
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Option<LockState>, Error> {

@@ -88,6 +88,12 @@ impl TestStore {
         true
     }
 
+    /// Loses all records, as a store that was restored: later reads are complete since now only
+    /// ([`RecordRead::complete_since`](crate::RecordRead::complete_since)).
+    pub fn lose_records(&self) {
+        self.backend.memory.lose_records();
+    }
+
     /// Refuses the next `attempts` to acquire a lock, as if another client held it. A waiter polls
     /// again after 100 ms.
     ///

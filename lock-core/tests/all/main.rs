@@ -10,6 +10,7 @@ mod memory;
 mod operators;
 mod quarantine;
 mod queue_entries;
+mod records;
 mod runtimes;
 mod several;
 mod shared;

@@ -153,6 +153,7 @@ impl Backend for Directory {
         let refused = init.refuse_restored("it has no quarantine");
         refused.map_err(|error| error.at("directory", "init"))?;
         init.refuse_reset_tokens()?;
+        init.refuse_records_complete()?;
         let fixed = self.promised.longest_lease;
         match init.longest_lease {
             Some(other) if other != fixed => {

@@ -5,6 +5,7 @@ mod attempt;
 mod backoff;
 mod call;
 mod loss;
+mod record;
 mod release;
 
 pub(super) use self::{
@@ -15,5 +16,6 @@ pub(super) use self::{
     backoff::Backoff,
     call::{Call, CleanUp},
     loss::{check, check_at, expire, lose, remaining},
+    record::{after_write, write_record},
     release::{after_release, release, release_in_background},
 };

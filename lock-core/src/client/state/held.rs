@@ -65,6 +65,8 @@ pub(crate) struct Held {
     pub(crate) runtime: Mutex<Option<Handle>>,
     /// How many guards share the lock.
     guards: AtomicU32,
+    /// How many writes of the record were begun.
+    record_writes: AtomicU64,
     /// Whether no guard was ever made of it. It then has no minimum hold.
     unused: AtomicBool,
     valid_until: AtomicU64,
@@ -126,6 +128,7 @@ impl Held {
             unanswered: AtomicBool::new(false),
             runtime: Mutex::default(),
             guards: AtomicU32::new(1),
+            record_writes: AtomicU64::new(0),
             unused: AtomicBool::new(false),
             valid_until: AtomicU64::new(valid_until.as_nanos()),
             hold_until,
@@ -241,6 +244,11 @@ impl Held {
     /// Counts another guard. The caller already has one.
     pub(crate) fn share(&self) {
         self.guards.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The number of the next write of the record, from 1.
+    pub(crate) fn next_record_write(&self) -> u64 {
+        self.record_writes.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// Removes a guard from the count; `true` if it was the last one.

@@ -13,8 +13,8 @@ use async_trait::async_trait;
 use lock_core::{
     Attempt, Backend, ClientOptions, Cursor, Enqueued, Env, Error, ErrorKind, FencingToken, Grant,
     Guarantees, Init, Instant, LockClient, LockName, LockState, Memory, Page, Quarantined,
-    ReleaseOptions, ReleaseOutcome, Released, Renewal, Request, Signal, StoreSettings, SystemEnv,
-    Waiter,
+    RecordRead, RecordWrite, ReleaseOptions, ReleaseOutcome, Released, Renewal, Request, Signal,
+    StoreSettings, SystemEnv, Waiter, WriteOutcome,
 };
 use tokio::sync::{Notify, mpsc, watch};
 
@@ -322,6 +322,18 @@ impl Backend for Stub {
 
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<(), Error> {
         self.memory.raise(grant, token).await
+    }
+
+    async fn read_record(&self, name: &LockName) -> Result<RecordRead, Error> {
+        self.call("read-record", self.memory.read_record(name)).await
+    }
+
+    async fn write_record(
+        &self,
+        grant: &Grant,
+        write: &RecordWrite,
+    ) -> Result<WriteOutcome, Error> {
+        self.call("write-record", self.memory.write_record(grant, write)).await
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Option<LockState>, Error> {

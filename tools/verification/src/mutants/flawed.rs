@@ -3,7 +3,7 @@
 #![deny(clippy::missing_trait_methods)]
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     future::pending,
     sync::{Arc, OnceLock},
     time::Duration,
@@ -13,8 +13,8 @@ use async_trait::async_trait;
 use lock_core::{
     Attempt, Backend, Busy, Cursor, Enqueued, Env as _, Error, ErrorKind, FencingToken, Grant,
     Guarantees, Init, Instant, LockName, LockState, Mode, Mutex, OwnerId, OwnerLabel, Page,
-    QuarantineUse, Quarantined, ReleaseOptions, ReleaseOutcome, Released, Renewal, Request,
-    StoreSettings, SystemEnv,
+    QuarantineUse, Quarantined, Record, RecordRead, RecordWrite, ReleaseOptions, ReleaseOutcome,
+    Released, Renewal, Request, StoreSettings, SystemEnv, WriteOutcome,
 };
 use tokio::{sync::watch, task::AbortHandle};
 
@@ -31,6 +31,8 @@ pub(super) struct Flawed {
     served: Mutex<HashSet<OwnerId>>,
     /// Names with an entry at the front of the queue that is dead, and that nobody passes.
     blocked: Arc<Mutex<HashSet<LockName>>>,
+    /// Records that stand in the place of those of the sound backend.
+    records: Mutex<HashMap<LockName, Option<Record>>>,
     /// Signals each release.
     wake_all: watch::Sender<()>,
     /// Ends with the runtime of the first attempt.
@@ -41,7 +43,7 @@ impl Flawed {
     pub(super) fn new(sound: Arc<dyn Backend>, flaw: Option<Flaw>) -> Self {
         let (served, blocked) = (Mutex::default(), Arc::default());
         let (wake_all, task) = (watch::Sender::new(()), OnceLock::new());
-        Self { sound, flaw, served, blocked, wake_all, task }
+        Self { sound, flaw, served, blocked, records: Mutex::default(), wake_all, task }
     }
 
     fn has(&self, flaw: Flaw) -> bool {
@@ -294,9 +296,67 @@ impl Backend for Flawed {
         answers
     }
 
+    async fn read_record(&self, name: &LockName) -> Result<RecordRead, Error> {
+        let name = self.name(name);
+        let mut read = self.sound.read_record(&name).await?;
+        if let Some(other) = self.records.lock().get(&name) {
+            read.record = other.clone();
+        }
+        match (self.flaw, &mut read.record) {
+            (Some(Flaw::TimesRecordsByTheRead), Some(record)) => record.written = read.now,
+            (Some(Flaw::KeepsRecordsBriefly), kept) => {
+                let brief = RecordWrite::SHORTEST_KEPT / 2;
+                kept.take_if(|record| read.now.since(record.written) > brief);
+            }
+            (Some(Flaw::NeverComplete), _) => read.complete_since = read.now,
+            _ => {}
+        }
+        Ok(read)
+    }
+
+    async fn write_record(
+        &self,
+        grant: &Grant,
+        write: &RecordWrite,
+    ) -> Result<WriteOutcome, Error> {
+        let mut write = write.clone();
+        match self.flaw {
+            Some(Flaw::WritesLateRecords) => write.number = SystemEnv.now().as_nanos(),
+            Some(Flaw::CutsRecords) => write.value.truncate(255),
+            _ => {}
+        }
+        let grant = self.renamed(grant);
+        if self.has(Flaw::RefusesARecordsRepeat) && !self.is_first(grant.owner) {
+            return Ok(WriteOutcome::NotHeld);
+        }
+        let outcome = self.sound.write_record(&grant, &write).await?;
+        if self.has(Flaw::ListsRecords) {
+            let record = self.sound.read_record(&grant.name).await?.record;
+            self.records.lock().insert(grant.name.clone(), record);
+        }
+        let last = self.read_record(&grant.name).await?;
+        let forges = match self.flaw {
+            Some(Flaw::WritesRecordsForAnybody) => true,
+            // Also for a grant that is gone, until a later one has written.
+            Some(Flaw::ComparesRecordsTokens) => {
+                last.record.is_none_or(|record| record.token <= grant.token)
+            }
+            _ => false,
+        };
+        if forges {
+            let record = Record::new(write.value, grant.token, last.now);
+            self.records.lock().insert(grant.name, Some(record));
+            return Ok(WriteOutcome::Written);
+        }
+        Ok(outcome)
+    }
+
     async fn release(&self, grant: &Grant, options: ReleaseOptions<'_>) -> Result<Released, Error> {
         let renamed = self.renamed(grant);
         self.wake_all.send_replace(());
+        if self.has(Flaw::ForgetsRecordsWithTheLock) {
+            self.records.lock().insert(renamed.name.clone(), None);
+        }
         match self.flaw {
             Some(Flaw::ReleasesNothing) => Ok(Released::plain(ReleaseOutcome::Released)),
             Some(Flaw::SaysReleasedToAll) => {
@@ -344,6 +404,12 @@ impl Backend for Flawed {
         }
         if self.has(Flaw::ListsTwice) {
             page.locks.extend(page.locks.clone());
+        }
+        if self.has(Flaw::ListsRecords) {
+            let owned = self.records.lock();
+            let of_record =
+                |name: &LockName| LockState::new(name.clone(), None, FencingToken::ZERO);
+            page.locks.extend(owned.keys().map(of_record));
         }
         Ok(page)
     }

@@ -120,6 +120,26 @@ pub enum Flaw {
     WithdrawsNothing,
     /// `inspect` does not say how many readers hold the lock.
     TellsNoReaders,
+    /// Any grant writes the record.
+    WritesRecordsForAnybody,
+    /// A grant that is gone writes the record if no later grant has.
+    ComparesRecordsTokens,
+    /// A write that the store carries out late replaces a later one.
+    WritesLateRecords,
+    /// A repeat of a write is refused.
+    RefusesARecordsRepeat,
+    /// A release forgets the record.
+    ForgetsRecordsWithTheLock,
+    /// A record is forgotten after half of its time.
+    KeepsRecordsBriefly,
+    /// The store keeps 255 bytes of a record.
+    CutsRecords,
+    /// The time of a record is that of its read.
+    TimesRecordsByTheRead,
+    /// The store never believes that its records are complete.
+    NeverComplete,
+    /// A listing has the names that have records.
+    ListsRecords,
     /// The client's flaw: the release of the first guard of a hold ends the hold.
     ReleasesWithTheFirst,
     /// The client's flaw: `all` acquires the locks in the order of its arguments.
@@ -221,6 +241,21 @@ pub const ALL: &[(Flaw, &str, &str)] = &[
     (Flaw::RenewsForAnybody, "L5", "a_forced_release_is_learnt_by_every_reader"),
     (Flaw::TellsNoReaders, "operation", "inspect_and_list_tell_how_many_readers_share"),
     (Flaw::OneSlotMore, "S1", "a_semaphore_has_as_many_holders_as_permits"),
+    (Flaw::ForgetsRecordsWithTheLock, "S7", "a_record_outlives_its_lock"),
+    (Flaw::WritesRecordsForAnybody, "S7", "a_stale_holder_writes_no_record"),
+    (Flaw::ComparesRecordsTokens, "S7", "a_stale_holder_writes_no_record"),
+    (Flaw::WritesRecordsForAnybody, "S7", "a_released_grant_writes_no_record"),
+    (Flaw::WritesRecordsForAnybody, "S7", "an_expired_grant_writes_no_record"),
+    (Flaw::WritesRecordsForAnybody, "S7", "a_reader_writes_no_record"),
+    (Flaw::RefusesARecordsRepeat, "S7", "a_repeated_write_changes_nothing"),
+    (Flaw::WritesLateRecords, "S7", "a_repeated_write_changes_nothing"),
+    (Flaw::CutsRecords, "S7", "a_record_holds_any_bytes"),
+    (Flaw::FoldsCase, "S7", "records_of_names_are_kept_apart"),
+    (Flaw::KeepsRecordsBriefly, "S7", "a_record_is_kept_for_its_time"),
+    (Flaw::TimesRecordsByTheRead, "S7", "a_record_has_the_time_of_its_write"),
+    (Flaw::ListsRecords, "S7", "a_record_is_no_lock"),
+    (Flaw::NeverComplete, "S7", "an_operator_says_that_records_are_complete"),
+    (Flaw::WritesRecordsForAnybody, "S7", "a_guard_writes_its_record"),
 ];
 
 /// Adds a flaw to the backend `sound`.
