@@ -12,9 +12,9 @@ use std::{
 use async_trait::async_trait;
 use lock_core::{
     Attempt, Backend, Blocked, Busy, Cursor, Enqueued, Env as _, Error, ErrorKind, FencingToken,
-    Grant, Guarantees, Init, Instant, LockName, LockState, LossReason, Mode, OncePer, Page,
-    Quarantined, RecordRead, RecordWrite, ReleaseOptions, ReleaseOutcome, Released, Renewal,
-    Request, StoreSettings, SystemEnv, WriteOutcome, check_lease, check_token,
+    Grant, Guarantees, Init, Instant, LockName, LockState, LossReason, Mode, Page, Quarantined,
+    RecordRead, RecordWrite, ReleaseOptions, ReleaseOutcome, Released, Renewal, Request,
+    StoreSettings, SystemEnv, WriteOutcome, check_lease, check_token,
 };
 
 use tokio::time::timeout;
