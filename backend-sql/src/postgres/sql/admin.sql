@@ -41,7 +41,7 @@ RETURNING {durably}
 -- `distrust_rows` does the rest.
 WITH held_back AS (
     INSERT INTO {marker} AS m (id, store, itself, grants_from, watermark, raised)
-    SELECT 1, {here}, '{marker}'::regclass, {now} + quarantine, 0, 'epoch'
+    SELECT 1, {here}, {marker_file}, {now} + quarantine, 0, 'epoch'
     FROM {settings} WHERE $quarantined AND NOT quarantined
     ON CONFLICT (id) DO UPDATE SET
         store = excluded.store, itself = excluded.itself,
