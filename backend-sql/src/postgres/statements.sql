@@ -86,7 +86,7 @@ WITH asked AS (
             END,
             l.kept AND NOT a.takes,
             CASE WHEN a.takes THEN coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false)) ELSE l.store END,
-            CASE WHEN a.takes THEN l.tableoid ELSE l.itself END,
+            CASE WHEN a.takes THEN pg_catalog.pg_relation_filenode('"leasehold_locks"'::regclass) ELSE l.itself END,
             CASE
     WHEN a.takes THEN CASE WHEN pg_catalog.cardinality(a.entries) > 1 OR a.far IS NOT NULL THEN a.entries[2:] END
     WHEN a.far IS NOT NULL THEN coalesce(a.entries, ARRAY[]::text[])
@@ -123,7 +123,7 @@ AS joins
                         f.free AND
                         EXISTS (SELECT 1 FROM "leasehold_marker" AS m WHERE true
 AND m.store = coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false))
-AND m.itself = m.tableoid
+AND m.itself = pg_catalog.pg_relation_filenode('"leasehold_marker"'::regclass)
 AND m.grants_from <= pg_catalog.clock_timestamp()
 AND true
 AND NOT pg_catalog.pg_relation_is_publishable('"leasehold_locks"'::regclass)
@@ -195,7 +195,7 @@ WITH asked AS (
             END,
             l.kept AND NOT a.takes,
             CASE WHEN a.takes THEN coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false)) ELSE l.store END,
-            CASE WHEN a.takes THEN l.tableoid ELSE l.itself END,
+            CASE WHEN a.takes THEN pg_catalog.pg_relation_filenode('"leasehold_locks"'::regclass) ELSE l.itself END,
             CASE
     WHEN a.takes THEN CASE WHEN pg_catalog.cardinality(a.entries) > 1 OR a.far IS NOT NULL THEN a.entries[2:] END
     WHEN a.far IS NOT NULL THEN coalesce(a.entries, ARRAY[]::text[])
@@ -244,7 +244,7 @@ AND (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_each(l.readers) AS r WHERE
 )) AND
                         EXISTS (SELECT 1 FROM "leasehold_marker" AS m WHERE true
 AND m.store = coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false))
-AND m.itself = m.tableoid
+AND m.itself = pg_catalog.pg_relation_filenode('"leasehold_marker"'::regclass)
 AND m.grants_from <= pg_catalog.clock_timestamp()
 AND true
 AND NOT pg_catalog.pg_relation_is_publishable('"leasehold_locks"'::regclass)
@@ -313,24 +313,6 @@ SELECT $1, m.watermark, 0, 'epoch', false FROM "leasehold_marker" AS m
 ON CONFLICT DO NOTHING
 RETURNING 1 / (pg_catalog.clock_timestamp() BETWEEN pg_catalog.now() AND pg_catalog.now() + interval '30 seconds')::integer;
 
--- distrust_all()
-WITH trusted AS (
-    SELECT name FROM "leasehold_locks" WHERE store IS NOT NULL AND NOT (true
-AND NOT pg_catalog.pg_relation_is_publishable('"leasehold_locks"'::regclass)
-AND NOT pg_catalog.pg_relation_is_publishable('"leasehold_marker"'::regclass)
-AND pg_catalog.pg_relation_is_publishable('"leasehold_settings"'::regclass)
-    )
-    FOR UPDATE NOWAIT
-),
-doubted AS (
-    UPDATE "leasehold_locks" AS l SET store = NULL FROM trusted WHERE l.name = trusted.name
-)
-UPDATE "leasehold_marker" SET store = '' WHERE store <> '' AND NOT (true
-AND NOT pg_catalog.pg_relation_is_publishable('"leasehold_locks"'::regclass)
-AND NOT pg_catalog.pg_relation_is_publishable('"leasehold_marker"'::regclass)
-AND pg_catalog.pg_relation_is_publishable('"leasehold_settings"'::regclass)
-);
-
 -- distrust_rows()
 WITH trusted AS (
     SELECT name FROM "leasehold_locks" WHERE store IS NOT NULL
@@ -377,7 +359,7 @@ SELECT pg_catalog.format(
         WHEN w.persistence OPERATOR(pg_catalog.=) 'u' THEN
             'the table "%1$s" is not UNLOGGED, so a crash, a promotion or a restore of the server may leave it with old locks '
             'instead of empty, and a lock could have two holders; run ALTER TABLE %2$I.%1$I SET UNLOGGED, after which nothing '
-            'is granted for one longest lease'
+            'may be granted for one longest lease'
         ELSE
             'the table "%1$s" is UNLOGGED, so a crash, a promotion or a restore of the server empties it, and what must '
             'outlive that is lost; run ALTER TABLE %2$I.%1$I SET LOGGED'
@@ -454,7 +436,7 @@ UPDATE "leasehold_locks" AS l SET
 WHERE name = $1 AND owner = $2 AND expires > pg_catalog.clock_timestamp() AND l.waiters IS NULL
     AND (l.buried IS NULL OR $3 <> ALL (l.buried))
     AND l.store = coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false))
-    AND l.itself = l.tableoid
+    AND l.itself = pg_catalog.pg_relation_filenode('"leasehold_locks"'::regclass)
     AND true
 AND NOT pg_catalog.pg_relation_is_publishable('"leasehold_locks"'::regclass)
 AND NOT pg_catalog.pg_relation_is_publishable('"leasehold_marker"'::regclass)
@@ -510,10 +492,10 @@ SELECT $1, $2, $3, greatest(
     (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint,
     m.watermark + 1,
     $5), 1, pg_catalog.clock_timestamp() + $4, false,
-    m.store, '"leasehold_locks"'::regclass
+    m.store, pg_catalog.pg_relation_filenode('"leasehold_locks"'::regclass)
 FROM "leasehold_marker" AS m WHERE true
 AND m.store = coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false))
-AND m.itself = m.tableoid
+AND m.itself = pg_catalog.pg_relation_filenode('"leasehold_marker"'::regclass)
 AND m.grants_from <= pg_catalog.clock_timestamp()
 AND true
 AND NOT pg_catalog.pg_relation_is_publishable('"leasehold_locks"'::regclass)
@@ -543,10 +525,10 @@ SELECT NOT EXISTS (
 -- join(name, owner, label, lease, floor)
 INSERT INTO "leasehold_locks" AS l (name, owner, readers, label, token, version, expires, kept, store, itself)
 SELECT $1, '00000000000000000000000000000000', pg_catalog.jsonb_build_object($2::text, (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp() + $4::interval) * 1000000::double precision)::bigint), $3, greatest((pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint, m.watermark + 1, $5), 1, pg_catalog.clock_timestamp() + $4, false,
-    m.store, '"leasehold_locks"'::regclass
+    m.store, pg_catalog.pg_relation_filenode('"leasehold_locks"'::regclass)
 FROM "leasehold_marker" AS m WHERE true
 AND m.store = coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false))
-AND m.itself = m.tableoid
+AND m.itself = pg_catalog.pg_relation_filenode('"leasehold_marker"'::regclass)
 AND m.grants_from <= pg_catalog.clock_timestamp()
 AND true
 AND NOT pg_catalog.pg_relation_is_publishable('"leasehold_locks"'::regclass)
@@ -677,7 +659,7 @@ RETURNING l.owner = '00000000000000000000000000000000';
 
 -- quarantine()
 SELECT greatest((pg_catalog.date_part('epoch', greatest(least(m.grants_from, pg_catalog.clock_timestamp() + interval '1000 years'), pg_catalog.clock_timestamp()) - pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint, 0)
-FROM "leasehold_marker" AS m WHERE m.store = coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false)) AND m.itself = m.tableoid;
+FROM "leasehold_marker" AS m WHERE m.store = coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false)) AND m.itself = pg_catalog.pg_relation_filenode('"leasehold_marker"'::regclass);
 
 -- raise(name, owner, token)
 UPDATE "leasehold_locks" AS l SET token = greatest(l.token, $3)
@@ -807,7 +789,7 @@ WHERE name = $1 AND owner = $2 AND expires > pg_catalog.clock_timestamp()
     )
     AND (l.buried IS NULL OR coalesce(pg_catalog.left($4, 32), '') <> ALL (l.buried))
     AND l.store = coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false))
-    AND l.itself = l.tableoid
+    AND l.itself = pg_catalog.pg_relation_filenode('"leasehold_locks"'::regclass)
     AND true
 AND NOT pg_catalog.pg_relation_is_publishable('"leasehold_locks"'::regclass)
 AND NOT pg_catalog.pg_relation_is_publishable('"leasehold_marker"'::regclass)
@@ -903,7 +885,7 @@ UPDATE "leasehold_locks" AS l SET
 WHERE name = $1 AND (l.owner IS NULL OR l.expires <= pg_catalog.clock_timestamp()) AND l.waiters IS NULL AND true
 AND (l.buried IS NULL OR $2 <> ALL (l.buried))
     AND l.store = coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false))
-    AND l.itself = l.tableoid
+    AND l.itself = pg_catalog.pg_relation_filenode('"leasehold_locks"'::regclass)
     AND l.version = coalesce($6, l.version)
     AND true
 AND NOT pg_catalog.pg_relation_is_publishable('"leasehold_locks"'::regclass)
@@ -985,13 +967,13 @@ WHERE id = (
 UPDATE "leasehold_locks" AS l SET
     token = greatest((pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint, l.token + 1, $5),
     owner = $2, label = $3, version = l.version + 1, expires = pg_catalog.clock_timestamp() + $4, kept = false,
-    store = coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false)), itself = '"leasehold_locks"'::regclass
+    store = coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false)), itself = pg_catalog.pg_relation_filenode('"leasehold_locks"'::regclass)
 WHERE name = $1 AND version = $6
     AND (l.owner IS NULL OR l.expires <= pg_catalog.clock_timestamp()) AND l.waiters IS NULL AND true
 AND (l.buried IS NULL OR $2 <> ALL (l.buried))
     AND EXISTS (SELECT 1 FROM "leasehold_marker" AS m WHERE true
 AND m.store = coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false))
-AND m.itself = m.tableoid
+AND m.itself = pg_catalog.pg_relation_filenode('"leasehold_marker"'::regclass)
 AND m.grants_from <= pg_catalog.clock_timestamp()
 AND true
 AND NOT pg_catalog.pg_relation_is_publishable('"leasehold_locks"'::regclass)

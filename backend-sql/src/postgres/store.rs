@@ -168,14 +168,7 @@ impl Postgres {
     pub(super) async fn existing_tables(&self) -> Result<ExistingTables, Error> {
         let rows = self.server.run_repeatable(&self.server.exists, &[]).await?;
         let found = found(&rows)?;
-        if let Err(refusal) = stored(&rows) {
-            // If the operator mends the tables after a loss of data, they may have old locks.
-            let distrust = self.server.run_once(&self.server.sql.distrust_all, &[]).await;
-            if let Err(error) = distrust {
-                tracing::trace!(target: "leasehold", %error, "the marker of a store that is refused was not changed");
-            }
-            return Err(refusal);
-        }
+        stored(&rows)?;
         let settings = found.first() == Some(&true);
         Ok(ExistingTables { settings, all: found.iter().all(|is_there| *is_there) })
     }

@@ -16,7 +16,7 @@ SELECT $name, $owner, $label, greatest(
     -- guard: watermark
     m.watermark + 1,
     $floor), 1, {now} + $lease, false,
-    m.store, '{locks}'::regclass
+    m.store, {locks_file}
 FROM {marker} AS m WHERE {granting}
 ON CONFLICT (name) DO UPDATE SET
     -- guard: token-of-the-row
@@ -38,7 +38,7 @@ RETURNING token
 UPDATE {locks} AS l SET
     token = greatest({micros}, l.token + 1, $floor),
     owner = $owner, label = $label, version = l.version + 1, expires = {now} + $lease, kept = false,
-    store = {here}, itself = '{locks}'::regclass
+    store = {here}, itself = {locks_file}
 WHERE name = $name AND version = $version
     AND (l.owner IS NULL OR l.expires <= {now}) AND l.waiters IS NULL AND {not_abandoned}
     AND EXISTS (SELECT 1 FROM {marker} AS m WHERE {granting})
@@ -55,7 +55,8 @@ UPDATE {locks} AS l SET
 WHERE name = $name AND (l.owner IS NULL OR l.expires <= {now}) AND l.waiters IS NULL AND {not_abandoned}
     -- guard: retake-store
     AND l.store = {here}
-    AND l.itself = l.tableoid
+    -- guard: retake-itself
+    AND l.itself = {locks_file}
     AND l.version = coalesce($version, l.version)
     AND {persistence}
 RETURNING token
@@ -118,7 +119,7 @@ true
 -- guard: marker-store
 AND m.store = {here}
 -- guard: marker-itself
-AND m.itself = m.tableoid
+AND m.itself = {marker_file}
 -- guard: marker-time
 AND m.grants_from <= {now}
 AND {persistence}
@@ -134,6 +135,15 @@ AND NOT pg_catalog.pg_relation_is_publishable('{locks}'::regclass)
 AND NOT pg_catalog.pg_relation_is_publishable('{marker}'::regclass)
 -- guard: settings-logged
 AND pg_catalog.pg_relation_is_publishable('{settings}'::regclass)
+
+-- part: locks_file
+-- The file of the table of locks, as the server's cache of its catalog has it. Whatever writes the
+-- table anew, such as SET LOGGED, SET UNLOGGED or VACUUM FULL, gives it another one.
+pg_catalog.pg_relation_filenode('{locks}'::regclass)
+
+-- part: marker_file
+-- The same for the marker.
+pg_catalog.pg_relation_filenode('{marker}'::regclass)
 
 -- part: not_abandoned
 -- Whether $owner was not abandoned.

@@ -44,7 +44,7 @@ RETURNING {durably}
 -- `distrust_rows` does the rest.
 WITH held_back AS (
     INSERT INTO {marker} AS m (id, store, itself, grants_from, watermark, raised, records_since)
-    SELECT 1, {here}, '{marker}'::regclass, {now} + quarantine, 0, 'epoch', {now}
+    SELECT 1, {here}, {marker_file}, {now} + quarantine, 0, 'epoch', {now}
     FROM {settings} WHERE $quarantined AND NOT quarantined
     ON CONFLICT (id) DO UPDATE SET
         store = excluded.store, itself = excluded.itself, records_since = {records_since},

@@ -32,7 +32,7 @@ WITH asked AS (
             END,
             l.kept AND NOT a.takes,
             CASE WHEN a.takes THEN {here} ELSE l.store END,
-            CASE WHEN a.takes THEN l.tableoid ELSE l.itself END,
+            CASE WHEN a.takes THEN {locks_file} ELSE l.itself END,
             {attempt_queue}
         FROM (
             SELECT j.now, j.free, j.holds, q.entries, q.alive,
@@ -85,7 +85,7 @@ WITH asked AS (
             END,
             l.kept AND NOT a.takes,
             CASE WHEN a.takes THEN {here} ELSE l.store END,
-            CASE WHEN a.takes THEN l.tableoid ELSE l.itself END,
+            CASE WHEN a.takes THEN {locks_file} ELSE l.itself END,
             {attempt_queue},
             CASE
                 WHEN a.takes AND a.free THEN {alone}

@@ -66,7 +66,7 @@ SELECT pg_catalog.format(
         WHEN w.persistence OPERATOR(pg_catalog.=) 'u' THEN
             'the table "%1$s" is not UNLOGGED, so a crash, a promotion or a restore of the server may leave it with old locks '
             'instead of empty, and a lock could have two holders; run ALTER TABLE %2$I.%1$I SET UNLOGGED, after which nothing '
-            'is granted for one longest lease'
+            'may be granted for one longest lease'
         ELSE
             'the table "%1$s" is UNLOGGED, so a crash, a promotion or a restore of the server empties it, and what must '
             'outlive that is lost; run ALTER TABLE %2$I.%1$I SET LOGGED'

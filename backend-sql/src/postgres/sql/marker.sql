@@ -8,7 +8,7 @@
 -- name: quarantine
 -- For how long nothing is granted. No row if the marker is missing or belongs to another store.
 SELECT {left_of_grants_from}
-FROM {marker} AS m WHERE m.store = {here} AND m.itself = m.tableoid
+FROM {marker} AS m WHERE m.store = {here} AND m.itself = {marker_file}
 
 -- name: make_marker(longest)
 -- After a loss of data: grants nothing for the longest lease, unless the quarantine is off. Leaves
@@ -23,7 +23,7 @@ doubted AS (
     UPDATE {locks} AS l SET store = NULL FROM trusted WHERE l.name = trusted.name
 )
 INSERT INTO {marker} AS m (id, store, itself, grants_from, watermark, raised, records_since)
-SELECT 1, {here}, '{marker}'::regclass, {now} + s.held_back, 0, 'epoch',
+SELECT 1, {here}, {marker_file}, {now} + s.held_back, 0, 'epoch',
     -- guard: records-since-the-loss
     {now}
 FROM (
@@ -47,14 +47,14 @@ WHERE (m.store, m.itself) <> (excluded.store, excluded.itself)
 -- name: open_at_once
 -- The operator states that nobody can hold a lock of this store.
 INSERT INTO {marker} AS m (id, store, itself, grants_from, watermark, raised, records_since)
-VALUES (1, {here}, '{marker}'::regclass, 'epoch', 0, 'epoch', {now})
+VALUES (1, {here}, {marker_file}, 'epoch', 0, 'epoch', {now})
 ON CONFLICT (id) DO UPDATE SET
     store = excluded.store, itself = excluded.itself, grants_from = excluded.grants_from,
     records_since = {records_since}
 
 -- name: set_records_complete
 -- The operator states that no record was lost.
-UPDATE {marker} SET records_since = 'epoch' WHERE store = {here} AND itself = tableoid
+UPDATE {marker} SET records_since = 'epoch' WHERE store = {here} AND itself = {marker_file}
 
 -- name: distrust_rows
 -- Removes from all rows the proof that no data was lost (see `retake`), while nothing is granted.
@@ -73,21 +73,6 @@ doubted AS (
 )
 SELECT (SELECT pg_catalog.count(*) FROM trusted) > (SELECT pg_catalog.count(*) FROM doubted)
 
--- name: distrust_all
--- Removes from the marker and from all rows the proof that no data was lost, if a loss may have
--- left the tables as they were. When they are unlogged again, the next client finds a marker of no
--- store, and begins a quarantine.
-WITH trusted AS (
-    SELECT name FROM {locks} WHERE store IS NOT NULL AND NOT ({persistence}
-    )
-    FOR UPDATE NOWAIT
-),
-doubted AS (
-    UPDATE {locks} AS l SET store = NULL FROM trusted WHERE l.name = trusted.name
-)
-UPDATE {marker} SET store = '' WHERE store <> '' AND NOT ({persistence}
-)
-
 -- name: writers
 -- The transactions that write to the locks now, or wait for the table. One that waits may already
 -- have its snapshot, if one snapshot serves all statements of a transaction.
@@ -102,7 +87,7 @@ WHERE d.datname = pg_catalog.current_database() AND l.relation = '{locks}'::regc
 -- may. `distrust_rows` and `reset_tokens` follow. The last step is this statement again, since a
 -- sweep may have read the old tokens.
 INSERT INTO {marker} AS m (id, store, itself, grants_from, watermark, raised, records_since)
-SELECT 1, {here}, '{marker}'::regclass, {now} + greatest(quarantine, $longest), 0, 'epoch', {now} FROM {settings}
+SELECT 1, {here}, {marker_file}, {now} + greatest(quarantine, $longest), 0, 'epoch', {now} FROM {settings}
 ON CONFLICT (id) DO UPDATE SET
     store = excluded.store, itself = excluded.itself, watermark = 0, raised = 'epoch',
     records_since = {records_since},

@@ -7,7 +7,7 @@
 -- nobody waits.
 INSERT INTO {locks} AS l (name, owner, readers, label, token, version, expires, kept, store, itself)
 SELECT $name, {shared}, {alone}, $label, greatest({micros}, m.watermark + 1, $floor), 1, {now} + $lease, false,
-    m.store, '{locks}'::regclass
+    m.store, {locks_file}
 FROM {marker} AS m WHERE {granting}
 ON CONFLICT (name) DO UPDATE SET
     token = CASE WHEN {open} THEN greatest(l.token, $floor)

@@ -48,7 +48,7 @@ LEFT JOIN {records} AS r ON r.name = n.name
 LEFT JOIN {marker} AS m ON
 -- guard: records-marker
 m.store = {here} AND
-m.itself = m.tableoid
+m.itself = {marker_file}
 
 -- name: forget_records(most)
 -- Part of a sweep: deletes at most $most records whose time is over. Records that others have

@@ -50,7 +50,7 @@ WHERE name = $name AND owner = $owner AND expires > {now}
     AND (l.buried IS NULL OR coalesce(pg_catalog.left($next_entry, 32), '') <> ALL (l.buried))
     -- guard: pass-store
     AND l.store = {here}
-    AND l.itself = l.tableoid
+    AND l.itself = {locks_file}
     AND {persistence}
 RETURNING token, coalesce($next_entry = ANY (waiters), false), {short}, pg_catalog.pg_notify(
     -- guard: pass-tells
@@ -69,7 +69,7 @@ WHERE name = $name AND owner = $owner AND expires > {now} AND l.waiters IS NULL
     AND (l.buried IS NULL OR $next <> ALL (l.buried))
     -- guard: hand-on-store
     AND l.store = {here}
-    AND l.itself = l.tableoid
+    AND l.itself = {locks_file}
     AND {persistence}
 RETURNING token
 

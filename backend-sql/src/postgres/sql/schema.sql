@@ -30,9 +30,9 @@ CREATE UNLOGGED TABLE IF NOT EXISTS {locks} (
     version   bigint      NOT NULL, -- one more with every grant
     expires   timestamptz NOT NULL, -- another version of the records renames it
     kept      boolean     NOT NULL, -- released, and kept for a minimum hold
-    -- Where it was granted last: the marker's store, and this table. As long as this row exists, so
-    -- does
-    -- the marker, and nothing was lost. If these values are wrong, the row was copied here.
+    -- Where it was granted last: the marker's store, and the file of this table. As long as this row
+    -- exists, so does the marker, and nothing was lost. If these values are wrong, the row was
+    -- copied here, or the table was logged for a time.
     store     text,
     itself    oid,
     -- The owners that share it where the owner is all 0, each with the end of its lease in
@@ -83,7 +83,7 @@ CREATE TABLE IF NOT EXISTS {records} (
 CREATE UNLOGGED TABLE IF NOT EXISTS {marker} (
     id          integer     NOT NULL PRIMARY KEY CHECK (id = 1),
     store       text        NOT NULL, -- the cluster and the database in which it was made
-    itself      oid         NOT NULL, -- this table
+    itself      oid         NOT NULL, -- the file of this table
     grants_from timestamptz NOT NULL,
     watermark   bigint      NOT NULL, -- no deleted row had a token above it
     raised      timestamptz NOT NULL, -- when the watermark was raised last
@@ -111,7 +111,7 @@ WITH made AS (
 )
 INSERT INTO {marker} (id, store, itself, grants_from, watermark, raised, records_since)
 SELECT made.id, CASE WHEN pg_catalog.current_setting('leasehold.first') = 'true' THEN {here} ELSE '' END,
-    '{marker}'::regclass, 'epoch', 0, 'epoch',
+    {marker_file}, 'epoch', 0, 'epoch',
     CASE WHEN pg_catalog.current_setting('leasehold.first') = 'true' THEN 'epoch' ELSE {now} END
 FROM made
 ON CONFLICT DO NOTHING;

@@ -4,7 +4,10 @@ use std::path::Path;
 
 use lock_core::{Error, ErrorKind};
 
-use crate::error::{Failure, USED_UP, general};
+use crate::{
+    error::{Failure, USED_UP, general},
+    refusals::UnknownRefusal,
+};
 
 /// The meaning of a code, for somebody who must repair it. See <https://sqlite.org/rescode.html>.
 pub(crate) fn failure(error: sqlx::Error, path: &Path) -> Failure {
@@ -31,7 +34,11 @@ pub(crate) fn failure(error: sqlx::Error, path: &Path) -> Failure {
             "cannot be opened; the file and its folder must be readable and writable",
         ),
         26 => (ErrorKind::Config, "is no SQLite database"),
-        _ => (ErrorKind::Unavailable, "refused a statement"),
+        _ => {
+            let refused =
+                Error::new(ErrorKind::Unavailable, format!("{path:?} refused a statement"));
+            return Failure::Error(refused.with_source(UnknownRefusal(error)));
+        }
     };
     let message = format!("{path:?} {what}");
     Failure::Error(Error::new(kind, message).with_source(error))

@@ -1,13 +1,14 @@
 //! MySQL when the network, the server or the caller fails half-way.
 
 use crate::support::faults::{
-    an_unknown_error_is_final, broken_attempt_is_in_doubt, drop_attempts, drop_outside_a_runtime,
-    late_first_try, restart_breaks_no_attempt, silent_connections_cost_one_statement,
+    broken_attempt_is_in_doubt, drop_attempts, drop_outside_a_runtime, late_first_try,
+    restart_breaks_no_attempt, silent_connections_cost_one_statement,
 };
 use crate::support::mariadb::{
     BOTH, LEASE, SECOND, WAIT, assert_renewed, counted, drop_acquires, granted, made,
     no_transaction_is_open, open, prefix, request, single, start, url, used_once,
 };
+use crate::support::refusals;
 use backend_sql::{
     Strategy,
     mysql::{MysqlBuilder, connect},
@@ -116,7 +117,7 @@ async fn an_unknown_error_is_final_after_one_lease() {
     let refuse = "CREATE TRIGGER refuse BEFORE INSERT ON primary_key_locks FOR EACH ROW \
         SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'no upstream'";
     server.sql(refuse).await.unwrap();
-    an_unknown_error_is_final(&store).await;
+    refusals::an_unknown_error_is_final(&store).await;
 }
 
 #[tokio::test]

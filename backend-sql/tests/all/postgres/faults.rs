@@ -16,12 +16,11 @@ use sqlx::{Connection as _, Executor as _, PgPool, postgres::PgPoolOptions};
 use crate::support::{
     WAIT,
     faults::{
-        an_unknown_error_is_final, broken_attempt_is_in_doubt, drop_attempts,
-        drop_outside_a_runtime, late_first_try, restart_breaks_no_attempt,
-        silent_connections_cost_one_statement,
+        broken_attempt_is_in_doubt, drop_attempts, drop_outside_a_runtime, late_first_try,
+        restart_breaks_no_attempt, silent_connections_cost_one_statement,
     },
     postgres::{BLOCKED, BOTH, LEASE, SECOND, assert_renewed, granted, made, start, used_once},
-    request,
+    refusals, request,
 };
 
 fn url(address: SocketAddr, strategy: Strategy, timeout: &str) -> String {
@@ -112,7 +111,7 @@ async fn an_unknown_error_is_final_after_one_lease() {
         $$ BEGIN RAISE EXCEPTION 'no upstream'; END $$; \
         CREATE TRIGGER refuse BEFORE INSERT ON leasehold_locks FOR EACH ROW EXECUTE FUNCTION refuse()";
     server.sql(refuse).await.unwrap();
-    an_unknown_error_is_final(&store).await;
+    refusals::an_unknown_error_is_final(&store).await;
 }
 
 #[tokio::test]

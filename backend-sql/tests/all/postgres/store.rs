@@ -4,7 +4,7 @@ use backend_sql::{
     Strategy,
     postgres::{connect, schema},
 };
-use lock_core::{Env as _, ErrorKind, LockClient, Renewal, SystemEnv};
+use lock_core::{Env as _, ErrorKind, LockClient, ReleaseOptions, Renewal, SystemEnv};
 use servers::{Postgres, PostgresOptions};
 use sqlx::{Connection as _, Executor as _};
 
@@ -54,9 +54,22 @@ async fn many_clients_count_without_losing_one_at_any_isolation_level() {
                 clients.push(LockClient::new(connect(&to).await.unwrap()));
             }
             count(clients, 10).await;
+            // A conflict is made, since those clients may not meet: an attempt waits for a row that
+            // another transaction has changed.
+            let store = connect(&to).await.unwrap();
+            let name = format!("conflict {level}");
+            let held = granted(&store, &request(&name)).await;
+            store.release(&held, ReleaseOptions::default()).await.unwrap();
+            let mut other = sqlx::PgConnection::connect(&url).await.unwrap();
+            let change = format!("BEGIN; UPDATE {prefix}_locks SET label = 'changed'");
+            other.execute(sqlx::AssertSqlSafe(change)).await.unwrap();
+            let waiting = tokio::spawn(async move { granted(&store, &request(&name)).await });
+            says(&server, BLOCKED, "1").await;
+            other.execute("COMMIT").await.unwrap();
+            waiting.await.unwrap();
         }
     }
-    // The server has rolled some conflicts back.
+    // The server has rolled conflicts back.
     let refused = "SELECT xact_rollback > 0 FROM pg_stat_database WHERE datname = 'postgres'";
     says(&server, refused, "t").await;
 }

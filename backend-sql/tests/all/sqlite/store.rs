@@ -8,9 +8,15 @@ use std::{
     time::Duration,
 };
 
-use crate::support::sqlite::{BOTH, LEASE, busy, file, open, raw, request};
+use crate::support::{
+    SECOND, refusals,
+    sqlite::{BOTH, LEASE, busy, file, open, raw, request},
+};
 use backend_sql::{Strategy, sqlite::SqliteBuilder};
-use lock_core::{Env as _, ErrorKind, FencingToken, LockName, ReleaseOptions, Renewal, SystemEnv};
+use lock_core::{
+    Env as _, ErrorKind, FencingToken, Init, LockName, ReleaseOptions, Renewal, SystemEnv,
+};
+use sqlx::Executor as _;
 
 #[tokio::test]
 async fn two_clients_of_one_file_exclude_each_other_whatever_their_strategies() {
@@ -187,4 +193,15 @@ async fn a_file_that_other_users_may_read_is_refused_by_name() {
         SqliteBuilder::new(&path).build().await.unwrap();
         fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
     }
+}
+
+#[tokio::test]
+async fn an_unknown_error_is_final_after_one_lease() {
+    let (_folder, path) = file();
+    let store = open(&path, Strategy::PrimaryKey).await;
+    store.init(&Init::new().with_longest_lease(SECOND)).await.unwrap();
+    let refuse = "CREATE TRIGGER refuse BEFORE INSERT ON leasehold_locks \
+        BEGIN SELECT RAISE(ABORT, 'no upstream'); END";
+    raw(&path).await.execute(refuse).await.unwrap();
+    refusals::an_unknown_error_is_final(&store).await;
 }

@@ -7,9 +7,9 @@ use futures_util::future::{join, join_all};
 use lock_core::{Backend, ErrorKind, LockClient, LockName, ReleaseOptions, TryAcquire};
 use servers::{Counters, KitError, Mode, Proxy, wait::until};
 use sqlx::{Database, Pool};
-use tokio::{runtime::Builder, time::timeout};
+use tokio::runtime::Builder;
 
-use super::{LEASE, WAIT, cancelled, granted, request, request_for};
+use super::{LEASE, WAIT, cancelled, granted, request};
 
 /// The attempt arrives and is granted, its connection breaks, and there is no other connection. The
 /// refusal of the last try says nothing about the first. `behind` is a client of the store of
@@ -77,18 +77,6 @@ pub(crate) async fn silent_connections_cost_one_statement<DB: Database>(
     // On a new connection.
     store.abandon(&lost).await.unwrap();
     granted(store, &request("after")).await;
-}
-
-/// The database refuses every new row with an error that is not known here, and that says "no
-/// upstream". An acquire without a limit tries again for one longest lease, and then ends.
-pub(crate) async fn an_unknown_error_is_final(store: &Arc<dyn Backend>) {
-    let error = store.try_acquire(&request_for("job", LEASE / 30)).await.unwrap_err();
-    assert!(error.is_retryable(), "{error}");
-    let client = LockClient::new(Arc::clone(store));
-    let acquire = client.lock("job").lease(LEASE / 30).acquire();
-    let error = timeout(WAIT, acquire).await.unwrap().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
-    assert!(error.to_string().contains("no upstream"), "{error}");
 }
 
 /// The restart breaks all connections of the pool, but no caller gets an error.

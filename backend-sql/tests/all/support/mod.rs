@@ -9,6 +9,7 @@ pub(crate) mod foreign;
 pub(crate) mod mariadb;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
+pub(crate) mod refusals;
 pub(crate) mod settings;
 #[cfg(feature = "sqlite")]
 pub(crate) mod sqlite;

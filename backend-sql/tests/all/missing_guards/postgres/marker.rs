@@ -13,7 +13,7 @@ use super::OnePostgres;
 use crate::missing_guards::entries::{enqueue, used_once};
 
 /// Holds `a` and copies the database. Returns the URL of the copy, which has the original's marker,
-/// in a table with the same oid, and the row of `a`.
+/// in a file with the same number, and the row of `a`.
 pub(super) async fn a_copy(stage: &OnePostgres) -> Result<(Grant, String), String> {
     let store = first_use(stage).await;
     let grant = granted(&*store, &request("a", LONG)).await?;
@@ -22,7 +22,8 @@ pub(super) async fn a_copy(stage: &OnePostgres) -> Result<(Grant, String), Strin
     let copied = format!("postgres://postgres@{}/copied", stage.proxy.address());
     let mut session = PgConnection::connect(&copied).await.map_err(words)?;
     let rows = "SELECT count(*) FROM leasehold_marker AS m, leasehold_locks AS l \
-                WHERE m.itself = m.tableoid AND l.itself = l.tableoid AND l.owner IS NOT NULL";
+                WHERE m.itself = pg_relation_filenode(m.tableoid) \
+                    AND l.itself = pg_relation_filenode(l.tableoid) AND l.owner IS NOT NULL";
     let rows: i64 = sqlx::query_scalar(rows).fetch_one(&mut session).await.map_err(words)?;
     match rows {
         1 => Ok((grant, copied + "?timeout=30s")),
@@ -110,6 +111,16 @@ pub(super) async fn an_attempt_after_a_crash(stage: &mut OnePostgres) -> Verdict
     // The first client makes the marker anew; the next one finds it.
     not_granted(&*stage.open().await, &request("a", LONG)).await?;
     not_granted(&*stage.open().await, &request("a", LONG)).await
+}
+
+/// As after a loss of data, if the table was logged then, and no client ran.
+pub(super) async fn a_row_of_a_table_that_was_logged(stage: &mut OnePostgres) -> Verdict {
+    let store = first_use(stage).await;
+    used_once(&*store, &request("a", LONG)).await?;
+    let for_a_time = "ALTER TABLE leasehold_locks SET LOGGED; ALTER TABLE leasehold_marker SET LOGGED;
+                      ALTER TABLE leasehold_locks SET UNLOGGED; ALTER TABLE leasehold_marker SET UNLOGGED";
+    stage.server.sql(for_a_time).await.map_err(words)?;
+    not_granted(&*store, &request("a", LONG)).await
 }
 
 /// As on a promoted standby that had not received the last raise of the longest lease.

@@ -30,8 +30,9 @@ use verification::variants;
 use self::marker::{
     a_raise_that_was_not_heard_of, a_release_to_an_entry_in_a_copied_database,
     a_release_with_a_next_in_a_copied_database, a_row_left_behind_in_a_copied_database,
-    a_row_that_was_looked_at, an_attempt_after_a_crash, an_attempt_after_the_table_was_made_anew,
-    an_attempt_in_a_copied_database, an_entry_in_quarantine,
+    a_row_of_a_table_that_was_logged, a_row_that_was_looked_at, an_attempt_after_a_crash,
+    an_attempt_after_the_table_was_made_anew, an_attempt_in_a_copied_database,
+    an_entry_in_quarantine,
 };
 use self::queue::{
     a_release_notifies, a_release_to_a_waiter_that_polls, a_second_entry_for_a_free_name,
@@ -49,7 +50,8 @@ use self::rows::{
     an_attempt_that_waits_for_the_row,
 };
 use self::storage::{
-    a_sweep_beside_a_locked_row, a_write_after_the_fence_became_unlogged, an_attempt_after,
+    MADE_AS_LOGGED, a_sweep_beside_a_locked_row, a_write_after_the_fence_became_unlogged,
+    an_attempt_after,
 };
 use self::tail::{
     a_forged_message, a_late_confirmation, a_queue_that_moves_on,
@@ -142,6 +144,8 @@ variants! {
         => a_raise_that_was_not_heard_of(stage);
     "S1: a released row that is taken again is of this database"
         LeaveOut("retake-store") => a_row_left_behind_in_a_copied_database(stage);
+    "S1: a released row that is taken again is in the file that it was granted in"
+        LeaveOut("retake-itself") => a_row_of_a_table_that_was_logged(stage);
     "S1: what a release hands to the next of its process is of this database"
         LeaveOut("hand-on-store") => a_release_with_a_next_in_a_copied_database(stage);
     "S1: what a release grants to a queue entry is of this database"
@@ -202,7 +206,7 @@ variants! {
     "S1: nothing is granted while the locks are logged"
         LeaveOut("locks-unlogged") => an_attempt_after(stage, "locks SET LOGGED");
     "S1: nothing is granted while the marker is logged"
-        LeaveOut("marker-unlogged") => an_attempt_after(stage, "marker SET LOGGED");
+        LeaveOut("marker-unlogged") => an_attempt_after(stage, MADE_AS_LOGGED);
     "S1: nothing is granted while the settings are unlogged"
         LeaveOut("settings-logged") => an_attempt_after(stage, "settings SET UNLOGGED");
     "L2: a sweep does not wait for a row that another transaction has"

@@ -9,6 +9,10 @@ use sqlx::{Connection as _, PgConnection};
 use super::{LONG, OnePostgres, Verdict, first_use, request, rows::a_locked_row, words};
 use crate::missing_guards::entries::used_once;
 
+/// The marker becomes logged, and a client that was about to make it anew does so.
+pub(super) const MADE_AS_LOGGED: &str = "marker SET LOGGED; \
+    UPDATE leasehold_marker SET itself = pg_relation_filenode('leasehold_marker')";
+
 /// The table is stored otherwise while the client runs.
 pub(super) async fn an_attempt_after(stage: &mut OnePostgres, change: &str) -> Verdict {
     let store = first_use(stage).await;
