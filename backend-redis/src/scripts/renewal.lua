@@ -5,6 +5,10 @@
 
 -- include read
 
+-- The records that this call has read: readers of one lock share a record, which may be long. A
+-- renewal writes only the end of its own reader, of which a batch has one renewal.
+local records = {}
+
 -- Renews one lock. It grants nothing, so it does not check the epoch. But it sets no lease above
 -- `most`, the present longest lease in ms, which may have been lowered since the grant. Returns 1:
 -- renewed, 2: somebody else's, 0: gone.
@@ -12,7 +16,11 @@ local function renew(key, owner, lease, most, now)
   lease = tonumber(lease)
   -- guard: renew_longest
   if lease > most then lease = most end
-  local record = read(key)
+  local record = records[key]
+  if record == nil then
+    record = read(key)
+    records[key] = record
+  end
   -- guard: renew_gone
   if not record then return 0 end
   local own = string.sub(record, 1, 32) == owner

@@ -12,7 +12,7 @@ use verification::missing_guards::{
 
 use crate::{
     missing_guards::server::{RELEASE, Server},
-    support::{busy, connect, enqueued, granted, request, server_with, url},
+    support::{busy, calls, connect, enqueued, granted, renewed, request, server_with, url},
 };
 
 const LONG: Duration = Duration::from_secs(30);
@@ -84,6 +84,18 @@ async fn a_release_to_many_readers_writes_the_record_once() {
     let inside = record.lines().nth(1).map_or(0, |line| line.split_whitespace().count());
     assert_eq!(inside, Mode::MOST_READERS);
     assert_eq!(sets(&mut server).await - before, 1, "the record was written again and again");
+}
+
+/// A script that read the record for each of them would hold up the server.
+#[tokio::test]
+async fn a_batch_of_readers_reads_their_record_once() {
+    const MANY: usize = 200;
+    let server = server_with(RedisOptions::new()).await;
+    let store = connect(&url(&server)).await;
+    let grants = inside(&*store, MANY).await;
+    let before = calls(&server, "get").await;
+    renewed(&*store, &grants.iter().collect::<Vec<_>>()).await;
+    assert_eq!(calls(&server, "get").await - before, 1, "it was read again and again");
 }
 
 async fn sets(server: &mut Server) -> u64 {

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use lock_core::{
-    Env as _, LockClient, Mode, OwnerId, ReleaseOptions, ReleaseOutcome, Renewal, Request,
-    SystemEnv,
+    Env as _, FencingToken, Grant, LockClient, Mode, OwnerId, ReleaseOptions, ReleaseOutcome,
+    Renewal, Request, SystemEnv,
 };
+use servers::Redis;
 
 use crate::{
     quorum::watermark,
@@ -143,4 +144,37 @@ async fn a_writer_that_died_while_it_waited_delays_readers_for_as_long_as_promis
     let guard = client.lock(&inside.name).shared().wait(limit).acquire().await.unwrap();
     guard.release().await.unwrap();
     renewed(&*store, &[&inside]).await;
+}
+
+/// How often a node has run this command, also within scripts.
+async fn calls(server: &Redis, command: &str) -> u64 {
+    let stats = server.cli(&["INFO", "commandstats"]).await.unwrap();
+    let line = format!("cmdstat_{command}:calls=");
+    let calls = stats.lines().find_map(|it| it.strip_prefix(&line));
+    calls.map_or(0, |calls| calls.split(',').next().unwrap().parse().unwrap())
+}
+
+/// The record has a line of each reader. A script that read it for each of them would hold up the
+/// node for longer than its clients wait.
+#[tokio::test]
+async fn a_batch_of_readers_reads_their_record_once() {
+    const MANY: usize = 200;
+    let nodes = Nodes::start(3).await;
+    let store = nodes.direct().await;
+    let all = owners::<MANY>();
+    shared_by(&nodes, [&all; 3]).await;
+    let grants = all.map(|owner| {
+        let mut reader = reader();
+        reader.owner = owner;
+        Grant::new(&reader, FencingToken::new(7).unwrap())
+    });
+    for server in &nodes.servers {
+        server.cli(&["CONFIG", "RESETSTAT"]).await.unwrap();
+    }
+    let answers = store.renew(&grants.each_ref(), SystemEnv.now()).await;
+    let renewed = |answer: &Renewal| matches!(answer, Renewal::Renewed { .. });
+    assert!(answers.iter().all(renewed), "{answers:?}");
+    for server in &nodes.servers {
+        assert_eq!(calls(server, "get").await, 1, "the record was read again and again");
+    }
 }
