@@ -13,8 +13,8 @@ use async_trait::async_trait;
 use lock_core::{
     Attempt, Backend, Blocked, Busy, Cursor, Enqueued, Env as _, Error, ErrorKind, FencingToken,
     Grant, Guarantees, Init, Instant, LockName, LockState, LossReason, Mode, OncePer, Page,
-    Quarantined, ReleaseOptions, ReleaseOutcome, Released, Renewal, Request, StoreSettings,
-    SystemEnv, check_lease, check_token,
+    Quarantined, RecordRead, RecordWrite, ReleaseOptions, ReleaseOutcome, Released, Renewal,
+    Request, StoreSettings, SystemEnv, WriteOutcome, check_lease, check_token,
 };
 
 use tokio::time::timeout;
@@ -333,6 +333,19 @@ impl<D: Dialect> Backend for SqlBackend<D> {
         Err(Error::new(ErrorKind::NotHeld, message).at(D::KIND, "raise").on(&grant.name))
     }
 
+    async fn read_record(&self, name: &LockName) -> Result<RecordRead, Error> {
+        self.explained("read-record", self.dialect.read_record(name).await).await
+    }
+
+    async fn write_record(
+        &self,
+        grant: &Grant,
+        write: &RecordWrite,
+    ) -> Result<WriteOutcome, Error> {
+        let _pass = gate::call(self.dialect.gate()).await.during::<D>("write-record")?;
+        self.explained("write-record", self.dialect.write_record(grant, write).await).await
+    }
+
     async fn inspect(&self, name: &LockName) -> Result<Option<LockState>, Error> {
         let row = self.explained("inspect", self.dialect.read_row(name, None).await).await?;
         Ok(row.map(Row::into_state))
@@ -355,7 +368,6 @@ impl<D: Dialect> Backend for SqlBackend<D> {
     }
 
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
-        init.refuse_records_complete().during::<D>("init")?;
         self.dialect.init(init).await.during::<D>("init")
     }
 

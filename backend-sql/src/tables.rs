@@ -60,6 +60,7 @@ impl Tables {
             "settings",
             "marker",
             "fence",
+            "records",
             "queue",
             "queue_owner",
             "served",

@@ -19,7 +19,7 @@ use crate::{
 /// wait, as its client does.
 const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))";
 
-const FILES: [&str; 9] = [
+const FILES: [&str; 10] = [
     include_str!("sql/schema.sql"),
     include_str!("sql/acquire.sql"),
     include_str!("sql/queue.sql"),
@@ -29,6 +29,7 @@ const FILES: [&str; 9] = [
     include_str!("sql/admin.sql"),
     include_str!("sql/sweep.sql"),
     include_str!("sql/fence.sql"),
+    include_str!("sql/record.sql"),
 ];
 
 fn with_files<T>(tables: &Tables, read: impl FnOnce(&SqlFiles<'_>) -> T) -> T {
@@ -130,6 +131,7 @@ macro_rules! statements {
 statements! {
     insert join make_room part create_row take read_row renew renewed renew_one release hand_on keep raise force list abandon free_names
     enter heartbeat abandon_entry leave dead_entries forget_entries forgotten checked watermark sweep_watermark sweep settings set_longest_lease durability clock exists identity highest_token version
+    write_record is_written read_record uptime over_records forget_records
 }
 
 /// The SQL that makes the tables.

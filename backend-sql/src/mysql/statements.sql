@@ -80,6 +80,14 @@ q.heard > 0)
     FOR UPDATE SKIP LOCKED
 ) AS dead STRAIGHT_JOIN `leasehold_queue` ON `leasehold_queue`.position = dead.position;
 
+-- forget_records(batch)
+DELETE `leasehold_records` FROM (
+    SELECT r.name FROM JSON_TABLE(?, '$[*]' COLUMNS (name VARCHAR(510) PATH '$[0]', owner VARCHAR(32) PATH '$[1]', lease BIGINT PATH '$[2]')) AS g STRAIGHT_JOIN `leasehold_records` AS r ON r.name = UNHEX(g.name)
+    WHERE r.forget_at <= TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))
+    LIMIT 1000000
+    FOR UPDATE SKIP LOCKED
+) AS over_now STRAIGHT_JOIN `leasehold_records` ON `leasehold_records`.name = over_now.name;
+
 -- forgotten(name, token)
 SELECT s.watermark FROM `leasehold_settings` AS s, `leasehold_locks` AS l WHERE s.id = 1
     AND l.name = ? AND l.token = ? AND l.kept = 2
@@ -174,6 +182,9 @@ LOCATE(?, `leasehold_locks`.buried) = 0
 `leasehold_locks`.kept <> 1)) AND (`leasehold_locks`.buried IS NULL OR
 LOCATE(?, `leasehold_locks`.buried) = 0
 )), GREATEST(`leasehold_locks`.expires, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?), `leasehold_locks`.expires);
+
+-- is_written(name, token, number)
+SELECT 1 FROM `leasehold_records` WHERE name = ? AND token = ? AND number >= ?;
 
 -- join(name, owner, label, lease, least, version, kept, least_shared)
 INSERT INTO `leasehold_locks` (name, owner, readers, label, token, version, expires, kept)
@@ -276,6 +287,9 @@ UPDATE `leasehold_locks` SET version = version + 1,
     readers = REPLACE(REPLACE(REPLACE(REPLACE(readers, ?, ''), ?, ''), ?, ''), ?, '')
 WHERE name = ?;
 
+-- over_records(most)
+SELECT HEX(name) FROM `leasehold_records` WHERE forget_at <= TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) LIMIT ?;
+
 -- part(name, owner)
 UPDATE `leasehold_locks` SET
     version = version + LEAST(1, CAST(LAST_INSERT_ID(IF(LENGTH(readers) = 50, 2, 1)) AS SIGNED)),
@@ -291,6 +305,10 @@ UPDATE `leasehold_locks` SET token = GREATEST(token, ?), version = LAST_INSERT_I
 WHERE name = ? AND (owner = ? OR (owner = '00000000000000000000000000000000' AND
 SUBSTR(readers, LOCATE(?, readers) + 33, 16) > LPAD(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), 16, '0')
 )) AND expires > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6));
+
+-- read_record(name)
+SELECT r.token, r.value, r.written, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AS now
+FROM (SELECT 1 AS one) AS o LEFT JOIN `leasehold_records` AS r ON r.name = ?;
 
 -- read_row(name, owner)
 SELECT name, IF((owner = '00000000000000000000000000000000' AND
@@ -390,8 +408,34 @@ q.heard > 0 ORDER BY q.position LIMIT 1), ?)
 )
     AND (? = 2 OR kept <> 2);
 
+-- uptime()
+SHOW GLOBAL STATUS LIKE 'Uptime';
+
 -- version()
 SELECT (SELECT version FROM `leasehold_settings` WHERE id = 1) FROM (SELECT 0 AS version) AS before_it;
 
 -- watermark()
 SELECT watermark FROM `leasehold_settings` WHERE id = 1;
+
+-- write_record(name, owner, token, number, value, keep_for)
+INSERT INTO `leasehold_records` (name, token, number, value, written, forget_at)
+SELECT l.name, ?, ?, ?, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ? FROM `leasehold_locks` AS l
+WHERE l.name = ?
+    AND l.owner = ?
+    AND l.kept <> 1
+    AND l.expires > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))
+FOR UPDATE
+ON DUPLICATE KEY UPDATE
+    value = IF((`leasehold_records`.token = ?
+AND `leasehold_records`.number >= ?
+), `leasehold_records`.value, ?),
+    written = IF((`leasehold_records`.token = ?
+AND `leasehold_records`.number >= ?
+), `leasehold_records`.written, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))),
+    forget_at = IF((`leasehold_records`.token = ?
+AND `leasehold_records`.number >= ?
+), `leasehold_records`.forget_at, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?),
+    number = IF((`leasehold_records`.token = ?
+AND `leasehold_records`.number >= ?
+), `leasehold_records`.number, ?),
+    token = ?;

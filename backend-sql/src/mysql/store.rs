@@ -14,7 +14,7 @@ use tokio::sync::OnceCell;
 
 use super::{
     connection::server::Server,
-    guarantees::{Durability, guarantees},
+    guarantees::{Durability, Loss, guarantees},
     removals::Removals,
     rows::text,
     statements::{
@@ -38,7 +38,7 @@ pub(super) struct Mysql {
     pub(super) settings: Settings,
     pub(super) entries: QueueEntries,
     pub(super) removals: Removals,
-    pub(super) promised: RwLock<Arc<Guarantees>>,
+    pub(super) promised: RwLock<(Arc<Guarantees>, Loss)>,
     pub(super) agreed: OnceCell<()>,
     /// The highest watermark that this client has read.
     pub(super) watermark: AtomicI64,
@@ -52,7 +52,8 @@ impl Mysql {
         settings: Settings,
     ) -> Result<Self, Error> {
         let longest = settings.longest_lease_of_new();
-        let promised = RwLock::new(Arc::new(guarantees(longest, &Durability::default())));
+        let promised = guarantees(longest, &Durability::default());
+        let promised = RwLock::new((Arc::new(promised), Loss::AtAnyTime));
         let (server, sql) = (Arc::new(server), Arc::new(Statements::new(&tables)));
         let (entries, removals, agreed) =
             (QueueEntries::default(), Removals::default(), OnceCell::new());
@@ -99,6 +100,7 @@ impl Mysql {
         check_version(self.version().await?)?;
         self.is_there("{locks}").await?;
         self.is_there("{queue}").await?;
+        self.is_there("{records}").await?;
         let longest = self.longest_lease().await?;
         agree(self.settings.longest_lease, longest)?;
         let watermark = self.number(&self.sql.watermark, &[]).await?;
@@ -139,9 +141,10 @@ impl Mysql {
         let variables: Result<Vec<_>, sqlx::Error> = rows.iter().map(pair).collect();
         let variables = variables.map_err(general)?;
         let pairs = variables.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        let mut promised = guarantees(longest, &Durability::read(pairs));
+        let durability = Durability::read(pairs);
+        let mut promised = guarantees(longest, &durability);
         promised.connection = self.settings.connection;
-        *self.promised.write() = Arc::new(promised);
+        *self.promised.write() = (Arc::new(promised), durability.loss);
         Ok(())
     }
 

@@ -17,13 +17,15 @@ pub(super) struct Terms {
     /// The longest that it ever was, as far as this client knows.
     pub(super) longest_ever: Duration,
     pub(super) quarantined: bool,
+    /// Whether the server waits for the disk.
+    pub(super) flushes: bool,
     /// Whether messages arrive at this client.
     pub(super) push: bool,
     pub(super) connection: ConnectionSecurity,
 }
 
 pub(super) fn guarantees(terms: Terms) -> Guarantees {
-    let Terms { longest_lease, longest_ever: _, quarantined, push, connection } = terms;
+    let Terms { longest_lease, longest_ever: _, quarantined, flushes, push, connection } = terms;
     let mut promised = Guarantees::new(SHORTEST_LEASE, longest_lease);
     promised.exclusion = exclusion(quarantined);
     promised.tokens = Promise::Holds {
@@ -33,6 +35,7 @@ pub(super) fn guarantees(terms: Terms) -> Guarantees {
              before; the quarantine leaves it the longest lease for that",
         )],
     };
+    promised.record = record(flushes);
     promised.quarantine = if quarantined { QuarantineUse::On } else { QuarantineUse::Off };
     promised.push = push;
     promised.record_version = Some(RECORD_VERSION.cast_unsigned());
@@ -47,6 +50,27 @@ pub(super) fn guarantees(terms: Terms) -> Guarantees {
     promised.longest_stall = ENTRY_LIFE;
     promised.token_lead = longest_lease;
     promised
+}
+
+fn record(flushes: bool) -> Promise {
+    if !flushes {
+        let why = "fsync is off: a crash of the machine may lose records; set it on";
+        return Promise::Withheld { why: why.into() };
+    }
+    Promise::Holds {
+        assuming: vec![
+            Assumption::new(
+                "flushed",
+                "fsync stays on, and the disk keeps what was flushed; after a crash, a promotion or a restore \
+                 reads say that earlier records may have been lost",
+            ),
+            Assumption::new(
+                "no-cold-copy",
+                "no copy of the data folder made while the server was stopped is put back, and no old rows into \
+                 the tables",
+            ),
+        ],
+    }
 }
 
 fn exclusion(quarantined: bool) -> Promise {

@@ -23,7 +23,7 @@ pub(super) fn check_version(stored: i64) -> Result<(), Error> {
 /// The schema of the tables, if the options name none.
 pub(super) const DEFAULT_SCHEMA: &str = "public";
 
-const FILES: [&str; 12] = [
+const FILES: [&str; 13] = [
     include_str!("sql/schema.sql"),
     include_str!("sql/checks.sql"),
     include_str!("sql/marker.sql"),
@@ -36,6 +36,7 @@ const FILES: [&str; 12] = [
     include_str!("sql/admin.sql"),
     include_str!("sql/sweep.sql"),
     include_str!("sql/fence.sql"),
+    include_str!("sql/record.sql"),
 ];
 
 /// The server's clock now, not at the start of the transaction.
@@ -53,6 +54,11 @@ fn left(column: &str) -> String {
         "greatest((pg_catalog.date_part('epoch', greatest(least({column}, {NOW} + interval '1000 years'), {NOW}) \
          - {NOW}) * 1000000::double precision)::bigint, 0)"
     )
+}
+
+/// The time in a column as microseconds since 1970.
+fn micros_of(column: &str) -> String {
+    format!("(pg_catalog.date_part('epoch', {column}) * 1000000::double precision)::bigint")
 }
 
 /// `names` are the tables that the statements check.
@@ -75,6 +81,8 @@ fn with_more_files<T>(
         ("left_of_expires", left("expires")),
         ("left_of_turn", left("turn")),
         ("left_of_grants_from", left("m.grants_from")),
+        ("micros_of_written", micros_of("r.written")),
+        ("micros_of_records_since", micros_of("m.records_since")),
         ("near", NEAR.to_string()),
         ("shared", format!("'{}'", OwnerId::READERS)),
         ("most", Mode::MOST_READERS.to_string()),
@@ -118,6 +126,7 @@ statements! {
     leave abandon list sweep_watermark sweep sweep_entries settings set_longest_lease set_quarantine
     distrust_rows distrust_all open_at_once make_marker quarantine clock version writers notify health
     session_count identity highest_token reset_watermark reset_tokens append attempt attempt_reader
+    write_record read_record forget_records set_records_complete
 }
 
 /// The first statement in each session of our own pool, which no other client uses, not even by way
@@ -149,7 +158,7 @@ pub fn other_schema(tables: &Tables, others: Others<'_>) -> String {
 }
 
 /// The tables of a store.
-pub(super) const STORE: [&str; 4] = ["{settings}", "{locks}", "{queue}", "{marker}"];
+pub(super) const STORE: [&str; 5] = ["{settings}", "{locks}", "{queue}", "{marker}", "{records}"];
 
 /// SQL for these tables: their ids, whether each is there, and how each must be stored.
 fn checked(names: &[&str]) -> [String; 3] {
@@ -157,7 +166,7 @@ fn checked(names: &[&str]) -> [String; 3] {
     let id = |name: &&str| format!("{}::pg_catalog.oid", class(name));
     let stored = |name: &&str| {
         // No promise depends on how the table of queue entries is stored, nor do we make the tables
-        // of foreign locks.
+        // of foreign locks. No lock depends on the records: each write of one checks their table.
         let persistence = match *name {
             "{locks}" | "{marker}" => 'u',
             "{settings}" | "{fence}" => 'p',

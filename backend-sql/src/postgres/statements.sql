@@ -346,7 +346,7 @@ doubted AS (
 SELECT (SELECT pg_catalog.count(*) FROM trusted) > (SELECT pg_catalog.count(*) FROM doubted);
 
 -- exists()
-SELECT ARRAY[pg_catalog.to_regclass('"leasehold_settings"') IS NOT NULL, pg_catalog.to_regclass('"leasehold_locks"') IS NOT NULL, pg_catalog.to_regclass('"leasehold_queue"') IS NOT NULL, pg_catalog.to_regclass('"leasehold_marker"') IS NOT NULL], pg_catalog.current_schemas(true)::pg_catalog.text[], (
+SELECT ARRAY[pg_catalog.to_regclass('"leasehold_settings"') IS NOT NULL, pg_catalog.to_regclass('"leasehold_locks"') IS NOT NULL, pg_catalog.to_regclass('"leasehold_queue"') IS NOT NULL, pg_catalog.to_regclass('"leasehold_marker"') IS NOT NULL, pg_catalog.to_regclass('"leasehold_records"') IS NOT NULL], pg_catalog.current_schemas(true)::pg_catalog.text[], (
 WITH RECURSIVE ours AS (
     SELECT r.oid FROM pg_catalog.pg_roles AS r WHERE r.rolname OPERATOR(pg_catalog.=) current_user
     UNION
@@ -357,7 +357,7 @@ SELECT pg_catalog.format(
     'remove the table, let that role do this, or grant it', t.relname, r.rolname, current_user
 )
 FROM pg_catalog.pg_class AS t JOIN pg_catalog.pg_roles AS r ON r.oid OPERATOR(pg_catalog.=) t.relowner
-WHERE t.oid OPERATOR(pg_catalog.=) ANY (ARRAY[pg_catalog.to_regclass('"leasehold_settings"')::pg_catalog.oid, pg_catalog.to_regclass('"leasehold_locks"')::pg_catalog.oid, pg_catalog.to_regclass('"leasehold_queue"')::pg_catalog.oid, pg_catalog.to_regclass('"leasehold_marker"')::pg_catalog.oid])
+WHERE t.oid OPERATOR(pg_catalog.=) ANY (ARRAY[pg_catalog.to_regclass('"leasehold_settings"')::pg_catalog.oid, pg_catalog.to_regclass('"leasehold_locks"')::pg_catalog.oid, pg_catalog.to_regclass('"leasehold_queue"')::pg_catalog.oid, pg_catalog.to_regclass('"leasehold_marker"')::pg_catalog.oid, pg_catalog.to_regclass('"leasehold_records"')::pg_catalog.oid])
     AND NOT r.rolsuper AND r.rolname OPERATOR(pg_catalog.<>) 'pg_database_owner'
     AND NOT EXISTS (SELECT 1 FROM ours AS o WHERE o.oid OPERATOR(pg_catalog.=) r.oid)
     AND NOT EXISTS (
@@ -412,7 +412,7 @@ SELECT pg_catalog.format(
     'remove the table, let that role do this, or grant it', t.relname, r.rolname, current_user
 )
 FROM pg_catalog.pg_class AS t JOIN pg_catalog.pg_roles AS r ON r.oid OPERATOR(pg_catalog.=) t.relowner
-WHERE t.oid OPERATOR(pg_catalog.=) ANY (ARRAY[pg_catalog.to_regclass('"leasehold_settings"')::pg_catalog.oid, pg_catalog.to_regclass('"leasehold_locks"')::pg_catalog.oid, pg_catalog.to_regclass('"leasehold_queue"')::pg_catalog.oid, pg_catalog.to_regclass('"leasehold_marker"')::pg_catalog.oid])
+WHERE t.oid OPERATOR(pg_catalog.=) ANY (ARRAY[pg_catalog.to_regclass('"leasehold_settings"')::pg_catalog.oid, pg_catalog.to_regclass('"leasehold_locks"')::pg_catalog.oid, pg_catalog.to_regclass('"leasehold_queue"')::pg_catalog.oid, pg_catalog.to_regclass('"leasehold_marker"')::pg_catalog.oid, pg_catalog.to_regclass('"leasehold_records"')::pg_catalog.oid])
     AND NOT r.rolsuper AND r.rolname OPERATOR(pg_catalog.<>) 'pg_database_owner'
     AND NOT EXISTS (SELECT 1 FROM ours AS o WHERE o.oid OPERATOR(pg_catalog.=) r.oid)
     AND NOT EXISTS (
@@ -438,6 +438,14 @@ WHERE name = $1 AND (
 RETURNING version, CASE WHEN waiters[1] IS NOT NULL THEN pg_catalog.pg_notify(
 'leasehold_' || pg_catalog.substr(waiters[1], 33, 32)
 , pg_catalog.left(waiters[1], 32)) END;
+
+-- forget_records(most)
+DELETE FROM "leasehold_records" AS r USING (
+    SELECT o.name FROM "leasehold_records" AS o
+    WHERE o.forget_at <= pg_catalog.clock_timestamp()
+    LIMIT $1::bigint FOR UPDATE SKIP LOCKED
+) AS over
+WHERE r.name = over.name;
 
 -- hand_on(name, owner, next, label, lease, floor)
 UPDATE "leasehold_locks" AS l SET
@@ -627,8 +635,9 @@ WITH trusted AS (
 doubted AS (
     UPDATE "leasehold_locks" AS l SET store = NULL FROM trusted WHERE l.name = trusted.name
 )
-INSERT INTO "leasehold_marker" AS m (id, store, itself, grants_from, watermark, raised)
-SELECT 1, coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false)), '"leasehold_marker"'::regclass, pg_catalog.clock_timestamp() + s.held_back, 0, 'epoch'
+INSERT INTO "leasehold_marker" AS m (id, store, itself, grants_from, watermark, raised, records_since)
+SELECT 1, coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false)), '"leasehold_marker"'::regclass, pg_catalog.clock_timestamp() + s.held_back, 0, 'epoch',
+    pg_catalog.clock_timestamp()
 FROM (
     SELECT CASE WHEN quarantined THEN greatest(quarantine
         , $1
@@ -636,7 +645,7 @@ FROM (
     FROM "leasehold_settings"
 ) AS s
 ON CONFLICT (id) DO UPDATE SET
-    store = excluded.store, itself = excluded.itself,
+    store = excluded.store, itself = excluded.itself, records_since = excluded.records_since,
     grants_from = pg_catalog.clock_timestamp() + (
         SELECT CASE WHEN quarantined THEN greatest(quarantine
             , $1
@@ -649,10 +658,11 @@ WHERE (m.store, m.itself) <> (excluded.store, excluded.itself);
 SELECT pg_catalog.pg_notify($1, '');
 
 -- open_at_once()
-INSERT INTO "leasehold_marker" (id, store, itself, grants_from, watermark, raised)
-VALUES (1, coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false)), '"leasehold_marker"'::regclass, 'epoch', 0, 'epoch')
+INSERT INTO "leasehold_marker" AS m (id, store, itself, grants_from, watermark, raised, records_since)
+VALUES (1, coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false)), '"leasehold_marker"'::regclass, 'epoch', 0, 'epoch', pg_catalog.clock_timestamp())
 ON CONFLICT (id) DO UPDATE SET
-    store = excluded.store, itself = excluded.itself, grants_from = excluded.grants_from;
+    store = excluded.store, itself = excluded.itself, grants_from = excluded.grants_from,
+    records_since = CASE WHEN (m.store, m.itself) = (excluded.store, excluded.itself) THEN m.records_since ELSE excluded.records_since END;
 
 -- part(name, owner)
 UPDATE "leasehold_locks" AS l SET (owner, readers, expires) = (
@@ -673,6 +683,15 @@ FROM "leasehold_marker" AS m WHERE m.store = coalesce(nullif(pg_catalog.current_
 UPDATE "leasehold_locks" AS l SET token = greatest(l.token, $3)
 WHERE name = $1 AND (owner = $2 OR (l.owner = '00000000000000000000000000000000' AND coalesce((l.readers ->> $2::text)::bigint, 0::bigint) > (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint)) AND expires > pg_catalog.clock_timestamp()
 RETURNING version;
+
+-- read_record(name)
+SELECT r.token, pg_catalog.encode(r.value, 'hex') AS value, (pg_catalog.date_part('epoch', r.written) * 1000000::double precision)::bigint AS written, (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint AS now,
+    (pg_catalog.date_part('epoch', m.records_since) * 1000000::double precision)::bigint AS complete_since
+FROM (SELECT $1::text AS name) AS n
+LEFT JOIN "leasehold_records" AS r ON r.name = n.name
+LEFT JOIN "leasehold_marker" AS m ON
+m.store = coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false)) AND
+m.itself = m.tableoid;
 
 -- read_row(name, owner)
 SELECT name, owner, label, token, version, kept, greatest((pg_catalog.date_part('epoch', greatest(least(expires, pg_catalog.clock_timestamp() + interval '1000 years'), pg_catalog.clock_timestamp()) - pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint, 0) AS remaining,
@@ -732,7 +751,7 @@ SELECT pg_catalog.format(
     'remove the table, let that role do this, or grant it', t.relname, r.rolname, current_user
 )
 FROM pg_catalog.pg_class AS t JOIN pg_catalog.pg_roles AS r ON r.oid OPERATOR(pg_catalog.=) t.relowner
-WHERE t.oid OPERATOR(pg_catalog.=) ANY (ARRAY[pg_catalog.to_regclass('"leasehold_settings"')::pg_catalog.oid, pg_catalog.to_regclass('"leasehold_locks"')::pg_catalog.oid, pg_catalog.to_regclass('"leasehold_queue"')::pg_catalog.oid, pg_catalog.to_regclass('"leasehold_marker"')::pg_catalog.oid])
+WHERE t.oid OPERATOR(pg_catalog.=) ANY (ARRAY[pg_catalog.to_regclass('"leasehold_settings"')::pg_catalog.oid, pg_catalog.to_regclass('"leasehold_locks"')::pg_catalog.oid, pg_catalog.to_regclass('"leasehold_queue"')::pg_catalog.oid, pg_catalog.to_regclass('"leasehold_marker"')::pg_catalog.oid, pg_catalog.to_regclass('"leasehold_records"')::pg_catalog.oid])
     AND NOT r.rolsuper AND r.rolname OPERATOR(pg_catalog.<>) 'pg_database_owner'
     AND NOT EXISTS (SELECT 1 FROM ours AS o WHERE o.oid OPERATOR(pg_catalog.=) r.oid)
     AND NOT EXISTS (
@@ -870,10 +889,11 @@ lowered AS (
 SELECT (SELECT pg_catalog.count(*) FROM ahead) > (SELECT pg_catalog.count(*) FROM lowered);
 
 -- reset_watermark(longest)
-INSERT INTO "leasehold_marker" AS m (id, store, itself, grants_from, watermark, raised)
-SELECT 1, coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false)), '"leasehold_marker"'::regclass, pg_catalog.clock_timestamp() + greatest(quarantine, $1), 0, 'epoch' FROM "leasehold_settings"
+INSERT INTO "leasehold_marker" AS m (id, store, itself, grants_from, watermark, raised, records_since)
+SELECT 1, coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false)), '"leasehold_marker"'::regclass, pg_catalog.clock_timestamp() + greatest(quarantine, $1), 0, 'epoch', pg_catalog.clock_timestamp() FROM "leasehold_settings"
 ON CONFLICT (id) DO UPDATE SET
     store = excluded.store, itself = excluded.itself, watermark = 0, raised = 'epoch',
+    records_since = CASE WHEN (m.store, m.itself) = (excluded.store, excluded.itself) THEN m.records_since ELSE excluded.records_since END,
     grants_from = greatest(m.grants_from, excluded.grants_from);
 
 -- retake(name, owner, label, lease, floor, version)
@@ -902,20 +922,25 @@ THEN pg_catalog.set_config('synchronous_commit', 'on', true) END;
 
 -- set_quarantine(quarantined)
 WITH held_back AS (
-    INSERT INTO "leasehold_marker" AS m (id, store, itself, grants_from, watermark, raised)
-    SELECT 1, coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false)), '"leasehold_marker"'::regclass, pg_catalog.clock_timestamp() + quarantine, 0, 'epoch'
+    INSERT INTO "leasehold_marker" AS m (id, store, itself, grants_from, watermark, raised, records_since)
+    SELECT 1, coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false)), '"leasehold_marker"'::regclass, pg_catalog.clock_timestamp() + quarantine, 0, 'epoch', pg_catalog.clock_timestamp()
     FROM "leasehold_settings" WHERE $1 AND NOT quarantined
     ON CONFLICT (id) DO UPDATE SET
-        store = excluded.store, itself = excluded.itself,
+        store = excluded.store, itself = excluded.itself, records_since = CASE WHEN (m.store, m.itself) = (excluded.store, excluded.itself) THEN m.records_since ELSE excluded.records_since END,
         grants_from = greatest(m.grants_from, excluded.grants_from)
 )
 UPDATE "leasehold_settings" SET quarantined = $1
 RETURNING CASE WHEN pg_catalog.current_setting('synchronous_commit') = 'off'
 THEN pg_catalog.set_config('synchronous_commit', 'on', true) END;
 
+-- set_records_complete()
+UPDATE "leasehold_marker" SET records_since = 'epoch' WHERE store = coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false)) AND itself = tableoid;
+
 -- settings()
 SELECT (pg_catalog.date_part('epoch', longest_lease) * 1000000::double precision)::bigint,
-    (pg_catalog.date_part('epoch', quarantine) * 1000000::double precision)::bigint, quarantined
+    (pg_catalog.date_part('epoch', quarantine) * 1000000::double precision)::bigint, quarantined,
+    pg_catalog.current_setting('fsync') = 'on' AND
+    true
 FROM "leasehold_settings";
 
 -- sweep(most)
@@ -977,6 +1002,42 @@ RETURNING token;
 -- version()
 SELECT (SELECT version FROM "leasehold_settings" WHERE id = 1)::bigint FROM (SELECT 0 AS version) AS before
 WHERE EXISTS (SELECT 1 FROM "leasehold_settings" WHERE id = 1);
+
+-- write_record(name, owner, token, number, value, keep_for)
+WITH held AS (
+    SELECT 1 FROM "leasehold_locks" AS l
+    WHERE l.name = $1
+    AND l.owner = $2
+    AND NOT l.kept
+    AND l.expires > pg_catalog.clock_timestamp()
+    FOR NO KEY UPDATE
+),
+written AS (
+    INSERT INTO "leasehold_records" AS r (name, token, number, value, written, forget_at)
+    SELECT $1, $3::bigint, $4::bigint, pg_catalog.decode($5, 'hex'), pg_catalog.clock_timestamp(), pg_catalog.clock_timestamp() + $6::interval
+    FROM held
+    ON CONFLICT (name) DO UPDATE SET
+        value = CASE WHEN (r.token = excluded.token
+AND r.number >= excluded.number
+) THEN r.value ELSE excluded.value END,
+        written = CASE WHEN (r.token = excluded.token
+AND r.number >= excluded.number
+) THEN r.written ELSE excluded.written END,
+        forget_at = CASE WHEN (r.token = excluded.token
+AND r.number >= excluded.number
+) THEN r.forget_at ELSE excluded.forget_at END,
+        number = CASE WHEN (r.token = excluded.token
+AND r.number >= excluded.number
+) THEN r.number ELSE excluded.number END,
+        token = excluded.token
+    RETURNING 1, CASE WHEN pg_catalog.current_setting('synchronous_commit') = 'off'
+THEN pg_catalog.set_config('synchronous_commit', 'on', true) END
+)
+SELECT EXISTS (SELECT 1 FROM written) OR EXISTS (
+    SELECT 1 FROM "leasehold_records" WHERE name = $1 AND token = $3 AND number >= $4
+),
+    NOT pg_catalog.pg_relation_is_publishable('"leasehold_records"'::regclass) OR
+    false;
 
 -- writers()
 SELECT DISTINCT l.virtualtransaction FROM pg_catalog.pg_locks AS l

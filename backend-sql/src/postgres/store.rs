@@ -59,8 +59,8 @@ impl Postgres {
     ) -> Result<Self, Error> {
         let longest_lease = settings.longest_lease_of_new();
         let (longest_ever, connection) = (Duration::ZERO, settings.connection);
-        let terms =
-            Terms { longest_lease, longest_ever, quarantined: true, push: false, connection };
+        let (quarantined, flushes, push) = (true, true, false);
+        let terms = Terms { longest_lease, longest_ever, quarantined, flushes, push, connection };
         let this = Self {
             server: Arc::new(server),
             settings,
@@ -126,16 +126,17 @@ impl Postgres {
         self.agreed.get_or_try_init(settle).await.copied()
     }
 
-    pub(super) fn set_promises(
+    fn set_promises(
         &self,
         longest_lease: Duration,
         longest_ever: Duration,
         quarantined: bool,
+        flushes: bool,
     ) {
         let (push, connection) = (self.delivery().borrow().works, self.settings.connection);
         let mut promised = self.promised.lock();
         let longest_ever = longest_ever.max(promised.0.longest_ever);
-        let terms = Terms { longest_lease, longest_ever, quarantined, push, connection };
+        let terms = Terms { longest_lease, longest_ever, quarantined, flushes, push, connection };
         *promised = (terms, Arc::new(guarantees(terms)));
     }
 
@@ -198,7 +199,8 @@ impl Postgres {
         let longest = span(row.try_get(0).map_err(general)?);
         let longest_ever = span(row.try_get(1).map_err(general)?);
         let quarantined = row.try_get(2).map_err(general)?;
-        self.set_promises(longest, longest_ever, quarantined);
+        let flushes = row.try_get(3).map_err(general)?;
+        self.set_promises(longest, longest_ever, quarantined, flushes);
         Ok((longest, quarantined))
     }
 }

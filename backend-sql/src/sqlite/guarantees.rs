@@ -36,6 +36,15 @@ pub(super) fn guarantees(longest_lease: Duration, path: &Path, push: bool) -> Gu
             "if the file or its last writes are lost, the wall clock is not set back to before the last grant",
         )],
     };
+    promised.record = match &promised.exclusion {
+        Promise::Withheld { why } => Promise::Withheld { why: why.clone() },
+        Promise::Holds { .. } => Promise::Holds {
+            assuming: vec![Assumption::new(
+                "file-is-kept",
+                "neither the file nor its -wal is deleted or replaced by an older copy, and the disk keeps what was flushed",
+            )],
+        },
+    };
     promised.shared = Promise::Holds { assuming: Vec::new() };
     promised.one_token_for_readers = true;
     promised.push = push;

@@ -11,7 +11,7 @@ use crate::{
     tunables::{CLAIM_WINDOW, ENTRY_LIFE, FAR},
 };
 
-const FILES: [&str; 9] = [
+const FILES: [&str; 10] = [
     include_str!("sql/schema.sql"),
     include_str!("sql/acquire.sql"),
     include_str!("sql/queue.sql"),
@@ -21,6 +21,7 @@ const FILES: [&str; 9] = [
     include_str!("sql/admin.sql"),
     include_str!("sql/sweep.sql"),
     include_str!("sql/fence.sql"),
+    include_str!("sql/record.sql"),
 ];
 
 fn with_files<T>(tables: &Tables, read: impl FnOnce(&SqlFiles<'_>) -> T) -> T {
@@ -63,7 +64,8 @@ statements! {
     insert take create_row read_row note_sighting abandon withdraw
     enter leave first release keep renew raise join part renew_readers
     list force longest_lease set_longest_lease identity highest_token version
-    sweep_watermark sweep forget forget_seen forget_entries are_made
+    sweep_watermark sweep forget forget_seen forget_entries forget_records are_made
+    write_record is_written read_record synchronous
 }
 
 /// The SQL that makes the tables.

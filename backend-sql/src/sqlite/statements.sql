@@ -16,7 +16,8 @@ SELECT token FROM "leasehold_fence" WHERE resource = ?1;
 SELECT 1 FROM "leasehold_settings" WHERE EXISTS (SELECT 1 FROM "leasehold_locks") IS NOT NULL
     AND EXISTS (SELECT 1 FROM "leasehold_seen") IS NOT NULL
     AND EXISTS (SELECT 1 FROM "leasehold_abandoned") IS NOT NULL
-    AND EXISTS (SELECT 1 FROM "leasehold_queue") IS NOT NULL;
+    AND EXISTS (SELECT 1 FROM "leasehold_queue") IS NOT NULL
+    AND EXISTS (SELECT 1 FROM "leasehold_records") IS NOT NULL;
 
 -- create_row(name, epoch)
 INSERT INTO "leasehold_locks" (name, token, version, lease, expires, epoch, kept)
@@ -81,6 +82,10 @@ DELETE FROM "leasehold_queue" AS q WHERE NOT CASE WHEN q.epoch = ?2 THEN
 q.heard > ?1 - 4000000000
 ELSE abs(q.wall - ?3) < 4000000000 / 1000 END;
 
+-- forget_records(wall)
+DELETE FROM "leasehold_records"
+WHERE forget_at <= ?1;
+
 -- forget_seen()
 DELETE FROM "leasehold_seen" AS s WHERE NOT EXISTS (
     SELECT 1 FROM "leasehold_locks" AS l WHERE l.name = s.name AND l.token = s.token AND l.version = s.version
@@ -129,6 +134,9 @@ AND s.version = l.version
 AND s.until <= ?5
 )))
 RETURNING token;
+
+-- is_written(name, token, number)
+SELECT 1 FROM "leasehold_records" WHERE name = ?1 AND token = ?2 AND number >= ?3;
 
 -- join(name, owner, label, lease, now, epoch, wall, floor)
 INSERT INTO "leasehold_locks" AS l (name, owner, readers, label, token, version, lease, expires, epoch, kept)
@@ -260,6 +268,9 @@ WHEN l.epoch <> ?4 THEN l.expires - l.lease
 ELSE ?3 END)
 ) WHERE reader = ?2)) AND (epoch <> ?4 OR expires > ?3)
 RETURNING version;
+
+-- read_record(name)
+SELECT token, value, written FROM "leasehold_records" WHERE name = ?1;
 
 -- read_row(name, owner, now, epoch, wall)
 SELECT l.name, CASE WHEN EXISTS (SELECT 1 FROM (SELECT key AS reader, value AS ends FROM json_each(l.readers)
@@ -395,6 +406,9 @@ AND s.until <= ?1
 )))
 ));
 
+-- synchronous()
+PRAGMA synchronous;
+
 -- take(name, owner, label, lease, now, epoch, wall, floor, version)
 UPDATE "leasehold_locks" AS l SET
     token = max(?7, token + 1, ?8),
@@ -422,3 +436,26 @@ WHERE name = ?1
 AND NOT kept
 AND owner = ?2 AND (epoch <> ?4 OR expires > ?3)
 RETURNING version;
+
+-- write_record(name, owner, now, epoch, wall, token, number, value, forget_at)
+INSERT INTO "leasehold_records" AS r (name, token, number, value, written, forget_at)
+SELECT l.name, ?6, ?7, ?8, ?5, ?9 FROM "leasehold_locks" AS l
+WHERE l.name = ?1
+    AND l.owner = ?2
+    AND NOT l.kept
+    AND (l.epoch <> ?4 OR l.expires > ?3)
+ON CONFLICT (name) DO UPDATE SET
+    value = CASE WHEN (r.token = excluded.token
+AND r.number >= excluded.number
+) THEN r.value ELSE excluded.value END,
+    written = CASE WHEN (r.token = excluded.token
+AND r.number >= excluded.number
+) THEN r.written ELSE excluded.written END,
+    forget_at = CASE WHEN (r.token = excluded.token
+AND r.number >= excluded.number
+) THEN r.forget_at ELSE excluded.forget_at END,
+    number = CASE WHEN (r.token = excluded.token
+AND r.number >= excluded.number
+) THEN r.number ELSE excluded.number END,
+    token = excluded.token
+RETURNING 1;

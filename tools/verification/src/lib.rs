@@ -5,6 +5,7 @@
 //! - [`mutants`]: the backend in memory with one flaw, which the suite's case for it must catch;
 //! - [`missing_guards`]: a proxy leaves one guarded line of a script or statement out on its way to
 //!   a real server, and the backend's own case must fail;
+//! - [`late_write`]: a write of a record that arrives after the lock was lost;
 //! - [`versions`]: what must hold if a store has records of another version;
 //! - [`proof`]: client processes over a real store under one fault at a time, and a table of what
 //!   held; with the feature `proof`, [`stores`] has this project's stores for it.
@@ -14,6 +15,7 @@
 // A case fails by a panic.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+pub mod late_write;
 pub mod missing_guards;
 pub mod mutants;
 pub mod proof;

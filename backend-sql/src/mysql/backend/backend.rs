@@ -4,8 +4,8 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use lock_core::{
-    Error, ErrorKind, FencingToken, Grant, Guarantees, Init, LockName, Mode, OwnerId, Request,
-    StoreSettings, Waiter,
+    Error, ErrorKind, FencingToken, Grant, Guarantees, Init, LockName, Mode, OwnerId, Promise,
+    RecordRead, RecordWrite, Request, StoreSettings, Waiter, WriteOutcome,
 };
 use sqlx::{AssertSqlSafe, Row as _, SqlSafeStr as _, mysql::MySqlRow};
 
@@ -62,7 +62,7 @@ impl Dialect for Mysql {
     }
 
     fn guarantees(&self) -> Arc<Guarantees> {
-        Arc::clone(&self.promised.read())
+        Arc::clone(&self.promised.read().0)
     }
 
     fn broken(&self) -> u64 {
@@ -213,6 +213,18 @@ impl Dialect for Mysql {
         Ok(self.change(&self.sql.raise, grant, Some(token)).await?.is_some())
     }
 
+    async fn read_record(&self, name: &LockName) -> Result<RecordRead, Error> {
+        self.read_record_of(name).await
+    }
+
+    async fn write_record(
+        &self,
+        grant: &Grant,
+        write: &RecordWrite,
+    ) -> Result<WriteOutcome, Error> {
+        self.write_record_of(grant, write).await
+    }
+
     async fn force(&self, name: &LockName) -> Result<bool, Error> {
         let longest = Number(micros(self.guarantees().longest_lease));
         let arguments = [Bytes(name.as_str().as_bytes()), longest];
@@ -258,14 +270,17 @@ impl Dialect for Mysql {
         if let Some(longest) = init.longest_lease {
             check_longest(longest, SHORTEST_LEASE)?;
         }
-        let (locks, queue) = (self.is_there("{locks}").await?, self.is_there("{queue}").await?);
+        let mut complete = true;
+        for table in ["{locks}", "{queue}", "{records}"] {
+            complete &= self.is_there(table).await?;
+        }
         // An `init` that was interrupted may have made the table of settings, and not its row.
         let stored = match self.is_there("{settings}").await? {
             true => self.number(&self.sql.version, &[]).await?,
             false => None,
         };
         stored.map_or(Ok(()), check_version)?;
-        if stored.is_none() || !locks || !queue {
+        if stored.is_none() || !complete {
             let longest = init.longest_lease.unwrap_or(self.settings.longest_lease_of_new());
             let schema: Arc<str> = statements::schema(&self.tables, micros(longest)).into();
             self.server.script(&AssertSqlSafe(schema).into_sql_str()).await?;
@@ -276,6 +291,12 @@ impl Dialect for Mysql {
         }
         let longest = self.longest_lease().await?;
         self.promise(longest).await?;
+        if init.records_complete
+            && let Promise::Withheld { why } = &self.guarantees().record
+        {
+            let message = format!("this store cannot note that its records are complete: {why}");
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
         Ok(StoreSettings::new(longest, None))
     }
 
@@ -316,6 +337,13 @@ async fn sweep(server: &Server, sql: &Statements, rows: bool) -> Result<(), Erro
         let dead: Result<Vec<i64>, _> = dead.iter().map(|row| row.try_get(0)).collect();
         let dead = format!("{:?}", dead.map_err(general)?);
         server.execute_repeatable(&sql.forget_entries, &[Text(&dead)]).await?;
+    }
+    let over = server.rows(&sql.over_records, &[Number(SWEPT as i64)]).await?;
+    if !over.is_empty() {
+        let name = |row: &MySqlRow| Ok(format!("[\"{}\"]", text(row, 0)?));
+        let names: Result<Vec<_>, sqlx::Error> = over.iter().map(name).collect();
+        let names = format!("[{}]", names.map_err(general)?.join(","));
+        server.execute_repeatable(&sql.forget_records, &[Text(&names)]).await?;
     }
     Ok(())
 }

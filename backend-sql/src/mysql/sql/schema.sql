@@ -42,5 +42,16 @@ CREATE TABLE IF NOT EXISTS {queue} (
     KEY (position)
 ) ENGINE = InnoDB;
 
+-- The records of names, which outlive the locks.
+CREATE TABLE IF NOT EXISTS {records} (
+    name      VARBINARY(255) NOT NULL PRIMARY KEY,
+    token     BIGINT         NOT NULL, -- of the grant under which it was written
+    number    BIGINT         NOT NULL, -- of the write, among those of the grant
+    value     VARBINARY(1024),         -- NULL where the server takes an empty one for that
+    written   BIGINT         NOT NULL,
+    forget_at BIGINT         NOT NULL, -- it may be deleted from then on
+    KEY (forget_at)
+) ENGINE = InnoDB;
+
 INSERT IGNORE INTO {settings} (id, longest_lease, watermark, identity)
 VALUES (1, {longest_lease}, 0, MD5(UUID()));

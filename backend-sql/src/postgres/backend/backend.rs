@@ -9,7 +9,7 @@ use std::{
 use async_trait::async_trait;
 use lock_core::{
     Error, ErrorKind, FencingToken, Grant, Guarantees, Init, LockName, Mode, OwnerId, Quarantined,
-    Request, StoreSettings, Waiter,
+    RecordRead, RecordWrite, Request, StoreSettings, Waiter, WriteOutcome,
 };
 use sqlx::{Row as _, SqlStr, postgres::PgRow};
 
@@ -328,6 +328,18 @@ impl Dialect for Postgres {
         Ok(!self.run_once(&self.server.sql.raise, &args).await?.is_empty())
     }
 
+    async fn read_record(&self, name: &LockName) -> Result<RecordRead, Error> {
+        self.read_record_of(name).await
+    }
+
+    async fn write_record(
+        &self,
+        grant: &Grant,
+        write: &RecordWrite,
+    ) -> Result<WriteOutcome, Error> {
+        self.write_record_of(grant, write).await
+    }
+
     async fn force(&self, name: &LockName) -> Result<bool, Error> {
         Ok(!self.run_once(&self.server.sql.force, &[Text(name.as_str())]).await?.is_empty())
     }
@@ -341,10 +353,13 @@ impl Dialect for Postgres {
     }
 
     async fn sweep(&self, rows: bool) -> Result<(), Error> {
-        if rows {
-            let server = Arc::clone(&self.server);
-            self.sweeping.begin(async move { sweep(&server).await });
-        }
+        let server = Arc::clone(&self.server);
+        self.sweeping.begin(async move {
+            if rows {
+                sweep(&server).await?;
+            }
+            server.run_once(&server.sql.forget_records, &[Number(SWEPT)]).await.map(drop)
+        });
         Ok(())
     }
 

@@ -110,9 +110,13 @@ impl Postgres {
         if init.first_use {
             server.run_once(&sql.open_at_once, &[]).await?;
         }
+        let held_back = self.quarantine().await?;
+        if init.records_complete {
+            // By now the marker is there, also after a loss of data.
+            server.run_once(&sql.set_records_complete, &[]).await?;
+        }
         let mut settings = StoreSettings::new(longest, Some(quarantined));
-        settings.grants_in =
-            self.quarantine().await?.map_or(Duration::ZERO, |held_back| held_back.remaining);
+        settings.grants_in = held_back.map_or(Duration::ZERO, |held_back| held_back.remaining);
         Ok(settings)
     }
 }

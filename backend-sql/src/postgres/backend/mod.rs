@@ -4,4 +4,5 @@
 mod backend;
 mod init;
 mod queue;
+mod record;
 mod waiter;

@@ -22,10 +22,13 @@ WHERE name = $name AND (
 RETURNING version, CASE WHEN waiters[1] IS NOT NULL THEN {notify_first} END
 
 -- name: settings
--- The longest lease of the store and the longest that it ever was, in microseconds, and whether the
--- store has a quarantine.
+-- The longest lease of the store and the longest that it ever was, in microseconds, whether the
+-- store has a quarantine, and whether the server waits for the disk at all.
 SELECT (pg_catalog.date_part('epoch', longest_lease) * 1000000::double precision)::bigint,
-    (pg_catalog.date_part('epoch', quarantine) * 1000000::double precision)::bigint, quarantined
+    (pg_catalog.date_part('epoch', quarantine) * 1000000::double precision)::bigint, quarantined,
+    -- guard: records-flushed
+    pg_catalog.current_setting('fsync') = 'on' AND
+    true
 FROM {settings}
 
 -- name: set_longest_lease(longest)
@@ -40,11 +43,11 @@ RETURNING {durably}
 -- another store, is replaced here, so that no client that knows the old setting makes one.
 -- `distrust_rows` does the rest.
 WITH held_back AS (
-    INSERT INTO {marker} AS m (id, store, itself, grants_from, watermark, raised)
-    SELECT 1, {here}, '{marker}'::regclass, {now} + quarantine, 0, 'epoch'
+    INSERT INTO {marker} AS m (id, store, itself, grants_from, watermark, raised, records_since)
+    SELECT 1, {here}, '{marker}'::regclass, {now} + quarantine, 0, 'epoch', {now}
     FROM {settings} WHERE $quarantined AND NOT quarantined
     ON CONFLICT (id) DO UPDATE SET
-        store = excluded.store, itself = excluded.itself,
+        store = excluded.store, itself = excluded.itself, records_since = {records_since},
         grants_from = greatest(m.grants_from, excluded.grants_from)
 )
 UPDATE {settings} SET quarantined = $quarantined

@@ -2,6 +2,8 @@
 --
 -- $longest is the longest that the longest lease ever was, as far as this client knows. A promoted
 -- standby may not have received the last raise.
+--
+-- Whatever makes the marker anew, or makes another store's ours, sets `records_since` to now.
 
 -- name: quarantine
 -- For how long nothing is granted. No row if the marker is missing or belongs to another store.
@@ -20,8 +22,10 @@ WITH trusted AS (
 doubted AS (
     UPDATE {locks} AS l SET store = NULL FROM trusted WHERE l.name = trusted.name
 )
-INSERT INTO {marker} AS m (id, store, itself, grants_from, watermark, raised)
-SELECT 1, {here}, '{marker}'::regclass, {now} + s.held_back, 0, 'epoch'
+INSERT INTO {marker} AS m (id, store, itself, grants_from, watermark, raised, records_since)
+SELECT 1, {here}, '{marker}'::regclass, {now} + s.held_back, 0, 'epoch',
+    -- guard: records-since-the-loss
+    {now}
 FROM (
     SELECT CASE WHEN quarantined THEN greatest(quarantine
         -- guard: longest-heard-of
@@ -30,7 +34,7 @@ FROM (
     FROM {settings}
 ) AS s
 ON CONFLICT (id) DO UPDATE SET
-    store = excluded.store, itself = excluded.itself,
+    store = excluded.store, itself = excluded.itself, records_since = excluded.records_since,
     grants_from = {now} + (
         SELECT CASE WHEN quarantined THEN greatest(quarantine
             -- guard: longest-heard-of-again
@@ -42,10 +46,15 @@ WHERE (m.store, m.itself) <> (excluded.store, excluded.itself)
 
 -- name: open_at_once
 -- The operator states that nobody can hold a lock of this store.
-INSERT INTO {marker} (id, store, itself, grants_from, watermark, raised)
-VALUES (1, {here}, '{marker}'::regclass, 'epoch', 0, 'epoch')
+INSERT INTO {marker} AS m (id, store, itself, grants_from, watermark, raised, records_since)
+VALUES (1, {here}, '{marker}'::regclass, 'epoch', 0, 'epoch', {now})
 ON CONFLICT (id) DO UPDATE SET
-    store = excluded.store, itself = excluded.itself, grants_from = excluded.grants_from
+    store = excluded.store, itself = excluded.itself, grants_from = excluded.grants_from,
+    records_since = {records_since}
+
+-- name: set_records_complete
+-- The operator states that no record was lost.
+UPDATE {marker} SET records_since = 'epoch' WHERE store = {here} AND itself = tableoid
 
 -- name: distrust_rows
 -- Removes from all rows the proof that no data was lost (see `retake`), while nothing is granted.
@@ -92,10 +101,11 @@ WHERE d.datname = pg_catalog.current_database() AND l.relation = '{locks}'::regc
 -- quarantine is off. When it ends, the clock is past all tokens that led it by no more than they
 -- may. `distrust_rows` and `reset_tokens` follow. The last step is this statement again, since a
 -- sweep may have read the old tokens.
-INSERT INTO {marker} AS m (id, store, itself, grants_from, watermark, raised)
-SELECT 1, {here}, '{marker}'::regclass, {now} + greatest(quarantine, $longest), 0, 'epoch' FROM {settings}
+INSERT INTO {marker} AS m (id, store, itself, grants_from, watermark, raised, records_since)
+SELECT 1, {here}, '{marker}'::regclass, {now} + greatest(quarantine, $longest), 0, 'epoch', {now} FROM {settings}
 ON CONFLICT (id) DO UPDATE SET
     store = excluded.store, itself = excluded.itself, watermark = 0, raised = 'epoch',
+    records_since = {records_since},
     grants_from = greatest(m.grants_from, excluded.grants_from)
 
 -- name: reset_tokens(lead)
@@ -114,3 +124,8 @@ lowered AS (
     RETURNING 1
 )
 SELECT (SELECT pg_catalog.count(*) FROM ahead) > (SELECT pg_catalog.count(*) FROM lowered)
+
+-- part: records_since
+-- What a statement that writes the marker `m` sets: a marker of another store tells nothing of our
+-- records.
+CASE WHEN (m.store, m.itself) = (excluded.store, excluded.itself) THEN m.records_since ELSE excluded.records_since END

@@ -6,10 +6,11 @@
 -- grants reads it.
 
 -- Notes for the end of this script whether this is the first use of the store, and whether the
--- locks were lost.
+-- locks or the records were lost.
 DO $$ BEGIN
     PERFORM pg_catalog.set_config('leasehold.first', (pg_catalog.to_regclass('{settings}') IS NULL)::text, true);
     PERFORM pg_catalog.set_config('leasehold.lost', (pg_catalog.to_regclass('{locks}') IS NULL)::text, true);
+    PERFORM pg_catalog.set_config('leasehold.no_records', (pg_catalog.to_regclass('{records}') IS NULL)::text, true);
 END $$;
 
 CREATE TABLE IF NOT EXISTS {settings} (
@@ -69,13 +70,26 @@ CREATE UNLOGGED TABLE IF NOT EXISTS {queue} (
     fillfactor = 50                 -- room for a heartbeat in the page, since no index contains `alive`
 );
 
+-- The records of names, which outlive the locks: so this table is logged.
+CREATE TABLE IF NOT EXISTS {records} (
+    name      text        COLLATE "C" NOT NULL PRIMARY KEY,
+    token     bigint      NOT NULL, -- of the grant under which it was written
+    number    bigint      NOT NULL, -- of the write, among those of the grant
+    value     bytea       NOT NULL,
+    written   timestamptz NOT NULL,
+    forget_at timestamptz NOT NULL  -- it may be deleted from then on
+);
+
 CREATE UNLOGGED TABLE IF NOT EXISTS {marker} (
     id          integer     NOT NULL PRIMARY KEY CHECK (id = 1),
     store       text        NOT NULL, -- the cluster and the database in which it was made
     itself      oid         NOT NULL, -- this table
     grants_from timestamptz NOT NULL,
     watermark   bigint      NOT NULL, -- no deleted row had a token above it
-    raised      timestamptz NOT NULL  -- when the watermark was raised last
+    raised      timestamptz NOT NULL, -- when the watermark was raised last
+    -- No record that was written since then was lost. A loss of data takes the marker, and with it
+    -- what an operator has said of records.
+    records_since timestamptz NOT NULL
 );
 
 {refuse_tables}
@@ -85,6 +99,8 @@ CREATE INDEX IF NOT EXISTS {queue_in_order} ON {queue} (name, entered) WHERE ent
 -- another store and begins a quarantine. A new store has no marker yet.
 UPDATE {marker} SET store = '' WHERE pg_catalog.current_setting('leasehold.lost') = 'true';
 
+UPDATE {marker} SET records_since = {now} WHERE pg_catalog.current_setting('leasehold.no_records') = 'true';
+
 -- What empties the marker leaves the settings. So making their table is the first use, which grants
 -- at once. If only their row is gone, somebody has emptied the table, perhaps with the others.
 WITH made AS (
@@ -93,8 +109,9 @@ WITH made AS (
     ON CONFLICT DO NOTHING
     RETURNING id, {durably}
 )
-INSERT INTO {marker} (id, store, itself, grants_from, watermark, raised)
+INSERT INTO {marker} (id, store, itself, grants_from, watermark, raised, records_since)
 SELECT made.id, CASE WHEN pg_catalog.current_setting('leasehold.first') = 'true' THEN {here} ELSE '' END,
-    '{marker}'::regclass, 'epoch', 0, 'epoch'
+    '{marker}'::regclass, 'epoch', 0, 'epoch',
+    CASE WHEN pg_catalog.current_setting('leasehold.first') = 'true' THEN 'epoch' ELSE {now} END
 FROM made
 ON CONFLICT DO NOTHING;

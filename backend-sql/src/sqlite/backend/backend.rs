@@ -4,8 +4,8 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use lock_core::{
-    Error, ErrorKind, FencingToken, Grant, Guarantees, Init, LockName, Mode, OwnerId, Request,
-    StoreSettings, Waiter,
+    Error, ErrorKind, FencingToken, Grant, Guarantees, Init, LockName, Mode, OwnerId, RecordRead,
+    RecordWrite, Request, StoreSettings, Waiter, WriteOutcome,
 };
 use sqlx::{Row as _, sqlite::SqliteRow};
 
@@ -215,6 +215,18 @@ impl Dialect for Sqlite {
         Ok(self.change(&self.sql.raise, grant, Some(token)).await?.is_some())
     }
 
+    async fn read_record(&self, name: &LockName) -> Result<RecordRead, Error> {
+        self.read_record_of(name).await
+    }
+
+    async fn write_record(
+        &self,
+        grant: &Grant,
+        write: &RecordWrite,
+    ) -> Result<WriteOutcome, Error> {
+        self.write_record_of(grant, write).await
+    }
+
     async fn force(&self, name: &LockName) -> Result<bool, Error> {
         let Some(database) = self.reader().await? else { return Ok(false) };
         let write = || {
@@ -255,6 +267,7 @@ impl Dialect for Sqlite {
             query.bind(&self.epoch).bind(wall_micros())
         })
         .await?;
+        self.write(|| sqlx::query(self.sql.forget_records.clone()).bind(wall_micros())).await?;
         let bells = Arc::clone(&self.bells);
         if let Ok(Err(error)) = tokio::task::spawn_blocking(move || bells.sweep()).await {
             tracing::trace!(target: "leasehold", %error, "the pipes of clients that have ended may remain");

@@ -2,4 +2,5 @@
 
 mod backend;
 mod queue;
+mod record;
 mod steps;

@@ -72,6 +72,16 @@ BEGIN
     );
 END;
 
+-- The records of names, which outlive the locks. Times are microseconds of the wall clock.
+CREATE TABLE IF NOT EXISTS {records} (
+    name      TEXT    NOT NULL PRIMARY KEY,
+    token     INTEGER NOT NULL, -- of the grant under which it was written
+    number    INTEGER NOT NULL, -- of the write, among those of the grant
+    value     BLOB    NOT NULL,
+    written   INTEGER NOT NULL,
+    forget_at INTEGER NOT NULL  -- it may be deleted from then on
+) STRICT, WITHOUT ROWID;
+
 -- The settings that all clients share. No deleted row had a token above the watermark. The version
 -- is that of the records in all tables.
 CREATE TABLE IF NOT EXISTS {settings} (

@@ -8,6 +8,7 @@ use verification::missing_guards::{
         LONG, a_held_name, a_late_renewal, a_release_by_another, an_abandoned_owner, first_use,
         granted, kept_of_an_abandoned, request, words,
     },
+    record_cases,
 };
 
 use super::readers;
@@ -45,6 +46,11 @@ pub(super) struct Common {
     pub(super) renew_readers_expired: Changes,
     pub(super) join_abandoned: Changes,
     pub(super) join_barging: Changes,
+    pub(super) record_owner: Changes,
+    pub(super) record_kept: Changes,
+    pub(super) record_expired: Changes,
+    pub(super) record_number: Changes,
+    pub(super) record_time: Changes,
 }
 
 pub(super) fn without_common_guards<S: Clients>(common: &Common) -> Vec<MissingGuard<S>> {
@@ -108,6 +114,31 @@ pub(super) fn without_common_guards<S: Clients>(common: &Common) -> Vec<MissingG
             what: "L3: no reader passes a waiting writer",
             changes: common.join_barging,
             case: |store| Box::pin(readers::past_a_waiting_writer(store)),
+        },
+        MissingGuard {
+            what: "S7: only the holder writes the record",
+            changes: common.record_owner,
+            case: |store| Box::pin(record_cases::a_write_of_a_former_holder(store)),
+        },
+        MissingGuard {
+            what: "S7: what was released, and is kept, writes no record",
+            changes: common.record_kept,
+            case: |store| Box::pin(record_cases::a_write_after_a_release_that_keeps(store)),
+        },
+        MissingGuard {
+            what: "S7: what has expired writes no record",
+            changes: common.record_expired,
+            case: |store| Box::pin(record_cases::a_write_after_the_lease(store)),
+        },
+        MissingGuard {
+            what: "S7: a late write replaces no later one",
+            changes: common.record_number,
+            case: |store| Box::pin(record_cases::a_late_write(store)),
+        },
+        MissingGuard {
+            what: "S7: a sweep leaves records that are to be kept",
+            changes: common.record_time,
+            case: |store| Box::pin(record_cases::a_record_over_a_sweep(store)),
         },
     ]
 }

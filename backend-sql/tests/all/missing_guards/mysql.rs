@@ -4,7 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use backend_sql::mysql::{MysqlFence, connect};
 use futures_util::future::try_join_all;
-use lock_core::{Backend, Enqueued, Env as _, Grant, ReleaseOptions, Renewal, SystemEnv};
+use lock_core::{
+    Backend, Enqueued, Env as _, Grant, ReleaseOptions, Renewal, SystemEnv, WriteOutcome,
+};
 use servers::{
     Change::{self, LeaveOut, Replace},
     Mariadb, MariadbOptions, Proxy, Server as _,
@@ -15,7 +17,9 @@ use verification::missing_guards::{
     cases::{
         LONG, a_batch_with_a_locked_row, above, first_use, granted, not_granted, request, words,
     },
-    every_marker_is_tried, try_all,
+    every_marker_is_tried,
+    record_cases::write_of,
+    try_all,
 };
 use verification::variants;
 
@@ -84,6 +88,11 @@ const COMMON: Common = Common {
     ],
     join_abandoned: &[Replace("not-abandoned", "? <> ''")],
     join_barging: &[Replace("barging", "= CONCAT(?, '-')")],
+    record_owner: &[Replace("record-owner", "AND ? <> ''")],
+    record_kept: &[LeaveOut("record-kept")],
+    record_expired: &[LeaveOut("record-expired")],
+    record_number: &[Replace("record-number", "AND ? IS NULL")],
+    record_time: &[LeaveOut("record-time")],
 };
 
 variants! {
@@ -126,6 +135,8 @@ variants! {
         Replace("renewed-reader", "LOCATE(g.owner, l.readers) > ? * 0") => readers::a_late_renewal_beside_another(stage);
     "S4: a reader whose lease has ended releases nothing"
         Replace("reader-ended", "LOCATE(?, readers) > 0") => readers::a_late_release_beside_another(stage);
+    "S7: no other holder comes between the check and the write"
+        LeaveOut("record-locks") => a_write_beside_a_takeover(stage);
     "S2: the fence refuses a lower token"
         Replace("fence", "token = LAST_INSERT_ID(GREATEST(?, 0))")
         => stale_write!(MysqlFence, MySqlConnection, stage.plain());
@@ -140,6 +151,26 @@ async fn mysql_misses_its_guards() {
         FOLDERS,
         &[MissingGuard::names(&common), MissingGuard::names(VARIANTS)].concat(),
     );
+}
+
+/// Another transaction gives the lock to somebody else, and has not committed yet.
+async fn a_write_beside_a_takeover(stage: &mut OneMariadb) -> Verdict {
+    let store = first_use(stage).await;
+    let grant = granted(&*store, &request("a", LONG)).await?;
+    let mut taking = a_locked_row(stage).await?;
+    let takes = "UPDATE leasehold_locks SET owner = REPEAT('1', 32) WHERE name = 'a'";
+    sqlx::query(takes).execute(&mut taking).await.map_err(words)?;
+    let writing = tokio::spawn(async move { store.write_record(&grant, &write_of(1)).await });
+    let waits = "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'";
+    while stage.server.sql(waits).await.map_err(words)? == "0" && !writing.is_finished() {
+        // What this table shows is only renewed when nobody has read it for 100 ms.
+        tokio::time::sleep(Duration::from_millis(120)).await;
+    }
+    sqlx::query("COMMIT").execute(&mut taking).await.map_err(words)?;
+    match writing.await.map_err(words)?.map_err(words)? {
+        WriteOutcome::NotHeld => Ok(()),
+        WriteOutcome::Written => Err("a former holder wrote the record".to_owned()),
+    }
 }
 
 async fn a_server_that_flushes_seldom(stage: &mut OneMariadb) -> Verdict {

@@ -74,6 +74,11 @@ const COMMON: Common = Common {
     renew_readers_expired: &[LeaveOut("living")],
     join_abandoned: &[LeaveOut("join-abandoned")],
     join_barging: &[LeaveOut("join-barging")],
+    record_owner: &[Replace("record-owner", "AND ?2 <> ''")],
+    record_kept: &[LeaveOut("record-kept")],
+    record_expired: &[Replace("record-expired", "AND ?4 <> ?3")],
+    record_number: &[Replace("record-number", "AND false")],
+    record_time: &[Replace("record-time", "WHERE ?1 > 0")],
 };
 
 variants! {

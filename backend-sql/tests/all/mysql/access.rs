@@ -7,7 +7,9 @@ use backend_sql::{
     Strategy,
     mysql::{MysqlFence, connect},
 };
-use lock_core::{Error, ErrorKind, FencingToken, Init, ReleaseOptions, ReleaseOutcome};
+use lock_core::{
+    Error, ErrorKind, FencingToken, Init, RecordWrite, ReleaseOptions, ReleaseOutcome, WriteOutcome,
+};
 use servers::Server as _;
 use sqlx::{Connection as _, MySqlConnection};
 
@@ -38,6 +40,7 @@ async fn the_least_privilege_is_enough() {
             "CREATE USER IF NOT EXISTS worker@'127.0.0.1';
              GRANT SELECT, INSERT, UPDATE, DELETE ON test.{prefix}_locks TO worker@'127.0.0.1';
              GRANT SELECT, INSERT, UPDATE, DELETE ON test.{prefix}_queue TO worker@'127.0.0.1';
+             GRANT SELECT, INSERT, UPDATE, DELETE ON test.{prefix}_records TO worker@'127.0.0.1';
              GRANT SELECT, UPDATE (watermark) ON test.{prefix}_settings TO worker@'127.0.0.1'"
         );
         server.sql(&grants).await.unwrap();
@@ -47,6 +50,9 @@ async fn the_least_privilege_is_enough() {
         let ours = request("job");
         let grant = granted(&store, &ours).await;
         assert_renewed(&store, &grant).await;
+        let done = RecordWrite::new("done", LEASE).unwrap();
+        assert_eq!(store.write_record(&grant, &done).await.unwrap(), WriteOutcome::Written);
+        assert!(store.read_record(&ours.name).await.unwrap().record.is_some());
         assert!(store.guarantees().exclusion.holds(), "it may read what is flushed");
         // As many as bring a sweep for sure, quickly.
         server.sql("SET GLOBAL innodb_flush_log_at_trx_commit = 2").await.unwrap();

@@ -8,6 +8,7 @@ mod init;
 mod locked_rows;
 mod queue;
 mod readers;
+mod records;
 mod rows;
 mod sessions;
 mod settings;

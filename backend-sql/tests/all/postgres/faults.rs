@@ -7,7 +7,8 @@ use backend_sql::{
     postgres::{PostgresBuilder, PostgresFence, connect},
 };
 use lock_core::{
-    Backend, Env as _, ErrorKind, FencingToken, Init, ReleaseOptions, Renewal, SystemEnv,
+    Backend, Env as _, ErrorKind, FencingToken, Init, RecordWrite, ReleaseOptions, Renewal,
+    SystemEnv, WriteOutcome,
 };
 use servers::{Postgres, Proxy, Server as _, wait::until};
 use sqlx::{Connection as _, Executor as _, PgPool, postgres::PgPoolOptions};
@@ -194,7 +195,7 @@ async fn the_least_privilege_is_enough() {
     fence.create(&mut operator).await.unwrap();
     let worker = "CREATE ROLE worker LOGIN;
              REVOKE CREATE ON SCHEMA public FROM PUBLIC;
-             GRANT SELECT, INSERT, UPDATE, DELETE ON leasehold_locks, leasehold_queue, leasehold_marker TO worker;
+             GRANT SELECT, INSERT, UPDATE, DELETE ON leasehold_locks, leasehold_queue, leasehold_marker, leasehold_records TO worker;
              GRANT SELECT ON leasehold_settings TO worker;
              GRANT SELECT, INSERT, UPDATE ON leasehold_fence TO worker";
     server.sql(worker).await.unwrap();
@@ -204,6 +205,9 @@ async fn the_least_privilege_is_enough() {
         let ours = request(&strategy.to_string());
         let grant = store.try_acquire(&ours).await.unwrap().granted().unwrap();
         assert_renewed(&store, &grant).await;
+        let done = RecordWrite::new("done", LEASE).unwrap();
+        assert_eq!(store.write_record(&grant, &done).await.unwrap(), WriteOutcome::Written);
+        assert!(store.read_record(&ours.name).await.unwrap().record.is_some());
         // As many as bring a sweep for sure.
         for _ in 0..1_000 {
             let grant = store.try_acquire(&ours).await.unwrap().granted().unwrap();

@@ -122,8 +122,8 @@ async fn use_all(server: &Postgres, options: &str, pushes: bool) {
     fence.admit(&mut operator, "account", held.token).await.unwrap().unwrap();
     let printed = schema(&format!("{url}?table_prefix=printed")).unwrap();
     sqlx::raw_sql(AssertSqlSafe(printed)).execute(&mut operator).await.unwrap();
-    let tables = "DROP TABLE app_locks, app_queue, app_marker, app_settings, app_fence, \
-        printed_locks, printed_queue, printed_marker, printed_settings, printed_fence";
+    let tables = "DROP TABLE app_locks, app_queue, app_marker, app_settings, app_fence, app_records, \
+        printed_locks, printed_queue, printed_marker, printed_settings, printed_fence, printed_records";
     operator.execute(tables).await.unwrap();
     store.close().await;
     other.close().await;

@@ -12,6 +12,7 @@ mod locked_rows;
 mod messages;
 mod pooler;
 mod queue;
+mod records;
 mod rows;
 mod scale;
 mod settings;

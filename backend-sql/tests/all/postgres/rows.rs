@@ -34,7 +34,7 @@ async fn tables_have_the_given_prefix_and_the_fence_is_logged() {
         );
         let expected = format!(
             "{prefix}_fence p, {prefix}_locks u, {prefix}_marker u, \
-             {prefix}_queue u, {prefix}_settings p"
+             {prefix}_queue u, {prefix}_records p, {prefix}_settings p"
         );
         assert_eq!(server.sql(&kinds).await.unwrap(), expected);
     }

@@ -7,6 +7,7 @@ mod fence;
 mod place;
 mod queue;
 mod readers;
+mod records;
 mod rows;
 mod settings;
 mod store;

@@ -33,7 +33,8 @@ pub(crate) async fn made(
     strategy: Strategy,
     longest: Duration,
 ) -> Arc<dyn Backend> {
-    let drop = "DROP TABLE IF EXISTS leasehold_locks, leasehold_queue, leasehold_marker, leasehold_settings";
+    let drop = "DROP TABLE IF EXISTS leasehold_locks, leasehold_queue, leasehold_marker, leasehold_settings, \
+                leasehold_records";
     server.sql(drop).await.unwrap();
     let store = open(server, strategy).await;
     let init = Init::new().with_longest_lease(longest);

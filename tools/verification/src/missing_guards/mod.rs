@@ -11,6 +11,7 @@
 pub mod cases;
 mod copies;
 mod list;
+pub mod record_cases;
 #[cfg(feature = "redis")]
 pub mod redis;
 mod wire;

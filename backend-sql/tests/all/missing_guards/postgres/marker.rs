@@ -14,7 +14,7 @@ use crate::missing_guards::entries::{enqueue, used_once};
 
 /// Holds `a` and copies the database. Returns the URL of the copy, which has the original's marker,
 /// in a table with the same oid, and the row of `a`.
-async fn a_copy(stage: &OnePostgres) -> Result<(Grant, String), String> {
+pub(super) async fn a_copy(stage: &OnePostgres) -> Result<(Grant, String), String> {
     let store = first_use(stage).await;
     let grant = granted(&*store, &request("a", LONG)).await?;
     store.close().await;

@@ -3,6 +3,7 @@
 mod marker;
 mod queue;
 mod reader_ends;
+mod records;
 mod rows;
 mod storage;
 mod tail;
@@ -38,6 +39,10 @@ use self::queue::{
 };
 use self::reader_ends::{
     a_late_renewal_beside_another, a_release_beside_a_crashed_reader, beside_crashed_readers,
+};
+use self::records::{
+    a_record_from_before_a_crash, a_record_in_a_copied_database, a_server_that_flushes_nothing,
+    a_write_beside_a_takeover, a_write_to_an_unlogged_table,
 };
 use self::rows::{
     a_locked_row, a_renewal_that_waits_for_the_row, an_attempt_that_waits_for_a_new_row,
@@ -114,6 +119,11 @@ const COMMON: Common = Common {
     renew_readers_expired: &[LeaveOut("renew-reader")],
     join_abandoned: &[LeaveOut("not-abandoned")],
     join_barging: &[LeaveOut("join-barging")],
+    record_owner: &[Replace("record-owner", "AND $2 <> ''")],
+    record_kept: &[LeaveOut("record-kept")],
+    record_expired: &[LeaveOut("record-expired")],
+    record_number: &[Replace("record-number", "AND false")],
+    record_time: &[LeaveOut("record-time")],
 };
 
 variants! {
@@ -197,6 +207,15 @@ variants! {
         LeaveOut("settings-logged") => an_attempt_after(stage, "settings SET UNLOGGED");
     "L2: a sweep does not wait for a row that another transaction has"
         Replace("sweep-skips", "FOR UPDATE OF l") => a_sweep_beside_a_locked_row(stage);
+    "S7: no other holder comes between the check and the write"
+        LeaveOut("record-locks") => a_write_beside_a_takeover(stage);
+    "S7: no record is written to a table that a crash empties"
+        LeaveOut("records-logged") => a_write_to_an_unlogged_table(stage);
+    "S7: a loss of data is known" Replace("records-since-the-loss", "'epoch'") => a_record_from_before_a_crash(stage);
+    "S7: a marker of another store tells nothing of records"
+        LeaveOut("records-marker") => a_record_in_a_copied_database(stage);
+    "S7: records are promised by what the server flushes"
+        LeaveOut("records-flushed") => a_server_that_flushes_nothing(stage);
     "S2: the fence admits nothing to a table that a crash empties"
         Replace("fence-logged", "token") => a_write_after_the_fence_became_unlogged(stage);
     "S2: the fence refuses a lower token"

@@ -85,7 +85,7 @@ pub(super) async fn a_renewal_that_waits_for_the_row(stage: &mut OnePostgres) ->
 }
 
 /// Returns when a statement waits for a row that another transaction has locked.
-async fn waits_for_a_row(stage: &OnePostgres, ended: impl Fn() -> bool) -> Verdict {
+pub(super) async fn waits_for_a_row(stage: &OnePostgres, ended: impl Fn() -> bool) -> Verdict {
     let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
     while stage.server.sql(waits).await.map_err(words)? == "0" {
         tokio::time::sleep(Duration::from_millis(5)).await;
