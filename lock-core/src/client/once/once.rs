@@ -8,8 +8,9 @@ use super::{
     last_run::LastRun,
 };
 use crate::{
-    Error, ErrorKind, Guard, Lock, LockClient, LockName, Mode, Promise, RecordRead,
+    Error, ErrorKind, Guard, Lock, LockClient, LockName, Mode, Promise, RecordRead, StoreTime,
     client::calls::Backoff,
+    tunables::{LONGEST_PERIOD, SHORTEST_PERIOD},
 };
 
 /// A job that runs at most once per period, on whichever machine. Made by [`Lock::once_per`].
@@ -108,6 +109,11 @@ impl LockClient {
 }
 
 impl Once {
+    /// The shortest period, 1 s.
+    pub const SHORTEST_PERIOD: Duration = SHORTEST_PERIOD;
+    /// The longest period, a year of 365.25 days.
+    pub const LONGEST_PERIOD: Duration = LONGEST_PERIOD;
+
     /// A run that has begun counts for the period, whatever comes of it: for jobs that must not run
     /// twice, even after a failure. Default: a run that failed or did not end is tried again.
     pub fn at_most_once(mut self) -> Self {
@@ -220,6 +226,12 @@ impl Once {
         };
         let keep_for = self.rule.keep_for();
         DueRun::begin(guard, attempt, read.now, keep_for, doubt).await.map(Decision::Due)
+    }
+
+    /// When the job is due again after this run, if the run counts.
+    #[must_use]
+    pub fn due_again(&self, last: &LastRun) -> StoreTime {
+        last.round + self.rule.distance()
     }
 
     fn client(&self) -> LockClient {
