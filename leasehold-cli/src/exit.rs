@@ -35,7 +35,8 @@ pub struct Failure {
     pub code: u8,
     /// The problem, with the value and the allowed range.
     pub message: String,
-    /// Whether nothing is wrong except that a lock, or something else, was not free in time.
+    /// Whether nothing is wrong: a lock, or something else, was not free in time, or a job is not
+    /// due.
     busy: bool,
 }
 
@@ -45,7 +46,7 @@ impl Failure {
         Self { code, message: message.to_string(), busy: false }
     }
 
-    /// Nothing is wrong, but a lock was not free in time.
+    /// Nothing is wrong, but a lock was not free in time, or a job is not due.
     pub fn busy(code: u8, message: impl Display) -> Self {
         Self { busy: true, ..Self::new(code, message) }
     }

@@ -26,7 +26,7 @@
 //!   [`LockClient::new`] from a store that you made with a builder. Make one client when the
 //!   program starts, and clone it.
 //! - [`LockClient::lock`] returns a [`Lock`] with the options of one acquire: lease, wait, minimum
-//!   and maximum hold.
+//!   and maximum hold. [`Lock::once_per`] runs a job once a day, say, on whichever machine.
 //! - Errors: [`Error::is_busy`] (another owner has the lock), [`Error::is_lost`],
 //!   [`Error::is_retryable`], and [`Error::kind`] for the rest.
 //! - [`LockClient::guarantees`] says what your store promises, and under which assumptions.
@@ -103,12 +103,13 @@ mod url;
 
 pub use lock_core::{
     All, Any, Assumption, Backend, Blocked, Busy, CancellationToken, ClientOptions,
-    ConnectionSecurity, Credentials, CredentialsProvider, Cursor, Election, Error, ErrorKind,
-    Event, EventKind, Fence, FenceError, FencingToken, Finished, Guarantees, Guard, Guards, Holder,
-    Init, Leader, Leadership, Lock, LockClient, LockName, LockState, LossReason, Mode, Monitor,
-    NotAcquired, Observer, OwnerId, OwnerLabel, Page, Promise, QuarantineUse, Quarantined, Record,
-    RecordRead, RecordWrite, ReleaseOutcome, RenewalHealth, Semaphore, Stale, StoreCheck,
-    StoreSettings, StoreTime, TryAcquire, WithError, all, any,
+    ConnectionSecurity, Credentials, CredentialsProvider, Cursor, Decision, Doubt, DueRun,
+    Election, Error, ErrorKind, Event, EventKind, Fence, FenceError, FencingToken, Finished,
+    Guarantees, Guard, Guards, Holder, IfUnknown, Init, LastRun, Leader, Leadership, Lock,
+    LockClient, LockName, LockState, LossReason, Mode, Monitor, NotAcquired, Observer, Once,
+    OwnerId, OwnerLabel, Page, Promise, QuarantineUse, Quarantined, Record, RecordRead,
+    RecordWrite, ReleaseOutcome, RenewalHealth, RunState, Semaphore, Stale, StoreCheck,
+    StoreSettings, StoreTime, TryAcquire, UnknownRun, WithError, all, any,
 };
 
 pub use self::{

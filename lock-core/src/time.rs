@@ -1,8 +1,9 @@
 //! Points in time on a clock that also counts while the machine is suspended.
 
 use std::{
+    fmt,
     ops::{Add, Sub},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use serde::{Deserialize, Serialize};
@@ -54,6 +55,9 @@ impl Sub<Duration> for Instant {
     }
 }
 
+/// The last second of the year 9999.
+const LAST_SECOND: Duration = Duration::from_secs(253_402_300_799);
+
 /// A point in time on a store's wall clock: microseconds since 1970.
 ///
 /// Times of the same store can be compared, as far as its clock runs evenly; times of two stores
@@ -84,6 +88,15 @@ impl StoreTime {
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(self.0.saturating_sub(earlier.0))
+    }
+}
+
+/// As people write it, in UTC and with whole seconds: `2026-11-27T02:00:00Z`.
+impl fmt::Display for StoreTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The form has four digits for the year.
+        let micros = Duration::from_micros(self.0).min(LAST_SECOND);
+        humantime::format_rfc3339_seconds(SystemTime::UNIX_EPOCH + micros).fmt(f)
     }
 }
 
@@ -154,5 +167,13 @@ mod tests {
         assert_eq!(late.since(early), Duration::from_micros(7));
         assert_eq!(early.since(late), Duration::ZERO);
         assert_eq!((late + Duration::MAX).as_micros(), u64::MAX);
+    }
+
+    #[test]
+    fn every_time_of_a_store_can_be_shown() {
+        let shown = |micros| StoreTime::from_micros(micros).to_string();
+        assert_eq!(shown(0), "1970-01-01T00:00:00Z");
+        assert_eq!(shown(1_795_744_799_999_999), "2026-11-27T01:59:59Z");
+        assert_eq!(shown(u64::MAX), "9999-12-31T23:59:59Z");
     }
 }

@@ -34,6 +34,30 @@ pub(crate) const SHORTEST_KEPT: Duration = Duration::from_secs(1);
 /// The longest one, 10 years, so that a wrong unit is noticed.
 pub(crate) const LONGEST_KEPT: Duration = Duration::from_secs(10 * 365 * 24 * 3_600);
 
+// Once per period.
+
+/// The next round of a job may begin this part of its period early: cron and timers start a job a
+/// little earlier or later each time, and must not skip a day.
+pub(crate) const TOLERANCE_PART: u32 = 10;
+
+/// But at most this much early: with long periods, jitter is no reason for more.
+pub(crate) const LONGEST_TOLERANCE: Duration = Duration::from_secs(3_600);
+
+/// The store keeps the record of a run for this many periods, so that a period that is raised
+/// later, up to twice as long, still finds it.
+pub(crate) const KEPT_PERIODS: u32 = 2;
+
+/// But at least this long: the period may be raised by more. It is longer than a month, so that the
+/// first run of a monthly job is due, and not taken for a run that the store has forgotten. It is
+/// not much longer, so that names which nobody uses again do not stay.
+pub(crate) const RUNS_KEPT: Duration = Duration::from_secs(40 * 24 * 3_600);
+
+/// The shortest period. A job that runs more often needs no store to remember it.
+pub(crate) const SHORTEST_PERIOD: Duration = Duration::from_secs(1);
+
+/// The longest one, a year of 365.25 days, so that a wrong unit is noticed.
+pub(crate) const LONGEST_PERIOD: Duration = Duration::from_secs(31_557_600);
+
 // Validity.
 
 /// The part of a lease that a holder subtracts: the rates of its clock and the store's clock may

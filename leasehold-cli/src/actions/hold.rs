@@ -27,7 +27,7 @@ pub(super) async fn hold(place: &ChosenStore, args: &Hold) -> Result<u8, Failure
         Failure::busy(args.lock.conflict_exit_code, message)
     };
     let work = async |locked: Locked, signals: &mut Signals| {
-        let Locked { guards, mut renewals } = locked;
+        let Locked { guards, mut renewals, .. } = locked;
         let latest = renewals.clone();
         let validity = || validity(&guards, &latest, &args.lock);
         let mut watcher = watch(validity());
@@ -57,7 +57,7 @@ pub(super) async fn hold(place: &ChosenStore, args: &Hold) -> Result<u8, Failure
             not_released
         })
     };
-    with_lock(place, &args.lock, given_up, work).await
+    with_lock(place, &args.lock, given_up, async |_| Ok(()), work).await
 }
 
 /// When `hold` exits by itself, and when its watcher kills it. It exits as early as `run` kills a

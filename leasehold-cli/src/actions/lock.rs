@@ -22,6 +22,7 @@ use crate::tunables::{CLOSE_LIMIT, CLOSE_LIMIT_AFTER_LOSS};
 
 /// The locks that the command holds.
 pub(super) struct Locked {
+    pub(super) client: LockClient,
     pub(super) guards: Guards,
     pub(super) renewals: Renewals,
 }
@@ -60,13 +61,14 @@ impl Done {
 }
 
 /// Acquires, and runs `work`, which also releases. Returns the exit code. `given_up` ends the wait
-/// for the lock.
+/// for the lock. `wanted` looks, with the store reached, whether the lock is wanted at all.
 ///
 /// `work` begins when each grant that the store pushed is confirmed.
 pub(super) async fn with_lock(
     place: &ChosenStore,
     args: &Lock,
     given_up: impl Future<Output = Failure>,
+    wanted: impl AsyncFnOnce(&LockClient) -> Result<(), Failure>,
     work: impl AsyncFnOnce(Locked, &mut Signals) -> Done,
 ) -> Result<u8, Failure> {
     if place.url().scheme() == "memory" {
@@ -83,7 +85,7 @@ pub(super) async fn with_lock(
         biased;
         signal = signals.asked_to_end() => Err(Ok(exit::of_signal(signal))),
         failure = given_up => Err(Err(failure)),
-        acquired = acquire(place, args, &mut client) => acquired.map_err(Err),
+        acquired = acquire(place, args, wanted, &mut client) => acquired.map_err(Err),
     };
     let (code, close_limit) = match acquired {
         Ok(locked) => {
@@ -109,7 +111,7 @@ pub(super) async fn with_lock(
 
 /// Waits until the locks are certain.
 async fn confirm(mut locked: Locked, args: &Lock, signals: &mut Signals) -> Result<Locked, Done> {
-    let Locked { guards, renewals } = &mut locked;
+    let Locked { guards, renewals, .. } = &mut locked;
     let asked_to_end = tokio::select! {
         biased;
         reason = lost(guards, args) => {
@@ -167,7 +169,7 @@ pub(super) async fn release(guards: Guards, args: &Lock, code: u8, ended: &str) 
     }
 }
 
-fn is_loss(error: &Error) -> bool {
+pub(super) fn is_loss(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Lost | ErrorKind::NotHeld)
 }
 
@@ -176,6 +178,7 @@ fn is_loss(error: &Error) -> bool {
 async fn acquire(
     place: &ChosenStore,
     args: &Lock,
+    wanted: impl AsyncFnOnce(&LockClient) -> Result<(), Failure>,
     client: &mut Option<LockClient>,
 ) -> Result<Locked, Failure> {
     if place.is_new() {
@@ -191,6 +194,7 @@ async fn acquire(
     let (observed, renewals) =
         observe(labelled(&store, place, args)?).map_err(|error| Failure::of(&error))?;
     let client = client.insert(observed);
+    wanted(client).await?;
     let acquiring = acquire_by(client, args, left);
     let acquired = if args.wait == Wait::AtMost(Duration::ZERO) {
         acquiring.await
@@ -202,7 +206,7 @@ async fn acquire(
         }
     };
     match acquired {
-        Ok(guards) => Ok(Locked { guards, renewals }),
+        Ok(guards) => Ok(Locked { client: client.clone(), guards, renewals }),
         Err(error) => Err(not_acquired(&error, args)),
     }
 }

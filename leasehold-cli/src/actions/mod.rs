@@ -5,7 +5,9 @@ mod hold;
 mod lock;
 #[cfg(feature = "migrate")]
 mod migrate;
+mod once;
 mod operate;
+mod record;
 mod renewals;
 mod run;
 mod schema;
@@ -54,6 +56,7 @@ fn carry_out(cli: Cli) -> Result<u8, Failure> {
             (Action::Hold(args), Some(place)) => hold::hold(&place, &args).await,
             (Action::Init(args), Some(place)) => operate::init(&place, &args).await,
             (Action::Inspect(args), Some(place)) => operate::inspect(&place, &args).await,
+            (Action::Record(args), Some(place)) => record::record(&place, &args).await,
             (Action::List(args), Some(place)) => match args.watch {
                 None => operate::list(&place, args.output).await,
                 Some(interval) => watch::watch(&place, interval, args.output).await,

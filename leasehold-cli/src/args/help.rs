@@ -14,7 +14,8 @@ Stores:
 const CODES: &str = "
 Exit codes:
   64  bad usage: an argument, name, duration or URL that can never work
-  69  the store cannot be reached or opened
+  69  the store cannot be reached or opened; or, with --once-per, it is unknown whether
+      COMMAND has run
   75  the lock was not acquired in time, or the store is in quarantine and grants
       nothing yet (run --conflict-exit-code changes this code); or a step of
       migrate must wait
@@ -50,6 +51,18 @@ COMMAND has the stdin, stdout and stderr of leasehold, and in its environment
                     given, with a space between; the variables above are of NAME
   LEASEHOLD_PERMIT  with --permits: the permit, NAME/0 to NAME/N-1. Its token and its
                     holder are above; the token says nothing of other permits
+  LEASEHOLD_ATTEMPT with --once-per: 1, or more if the last attempt failed or did not end
+
+With --once-per PERIOD, leasehold runs COMMAND only if no run of NAME has succeeded in
+that time, on whichever machine. Otherwise it says when and where it ran, and exits with 0
+(--done-exit-code). If COMMAND fails, or its machine dies, the next leasehold that asks
+runs it again; with --at-most-once it does not. A leasehold that waits (--wait) is a
+standby for that. PERIOD counts from the begin of the first attempt, on the store's clock,
+less a tenth, at most an hour: a cron job that begins a little early skips no day. It is
+the shortest time between two runs, not a schedule: for a daily job that may catch up
+late, use --once-per 12h. A store that has lost data may not know whether COMMAND has run:
+leasehold then exits with 69, or runs it with --if-unknown run. 'leasehold record NAME'
+shows the last run.
 
 With --also, leasehold takes all of the locks or none, and in the order of their names:
 two jobs that name the same locks in opposite orders do not wait for each other. --wait
@@ -100,6 +113,7 @@ asked, use --at-least, as for machines whose clocks differ.
 
 Examples:
   leasehold run backup -- rsync -a /data host:/backup
+  leasehold run --once-per 24h nightly -- ./nightly          # in the crontab of each machine
   leasehold run --wait 30s --lease 20s deploy -- ./deploy.sh production
   leasehold run --conflict-exit-code 0 nightly -- ./nightly  # fine if it runs already
   leasehold run --permits 3 exports -- ./export              # at most three at a time

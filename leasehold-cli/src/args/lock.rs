@@ -4,11 +4,11 @@ use std::collections::HashSet;
 use std::ffi::OsString;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use humantime::format_duration;
 use leasehold::{Error, LockName, OwnerLabel};
 
-use super::values::{Wait, duration, label, name, permits, positive, wait};
+use super::values::{Wait, duration, label, name, period, permits, positive, wait};
 use crate::supervise::{Graces, longest_grace};
 use crate::tunables::{GRACE_WITHOUT_NOTICE, LOSS_GRACE_PART};
 
@@ -86,6 +86,27 @@ pub struct Run {
     #[command(flatten)]
     pub lock: Lock,
 
+    /// Run COMMAND at most once per PERIOD, on whichever machine: only if no run of NAME has
+    /// succeeded in that time. The store remembers the last run
+    #[arg(long, value_name = "PERIOD", value_parser = period)]
+    #[arg(conflicts_with_all = ["permits", "also", "shared", "at_least"])]
+    pub once_per: Option<Duration>,
+
+    /// With --once-per: a run that has begun counts, whatever comes of it. Without this option a
+    /// run that failed or did not end is tried again
+    #[arg(long, requires = "once_per")]
+    pub at_most_once: bool,
+
+    /// With --once-per, if the store may have lost the last run: run COMMAND, or exit with 69.
+    /// Without this option leasehold exits with 69, and refuses a store that does not promise to
+    /// keep records
+    #[arg(long, value_name = "run|fail", requires = "once_per")]
+    pub if_unknown: Option<IfUnknown>,
+
+    /// With --once-per: exit code if COMMAND has already run
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "once_per")]
+    pub done_exit_code: u8,
+
     /// After SIGTERM to leasehold: how long COMMAND may wind down before SIGKILL, or forever. The
     /// lock is held meanwhile
     #[arg(long, value_name = "DURATION", default_value = "forever", value_parser = wait)]
@@ -133,6 +154,15 @@ impl Run {
             _ => Ok(()),
         }
     }
+}
+
+/// What to do if it is unknown whether COMMAND has run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum IfUnknown {
+    /// Run it.
+    Run,
+    /// Exit with 69.
+    Fail,
 }
 
 /// Arguments of `hold`.

@@ -19,7 +19,7 @@ mod refusal;
 mod values;
 
 use self::help::{HOLD, MIGRATE, RUN, epilogue};
-pub use self::lock::{Hold, Lock, Run};
+pub use self::lock::{Hold, IfUnknown, Lock, Run};
 pub use self::refusal::refusal;
 pub use self::values::{Wait, file, positive};
 use self::values::{check_path, interval, name, token};
@@ -79,6 +79,10 @@ pub enum Action {
     ///
     /// The exit code is 0, whether the lock is held or free.
     Inspect(Inspect),
+    /// Show the record of NAME: its last run, if it runs with --once-per
+    ///
+    /// The exit code is 0, whether there is a record or not. Times are those of the store's clock.
+    Record(Record),
     /// List the locks that are held
     List(List),
     /// Take the lock NAME away from its holder
@@ -163,6 +167,18 @@ pub struct Init {
 #[derive(Debug, Args)]
 pub struct Inspect {
     /// The lock to show
+    #[arg(value_name = "NAME", value_parser = name())]
+    pub name: LockName,
+
+    /// How to print.
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// Arguments of `record`.
+#[derive(Debug, Args)]
+pub struct Record {
+    /// The name whose record to show
     #[arg(value_name = "NAME", value_parser = name())]
     pub name: LockName,
 

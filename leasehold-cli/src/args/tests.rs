@@ -46,6 +46,8 @@ fn the_defaults_are_those_of_the_manual() {
     assert_eq!(run.lock.quarantine_wait, None);
     assert_eq!(run.lock.at_least, Duration::ZERO);
     assert_eq!(run.grace, Wait::Forever);
+    assert_eq!((run.once_per, run.at_most_once, run.if_unknown), (None, false, None));
+    assert_eq!(run.done_exit_code, 0);
     let (not_renewed, lost) = (Duration::from_millis(2500), Duration::from_secs(1));
     assert_eq!(run.graces(), Graces { not_renewed, lost, shutdown: None });
     assert_eq!(run.lock.conflict_exit_code, 75);
@@ -225,6 +227,8 @@ fn the_commands_of_the_docs_are_valid() {
         include_str!("../../../docs/security.md"),
         include_str!("../../../docs/upgrades.md"),
         include_str!("../../../docs/backends/etcd.md"),
+        include_str!("../../../docs/patterns.md"),
+        include_str!("../../../docs/record.md"),
         include_str!("../../../docs/backends/foreign.md"),
         include_str!("../../../docs/coming-from-node-and-go.md"),
         include_str!("../../../docs/coming-from-redisson.md"),
@@ -282,7 +286,7 @@ fn the_commands_of_the_docs_are_valid() {
 const WORDS: &str = "\
     run|init|list|inspect|release|check|schema|migrate|status|hold|man|--store-file|--store|\
     --store=|--lease|--wait|--at-least|--permits|--also|--grace|--loss-grace|--json|--force|--from|--to|\
-    --first-use|--longest-lease|--|-|=| |10s|forever|nightly|sqlite:locks.db|redis://:hunter2@h|\
+    --first-use|--longest-lease|--once-per|--if-unknown|record|--|-|=| |10s|forever|nightly|sqlite:locks.db|redis://:hunter2@h|\
     \n";
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use humantime::format_duration;
-use leasehold::{ErrorKind, FencingToken, LockName, OwnerLabel, Semaphore, StoreUrl};
+use leasehold::{ErrorKind, FencingToken, LockName, Once, OwnerLabel, Semaphore, StoreUrl};
 
 use crate::tunables::{LONGEST_WATCH, SHORTEST_WATCH};
 
@@ -117,6 +117,18 @@ pub(super) fn interval(text: &str) -> Result<Duration, String> {
             "must be between {} and {}",
             format_duration(SHORTEST_WATCH),
             format_duration(LONGEST_WATCH)
+        )),
+    }
+}
+
+pub(super) fn period(text: &str) -> Result<Duration, String> {
+    let (shortest, longest) = (Once::SHORTEST_PERIOD, Once::LONGEST_PERIOD);
+    match duration(text)? {
+        span if (shortest..=longest).contains(&span) => Ok(span),
+        _ => Err(format!(
+            "must be between {} and {}",
+            format_duration(shortest),
+            format_duration(longest)
         )),
     }
 }

@@ -19,6 +19,7 @@ mod loss;
 #[cfg(all(feature = "migrate", feature = "sqlite"))]
 mod migrate;
 mod naming_a_store;
+mod once;
 mod operate;
 mod passing_through;
 #[cfg(all(feature = "etcd", feature = "mysql", feature = "postgres", feature = "redis"))]

@@ -31,8 +31,10 @@ fn all_that_the_core_exports_has_a_name_in_this_crate() {
 /// Enums that are complete, so that a `match` of a wrapper or of a user deals with every case.
 const COMPLETE: &[&str] = &[
     "Attempt",        // of a backend: a wrapper must deal with each
+    "Decision",       // due, not due, or unknown
     "Direction",      // forward or back
     "Enqueued",       // of a backend
+    "IfUnknown",      // run or fail
     "Phase",          // the phases of a migration
     "Promise",        // made or not
     "ReleaseOutcome", // held or not
@@ -41,6 +43,7 @@ const COMPLETE: &[&str] = &[
     "Step",           // of an operator
     "TryAcquire",     // acquired or not, and why
     "WithError",      // the lock's or the work's
+    "WriteOutcome",   // of a backend
 ];
 
 fn sources(folder: &Path, found: &mut Vec<String>) {

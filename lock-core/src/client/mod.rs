@@ -8,6 +8,7 @@ mod guard;
 mod lock;
 mod lock_client;
 mod monitor;
+mod once;
 mod operators;
 mod record;
 mod renewal;
@@ -25,6 +26,7 @@ pub use self::{
     lock::Lock,
     lock_client::LockClient,
     monitor::Monitor,
+    once::{Decision, Doubt, DueRun, IfUnknown, LastRun, Once, RunState, UnknownRun},
     operators::StoreCheck,
     renewal_health::RenewalHealth,
     several::{All, Any, Election, Guards, Leader, Leadership, Semaphore, all, any},

@@ -7,6 +7,7 @@ mod close_and_waits;
 mod guards;
 mod log_lines;
 mod memory;
+mod once;
 mod operators;
 mod quarantine;
 mod queue_entries;

@@ -12,7 +12,7 @@ use std::{
 use async_trait::async_trait;
 use lock_core::{
     Attempt, Backend, ClientOptions, Cursor, Enqueued, Env, Error, ErrorKind, FencingToken, Grant,
-    Guarantees, Init, Instant, LockClient, LockName, LockState, Memory, Page, Quarantined,
+    Guarantees, Init, Instant, LockClient, LockName, LockState, Memory, Page, Promise, Quarantined,
     RecordRead, RecordWrite, ReleaseOptions, ReleaseOutcome, Released, Renewal, Request, Signal,
     StoreSettings, SystemEnv, Waiter, WriteOutcome,
 };
@@ -59,6 +59,8 @@ pub(crate) struct Stub {
     /// after it carries nothing.
     pub(crate) halves: AtomicBool,
     refused: AtomicBool,
+    /// The store does not promise to keep records.
+    pub(crate) forgetful: AtomicBool,
     /// Until when the store grants nothing.
     pub(crate) quarantine: OnceLock<tokio::time::Instant>,
     attempted: Notify,
@@ -89,6 +91,7 @@ impl Stub {
             deaf: AtomicBool::default(),
             halves: AtomicBool::default(),
             refused: AtomicBool::default(),
+            forgetful: AtomicBool::default(),
             quarantine: OnceLock::new(),
             attempted: Notify::new(),
         })
@@ -250,7 +253,13 @@ impl Backend for Stub {
     }
 
     fn guarantees(&self) -> Arc<Guarantees> {
-        self.memory.guarantees()
+        let promised = self.memory.guarantees();
+        if !self.forgetful.load(Ordering::SeqCst) {
+            return promised;
+        }
+        let mut promised = (*promised).clone();
+        promised.record = Promise::Withheld { why: "it does not flush each write".into() };
+        Arc::new(promised)
     }
 
     async fn try_acquire(&self, request: &Request) -> Result<Attempt, Error> {
