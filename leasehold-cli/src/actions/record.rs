@@ -15,7 +15,7 @@ pub(super) async fn record(place: &ChosenStore, args: &Record) -> Result<u8, Fai
     let read = read.map_err(|error| Failure::of(&error))?;
     let name = args.name.as_str();
     print(&if args.output.json {
-        show::json(&as_json(name, &read))?
+        crate::json::pretty(&as_json(name, &read))?
     } else {
         let rows = rows(&read).into_iter();
         let rows = rows.map(|(what, text)| format!("  {what:<10} {text}\n"));
