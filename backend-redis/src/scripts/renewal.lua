@@ -18,6 +18,8 @@ local function renew(key, owner, lease, most, now)
   local own = string.sub(record, 1, 32) == owner
   local at = not own and reader_end(record, owner)
   -- guard: renew_owner | S4 | only_the_owner_renews
+  -- guard: renew_reader_owner | S5 | a_reader_that_left_renews_nothing
+  -- guard: renew_by_reader | L1 | a_reader_that_left_renews_nothing | if not own then return 2 end
   if not own and not at then return 2 end
   local ends = at and string.sub(record, at, at + 12)
   if ends then
