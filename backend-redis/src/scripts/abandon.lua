@@ -16,7 +16,7 @@ local mine = owner ~= nil
 -- guard: abandon_owner | S4 | abandoning_frees_what_was_taken
 mine = mine and owner == leaver
 -- A lock that was released and is kept stays.
--- guard: abandon_kept | S4 | a_release_may_keep_the_lock_for_a_while
+-- guard: abandon_kept | S4 | a_clean_up_of_what_is_kept
 mine = mine and state ~= '1'
 local group = readers(record) and record
 if group and reader_position(group, leaver) then

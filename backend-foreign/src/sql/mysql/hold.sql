@@ -48,7 +48,7 @@ WHERE name = $name
 -- Releases $name if $owner holds it, and keeps it for $keep more, as ShedLock does for
 -- lockAtLeastFor.
 UPDATE {lock} SET lock_until = {utc} + INTERVAL $keep MICROSECOND,
-    -- guard: kept-of-an-abandoned | S6 | a_release_may_keep_the_lock_for_a_while | locked_by = ?
+    -- guard: kept-of-an-abandoned | S6 | a_clean_up_of_what_is_kept | locked_by = ?
     -- guard: kept-is-not-renewed | S5 | a_renewal_of_what_is_kept | locked_by = ?
     locked_by = CONCAT($owner, ' released')
 WHERE name = $name

@@ -50,7 +50,7 @@ RETURNING 1::bigint
 -- Releases $name if $owner holds it, and keeps it for $keep more, as ShedLock does for
 -- lockAtLeastFor.
 UPDATE {lock} SET lock_until = {utc} + $keep,
-    -- guard: kept-of-an-abandoned | S6 | a_release_may_keep_the_lock_for_a_while | locked_by = $2
+    -- guard: kept-of-an-abandoned | S6 | a_clean_up_of_what_is_kept | locked_by = $2
     -- guard: kept-is-not-renewed | S5 | a_renewal_of_what_is_kept | locked_by = $2
     locked_by = $owner || ' released'
 WHERE name::text = $name

@@ -24,7 +24,8 @@ INSERT INTO {marker} AS m (id, store, itself, grants_from, watermark, raised)
 SELECT 1, {here}, '{marker}'::regclass, {now} + s.held_back, 0, 'epoch'
 FROM (
     SELECT CASE WHEN quarantined THEN greatest(quarantine
-        -- guard: longest-heard-of
+        -- guard: longest-heard-of/first | S1 | a_raise_that_was_not_heard_of |
+        --   , least($1, interval '0')
         , $longest
         ) ELSE interval '0' END AS held_back
     FROM {settings}
@@ -33,7 +34,8 @@ ON CONFLICT (id) DO UPDATE SET
     store = excluded.store, itself = excluded.itself,
     grants_from = {now} + (
         SELECT CASE WHEN quarantined THEN greatest(quarantine
-            -- guard: longest-heard-of-again
+            -- guard: longest-heard-of/again | S1 | a_raise_that_was_not_heard_of |
+            --   , least($1, interval '0')
             , $longest
             ) ELSE interval '0' END
         FROM {settings}

@@ -14,11 +14,12 @@ use super::setup::{Case, Clients, Verdict};
 use crate::cases;
 
 /// The cases that markers of every store may name.
-pub(super) fn common<S: Clients>() -> Vec<Case<S>> {
-    cases![S: a_release_of_what_is_kept, a_renewal_of_what_is_kept, a_repeat_of_what_is_kept,
+pub fn common<S: Clients>() -> Vec<Case<S>> {
+    cases![S: a_clean_up_of_what_is_kept, a_release_of_what_is_kept, a_renewal_of_what_is_kept, a_repeat_of_what_is_kept,
         a_raise_of_what_is_kept, a_shorter_renewal, a_renewal_above_the_longest_lease,
         a_raise_by_another, a_raise_far_ahead, a_raise_to_less, a_repeat_above_the_longest_lease,
-        an_abandoned_owner_that_a_release_carries, a_reader_with_a_short_lease]
+        an_abandoned_owner_that_a_release_carries, a_reader_with_a_short_lease,
+        a_late_renewal_by_a_reader]
 }
 
 pub const LONG: Duration = Duration::from_secs(20);
@@ -180,6 +181,14 @@ pub async fn a_release_of_what_is_kept<S: Clients>(setup: &S) -> Verdict {
     not_granted(&*store, &request("a", LONG)).await
 }
 
+pub async fn a_clean_up_of_what_is_kept<S: Clients>(setup: &S) -> Verdict {
+    let store = first_use(setup).await;
+    let mut asked = request("a", LONG);
+    asked.owner = kept(&*store).await?.owner;
+    store.abandon(&asked).await.map_err(words)?;
+    not_granted(&*store, &request("a", LONG)).await
+}
+
 pub async fn a_renewal_of_what_is_kept<S: Clients>(setup: &S) -> Verdict {
     let store = first_use(setup).await;
     let grant = kept(&*store).await?;
@@ -244,4 +253,12 @@ pub async fn a_reader_with_a_short_lease<S: Clients>(setup: &S) -> Verdict {
     granted(&*store, &reader(SHORT)).await?;
     tokio::time::sleep(2 * SHORT).await;
     not_granted(&*store, &request("a", LONG)).await
+}
+
+pub async fn a_late_renewal_by_a_reader<S: Clients>(setup: &S) -> Verdict {
+    let store = first_use(setup).await;
+    let grant = granted(&*store, &reader(SHORT)).await?;
+    tokio::time::sleep(2 * SHORT).await;
+    let answer = renewed(&*setup.open().await, &grant).await;
+    check(!matches!(answer, Renewal::Renewed { .. }), || "it was renewed".to_owned())
 }

@@ -9,14 +9,12 @@ use std::{
 use servers::{Change, guard_length, marker};
 use tokio::process::Command;
 
-use super::{markers::Variant, setup::Verdict};
+use super::{markers::Variant, setup::Verdict, trial::LIMIT};
 
 /// The environment variable that names the case for a copy, and the one with its argument.
 const CASE: [&str; 2] = ["LEASEHOLD_CASE_IN_COPY", "LEASEHOLD_ARGUMENT_IN_COPY"];
 /// Begins the line in which a copy reports the result of its case.
 const SAYS: &str = "the case says: ";
-/// Longer than the case may take.
-const LIMIT: Duration = Duration::from_secs(120);
 
 /// The test program, and where it has markers.
 static PROGRAM: LazyLock<(Vec<u8>, Vec<usize>)> = LazyLock::new(|| {
@@ -43,22 +41,22 @@ pub(super) fn report(verdict: &Result<Verdict, String>) {
     }
 }
 
-/// Runs the case of a variant in a copy with this change, in which `test` runs again. `Err` if there
-/// is no result.
+/// Runs the case of a variant in a copy with these changes, in which `test` runs again. `Err` if
+/// there is no result.
 pub(super) async fn run(
     test: &str,
     variant: &Variant,
-    change: Change<'_>,
+    changes: &[Change<'_>],
 ) -> Result<Verdict, String> {
     let folder = tempfile::tempdir().unwrap();
     let copy = folder.path().join("copy");
-    fs::write(&copy, changed(change)?).unwrap();
+    fs::write(&copy, changed(changes)?).unwrap();
     fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
     let mut command = Command::new(&copy);
     command.args(["--exact", test, "--nocapture"]).stdin(Stdio::null()).kill_on_drop(true);
     command.env(CASE[0], &variant.case).env(CASE[1], &variant.argument);
     let output = loop {
-        let output = tokio::time::timeout(LIMIT, command.output()).await;
+        let output = tokio::time::timeout(2 * LIMIT, command.output()).await;
         match output.map_err(|_| "the case hangs")? {
             // Another test is between fork and exec, and so has the copy open for writing.
             Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => {
@@ -75,21 +73,27 @@ pub(super) async fn run(
     }
 }
 
-/// The program with this change.
-fn changed(change: Change<'_>) -> Result<Vec<u8>, String> {
-    let Change::Guard(name, instead) = change else { panic!("{change:?} is no guard") };
+/// The program with these changes.
+fn changed(changes: &[Change<'_>]) -> Result<Vec<u8>, String> {
     let (program, markers) = &*PROGRAM;
-    let (mut changed, marker) = (program.clone(), marker(name));
-    let mut found = false;
-    for at in markers.iter().filter(|at| program[**at..].starts_with(marker.as_bytes())) {
-        let place = guard_length(&program[*at..], true).unwrap_or(0);
-        let place = &mut changed[*at..*at + place];
-        if instead.len() > place.len() {
-            return Err("the guard is shorter than its replacement".to_owned());
+    let mut changed = program.clone();
+    for change in changes {
+        let Change::Guard(name, instead) = change else { panic!("{change:?} is no guard") };
+        let marker = marker(name);
+        let here = |at: &&usize| program[**at..].starts_with(marker.as_bytes());
+        let places: Vec<_> = markers.iter().filter(here).collect();
+        for at in &places {
+            let length = guard_length(&program[**at..], true).unwrap_or(0);
+            let place = &mut changed[**at..*at + length];
+            if instead.len() > length {
+                return Err(format!("the guard {name} is shorter than its replacement"));
+            }
+            place.fill(b' ');
+            place[..instead.len()].copy_from_slice(instead.as_bytes());
         }
-        place.fill(b' ');
-        place[..instead.len()].copy_from_slice(instead.as_bytes());
-        found = true;
+        if places.is_empty() {
+            return Err(format!("the guard {name} is not in the program"));
+        }
     }
-    found.then_some(changed).ok_or_else(|| "the guard is not in the program".to_owned())
+    Ok(changed)
 }

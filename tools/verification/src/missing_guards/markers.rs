@@ -8,7 +8,7 @@
 //! the name of this broken variant, the requirement that it breaks, the case that must then fail,
 //! with its argument in parentheses, and the text in the place of the guard's line, as it is sent;
 //! without that text the line is left out. Comment lines that begin with three spaces continue the
-//! marker. If a name stands at several guards, the variant breaks all of them.
+//! marker. The markers `NAME/…` are one variant, which breaks several guards.
 
 use std::{
     collections::BTreeMap,
@@ -30,14 +30,14 @@ pub struct Variant {
     pub case: String,
     /// The argument of the case; empty if it has none.
     pub argument: String,
-    /// Stands in the place of the guard's line.
-    pub instead: String,
+    /// The names of the guards, each with the text in its place.
+    pub guards: Vec<[String; 2]>,
 }
 
 /// The variants in the Lua and SQL files at or below these paths, by their names.
 ///
 /// # Panics
-/// If a marker is none, or if two variants have one name.
+/// If a marker is none, or if two have one name.
 pub fn variants(paths: &[&str]) -> BTreeMap<String, Variant> {
     let mut found = BTreeMap::new();
     let mut open: Vec<PathBuf> = paths.iter().map(PathBuf::from).collect();
@@ -61,24 +61,28 @@ fn read(path: &Path, found: &mut BTreeMap<String, Variant>) {
         while let Some(more) = lines.next_if(|line| line.starts_with(GOES_ON)) {
             marker.extend([" ", more.trim_start_matches(GOES_ON).trim_start()]);
         }
-        let (name, variant) = parse(&marker).unwrap_or_else(|| {
+        let (name, mut variant) = parse(&marker).unwrap_or_else(|| {
             panic!("{path:?}: {marker:?} is not `NAME | REQUIREMENT | CASE | TEXT`")
         });
-        let before = found.insert(name.to_owned(), variant.clone());
-        let same = before.is_none_or(|before| before == variant);
-        assert!(same, "{path:?}: another variant has the name {name:?}");
+        let guard = variant.guards.remove(0);
+        let whole = found.entry(name).or_insert_with(|| variant.clone());
+        let is_new = whole.guards.iter().all(|[name, _]| *name != guard[0]);
+        variant.guards.clone_from(&whole.guards);
+        assert!(is_new && variant == *whole, "{path:?}: {:?} is the name of another", guard[0]);
+        whole.guards.push(guard);
     }
 }
 
-fn parse(marker: &str) -> Option<(&str, Variant)> {
-    let mut parts = marker.splitn(4, " | ").map(str::trim);
-    let (name, requirement, case) = (parts.next()?, parts.next()?, parts.next()?);
+/// The name of the variant, and of it this guard.
+fn parse(marker: &str) -> Option<(String, Variant)> {
+    let mut parts = marker.splitn(4, " | ").map(|part| part.trim().to_owned());
+    let (guard, requirement, case) = (parts.next()?, parts.next()?, parts.next()?);
     let (case, argument) = match case.split_once('(') {
-        Some((case, argument)) => (case, argument.strip_suffix(')')?),
-        None => (case, ""),
+        Some((case, argument)) => (case.to_owned(), argument.strip_suffix(')')?.to_owned()),
+        None => (case, String::new()),
     };
-    let instead = parts.next().unwrap_or_default().to_owned();
-    let known = requirement == "operation" || REQUIREMENTS.contains(&requirement);
-    let [requirement, case, argument] = [requirement, case, argument].map(str::to_owned);
-    known.then_some((name, Variant { requirement, case, argument, instead }))
+    let known = requirement == "operation" || REQUIREMENTS.contains(&&*requirement);
+    let name = guard.split('/').next()?.to_owned();
+    let guards = vec![[guard, parts.next().unwrap_or_default()]];
+    known.then_some((name, Variant { requirement, case, argument, guards }))
 }

@@ -1,6 +1,6 @@
 //! The cases of the conformance suite, by which most guards are tried.
 
-use std::{marker::PhantomData, sync::Arc, time::Duration};
+use std::{marker::PhantomData, sync::Arc};
 
 use conformance_tests::{Harness, Outcome, SetUpError, Setting, Store, cases, run_case};
 use lock_core::{Backend, Error};
@@ -8,10 +8,8 @@ use lock_core::{Backend, Error};
 use super::{
     cases::first_use,
     setup::{Case, Clients, Verdict},
+    trial::LIMIT,
 };
-
-/// The trial has a shorter limit.
-const LIMIT: Duration = Duration::from_secs(1_000);
 
 /// The suite, for a store that markers may try with it.
 pub(super) fn suite<S: Clients>() -> Vec<Case<S>> {
@@ -29,7 +27,7 @@ async fn run<S: Clients>(setup: &S, case: cases::Case) -> Verdict {
     let promised = first_use(setup).await.guarantees();
     let harness = Arc::new(Through::<S>(PhantomData));
     let setting = Setting::new(harness, &setup.url(), case.name, promised);
-    match run_case(&case, setting, LIMIT).await {
+    match run_case(&case, setting, 2 * LIMIT).await {
         Outcome::Passed => Ok(()),
         Outcome::Failed(why) => Err(why),
         other => Err(format!("{other:?}")),
