@@ -220,20 +220,29 @@ impl<'a> SqlFiles<'a> {
         let one = |name: &&&'static str| {
             let arguments = self.statements[**name].0.join(", ");
             let text = self.statement(name).text;
-            let lines = text.lines().filter(|line| !line.trim_start().starts_with("--"));
+            let lines = text.lines().filter_map(|line| match line.split_once(MARKER) {
+                Some((before, _)) => (!before.trim().is_empty()).then(|| before.trim_end()),
+                None => Some(line),
+            });
             format!("-- {name}({arguments})\n{};\n", lines.collect::<Vec<_>>().join("\n"))
         };
         names.iter().map(one).collect::<Vec<_>>().join("\n")
     }
 }
 
-/// The lines of a text that are sent.
+const MARKER: &str = "-- guard: ";
+
+/// The lines of a text that are sent. Of the marker of a guard that is only the name.
 fn sent_lines(text: &str) -> String {
-    let is_sent = |line: &&str| {
-        let line = line.trim_start();
-        !line.is_empty() && (!line.starts_with("--") || line.starts_with("-- guard: "))
+    let sent = |line: &'_ str| {
+        let bare = line.trim_start();
+        if bare.starts_with(MARKER) {
+            let end = line.find(" |").map_or(line.len(), |at| at + 2);
+            return Some(line[..end].to_owned());
+        }
+        (!bare.is_empty() && !bare.starts_with("--")).then(|| line.to_owned())
     };
-    text.lines().filter(is_sent).collect::<Vec<_>>().join("\n")
+    text.lines().filter_map(sent).collect::<Vec<_>>().join("\n")
 }
 
 /// Compares the statements with those in `src/DIALECT/statements.sql`, which people read and
@@ -273,7 +282,9 @@ mod tests {
 -- What it does to {locks}.
 UPDATE {locks} SET owner = NULL
 WHERE name = $name
-    -- guard: owner
+    -- guard: owner | S4 | case | AND $owner <> ''
+    -- guard: held | S1 |
+    --   case
     AND {is_held} AND {is_held}
 
 -- part: is_held
@@ -296,7 +307,7 @@ SELECT {now}, '$[0]', {unknown}
         let [release, clock, other] = files(|at| format!("${at}"));
         let held = "owner = $2 AND expires > clock()";
         let text = format!(
-            "UPDATE \"x_locks\" SET owner = NULL\nWHERE name = $1\n    -- guard: owner\n    AND {held} AND {held}"
+            "UPDATE \"x_locks\" SET owner = NULL\nWHERE name = $1\n    -- guard: owner |\n    -- guard: held |\n    AND {held} AND {held}"
         );
         assert_eq!(release, Statement { text, order: vec![0, 1, 1] });
         assert_eq!(clock.text, "SELECT clock(), '$[0]', {unknown}");

@@ -9,7 +9,12 @@
 
 local reader = floor ~= '' and string.find(floor, '^0%d')
 -- The common case: a writer finds no record, no queue and no tombstone.
--- guard: free
+-- guard: free_tombstone | S6 | short_ways_do_what_long_ways_do |
+--   if not reader and redis.call('EXISTS', KEYS[2], KEYS[3]) == 0 then
+-- guard: free_queue | L3 | short_ways_do_what_long_ways_do |
+--   if not reader and redis.call('EXISTS', KEYS[2], KEYS[5]) == 0 then
+-- guard: free_lock | S1 | short_ways_do_what_long_ways_do |
+--   if not reader and redis.call('EXISTS', KEYS[3], KEYS[5]) == 0 then
 if not reader and redis.call('EXISTS', KEYS[2], KEYS[3], KEYS[5]) == 0 then
   -- include grant
 end
@@ -26,26 +31,26 @@ end
 lease = tonumber(lease)
 if floor == '' then floor = '0' end
 local now = clock()
--- guard: held
+-- guard: held | S1 | a_held_lock_is_refused_with_its_holder_and_token | local record = false
 local record = living(read(KEYS[2]), now)
 local own = record and holds(record, owner)
 if own then
   local e = redis.call('HMGET', KEYS[1], 'longest', 'version')
   local refusal = unknown(e[2], e[1])
-  -- guard: repeat_version
+  -- guard: repeat_version | S1 | another_version_is_refused
   if refusal then return refusal end
   -- A client that knows an old longest lease learns the new one below.
-  -- guard: repeat_lease
+  -- guard: repeat_lease | S1 | a_repeat_above_the_longest_lease
   own = lease * 1000 <= (e[1] or longest) + 0
 end
--- guard: repeat
+-- guard: repeat | S6 | a_repeat_by_the_owner_is_the_same_grant | if false then
 if own then
   local _, token, state = parse(record)
   -- The claim of a lock that was handed over, as in renewal.lua.
   if state == '2' then
     hold_anew(owner, text(token), '0', label, lease)
     return {'granted', text(token)}
-  -- guard: repeat_kept
+  -- guard: repeat_kept | S5 | a_repeat_of_what_is_kept | else
   elseif state == '0' then
     prolong(record, owner, now, lease)
     return {'granted', text(token)}
@@ -53,7 +58,7 @@ if own then
 end
 -- include check_epoch
 -- include check_request
--- guard: tombstone
+-- guard: tombstone | S6 | an_abandoned_owner_takes_nothing_any_more
 if redis.call('EXISTS', KEYS[5]) == 1 then return busy(owner, nil, mark, record) end
 local group = readers(record)
 if not record or reader and group then
@@ -64,7 +69,7 @@ if not record or reader and group then
     local token
     record, token = hand_over(now, mark, owner, record)
     if token then return {'granted', token} end
-    -- guard: join_entry
+    -- guard: join_entry | L3 | no_reader_passes_a_waiting_writer | crowded = false
     crowded = redis.call('EXISTS', KEYS[3]) == 1
     group = readers(record)
   end

@@ -7,20 +7,20 @@ local last_run, last_replid, from, mark, stored_longest, stored_quarantine, vers
 if version ~= VERSION then
   -- include unknown
   local refusal = unknown(version, stored_longest)
-  -- guard: version
+  -- guard: version | S1 | another_version_is_refused
   if refusal then return refusal end
 end
--- guard: known
+-- guard: known | S1 | an_epoch_with_another(replid) | local known = last_run == run
 local known = last_run == run and last_replid == replid and from
 from = tonumber(from or 0)
 local sure = known
--- guard: failover
+-- guard: failover | S1 | a_failover_that_went_unnoticed
 sure = sure and margin == ''
 if not sure then
   -- include server_change
   -- The client's last handshake is out of date. It writes no record, and asks again.
   local true_run, true_replid = identity()
-  -- guard: stale
+  -- guard: stale | S1 | a_client_with_an_old_handshake
   if run ~= true_run or replid ~= true_replid then return {'stale'} end
   if not known then
     stored_longest, stored_quarantine = stored_longest or longest, stored_quarantine or quarantine
@@ -29,16 +29,16 @@ if not sure then
     local span = math.max(tonumber(stored_longest), tonumber(longest)) + (tonumber(margin) or 0)
     span = math.max(span, tonumber(redis.call('HGET', KEYS[1], 'span') or 0))
     -- include text
-    -- guard: new_epoch
+    -- guard: new_epoch | S1 | an_epoch_with_another(run) | from = 0
     from = stored_quarantine == 'on' and now + span or 0
     redis.call('HSET', KEYS[1], 'run', run, 'replid', replid, 'from', text(from), 'span', text(span),
       'longest', stored_longest, 'quarantine', stored_quarantine, 'why', why, 'version', VERSION)
   end
 end
 local same = stored_longest == longest and stored_quarantine == quarantine
--- guard: settings
+-- guard: settings | S1 | an_epoch_with_another(longest)
 if not same then return {'settings', stored_longest, stored_quarantine} end
--- guard: quarantine
+-- guard: quarantine | S1 | an_epoch_with_another(from) | if false then
 if from > now then
   -- include text
   local span, why = unpack(redis.call('HMGET', KEYS[1], 'span', 'why'))

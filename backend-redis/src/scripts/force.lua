@@ -16,7 +16,8 @@ for at, answer in pairs({[3] = redis.pcall('LLEN', KEYS[3]), [4] = redis.pcall('
 end
 if removed == 0 then return 0 end
 local now = clock()
--- guard: force_epoch
+-- guard: force_epoch | S1 | a_handover_after_a_restart(force) |
+--   local mark = redis.call('EXISTS', KEYS[3])
 local mark = redis.call('EXISTS', KEYS[3]) == 1 and gate(now)
 if type(mark) == 'number' then
   local done, result = pcall(hand_over, now, mark)

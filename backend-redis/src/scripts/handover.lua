@@ -27,18 +27,18 @@ local function hand_over(now, mark, asker, group)
       string.match(entry or '', '^(%d+) (%d+) (%d+) (%S+) (.*)$')
     until_ = tonumber(until_)
     -- An end more than one life ahead: the clock went back, and the entry may be long dead.
-    -- guard: dead_entry
+    -- guard: dead_entry | L3 | dead_entries
     if until_ and not (until_ > now and until_ <= now + LIFE_US) then until_ = nil end
     local reader = until_ and string.find(floor, '^0%d')
     if count > 0 then
-      -- guard: writer_first
+      -- guard: writer_first | S1 | a_reader_past_a_writer
       if until_ and not (reader and count < MOST_READERS) then break end
       redis.call('LPOP', KEYS[3])
     end
     redis.call('HDEL', KEYS[4], owner)
     if until_ then
       local token, shown = group_token, nil
-      -- guard: entry_floor
+      -- guard: entry_floor | S2 | an_entry_with_a_floor | floor = 0
       floor = tonumber(floor)
       -- include reader_token
       if not shown then break end
@@ -53,7 +53,8 @@ local function hand_over(now, mark, asker, group)
       end
       if not reader then
         record = owner .. ' ' .. shown .. (mine and ' 0 ' or ' 2 ') .. label
-        -- guard: claim
+        -- guard: claim | L3 | an_unclaimed_handover |
+        --   redis.call('SET', KEYS[2], record, 'PX', lease)
         redis.call('SET', KEYS[2], record, 'PX', ms)
         break
       end

@@ -14,21 +14,22 @@
 local call, answers = redis.call, {}
 local epoch = call('HMGET', KEYS[1], 'version', 'longest')
 local refusal = unknown(epoch[1], epoch[2])
--- guard: heartbeat_version
+-- guard: heartbeat_version | S1 | a_heartbeat_in_another_version
 if refusal then return refusal end
 -- A write that changes nothing and needs no memory. After it a full server accepts the other writes
 -- too.
--- guard: heartbeat_memory
+-- guard: heartbeat_memory | L3 | a_full_server
 call('HDEL', KEYS[1], '')
 local time = call('TIME')
 local count = #ARGV - owners + 1
 entry = time[1] + LIFE_US / 1000000 .. string.sub('00000' .. time[2], -6) .. entry
 for at = 1, count do
   local entries, owner, answer = KEYS[1 + at], ARGV[owners + at - 1], 0
-  -- guard: heartbeat_life
+  -- guard: heartbeat_life | L3 | an_entry_older_than_its_life |
+  --   if call('HEXISTS', entries, owner) == 0 then
   if call('HSET', entries, owner, entry) == 1 then
     -- The entry was served, abandoned or passed over, so it must not come back.
-    -- guard: heartbeat_gone
+    -- guard: heartbeat_gone | L3 | an_entry_that_is_gone
     call('HDEL', entries, owner)
     answer = -1
   end
@@ -36,7 +37,7 @@ for at = 1, count do
 end
 -- The holder may be another one than the client has read, with a shorter lease or an unclaimed
 -- handoff.
--- guard: heartbeat_free
+-- guard: heartbeat_free | L1 | a_handoff_without_claim | local free = false
 local free = call('EXISTS', unpack(KEYS, 2 + count)) < count
 if free then
   for at = 1, count do
@@ -51,7 +52,7 @@ for at = unread + 1, count do
   local left = record and answers[at] == 0 and call('PTTL', KEYS[1 + count + at]) or 0
   -- Only acquire.lua prolongs the key of the queue, which may expire 20 s before that of the
   -- entries.
-  -- guard: heartbeat_queue_life
+  -- guard: heartbeat_queue_life | L3 | a_queue_that_is_about_to_end
   if left > 0 and call('PTTL', KEYS[1 + at]) < TOMB_MS * 2 / 3 then left = 0 end
   -- Without the line of readers, if it has one.
   answers[at] = left > FAR_MS and NEAR_MS .. ' ' .. left .. ' ' .. string.match(record, '^[^\n]*') or -1

@@ -14,7 +14,7 @@ end
 
 -- Whether `owner` holds the lock with this record, alone or with others.
 local function holds(record, owner)
-  -- guard: member
+  -- guard: member | S1 | readers_share_and_exclude_writers | return true
   return string.sub(record, 1, 32) == owner or reader_position(record, owner) ~= nil
 end
 
@@ -40,7 +40,7 @@ local function share(group, more, token, label, ms, now)
     record[#record + 1] = ' ' .. reader[1] .. ':' .. lease_end(now, reader[2])
   end
   record = table.concat(record)
-  -- guard: join_shorter
+  -- guard: join_shorter | S1 | a_reader_with_a_short_lease
   if group then ms = math.max(ms, redis.call('PTTL', KEYS[2])) end
   redis.call('SET', KEYS[2], record, 'PX', ms)
   return record
@@ -50,15 +50,15 @@ end
 -- shortens a lease. It always writes: Valkey lets WAIT cover only what a call has written. The
 -- expiry is set first, since that needs no memory.
 local function prolong(record, owner, now, ms)
-  -- guard: repeat_keeps
+  -- guard: repeat_keeps | S3 | a_repeat_by_the_owner_is_the_same_grant | local left = ms
   local left = math.max(ms, redis.call('PTTL', KEYS[2]))
-  -- guard: repeat_writes
+  -- guard: repeat_writes | S1 | a_call_that_needs_no_longer_lease(repeat)
   redis.call('PEXPIRE', KEYS[2], left)
   local at = reader_position(record, owner)
   if not at then return end
   local ends = string.sub(record, at + 33, at + 45)
   local later = lease_end(now, ms)
-  -- guard: repeat_reader
+  -- guard: repeat_reader | S3 | a_reader_whose_lease_is_prolonged(repeat)
   if later > ends then ends = later end
   redis.call('SET', KEYS[2], string.sub(record, 1, at + 32) .. ends .. string.sub(record, at + 46), 'PX', left)
 end
@@ -77,11 +77,12 @@ local function leave(group, owner, now)
     local ends = string.sub(rest, from + 34, from + 46)
     if ends > latest then latest = ends end
   end
-  -- guard: leave_end
+  -- guard: leave_end | L1 | a_long_lease_that_left |
+  --   local left = math.max(1, redis.call('PTTL', KEYS[2]))
   local left = math.max(1, latest - math.floor(now / 1000))
   -- The expiry is set first, since that needs no memory.
   redis.call('PEXPIRE', KEYS[2], left)
-  -- guard: leave
+  -- guard: leave | S5 | a_reader_that_left_renews_nothing
   redis.call('SET', KEYS[2], rest, 'PX', left)
   return rest
 end

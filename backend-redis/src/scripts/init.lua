@@ -12,7 +12,7 @@ local now = clock()
 local last_run, last_replid, from, span, stored_longest, stored_quarantine, version = unpack(redis.call(
   'HMGET', KEYS[1], 'run', 'replid', 'from', 'span', 'longest', 'quarantine', 'version'))
 local refusal = unknown(version, stored_longest)
--- guard: init_version
+-- guard: init_version | S1 | another_version_is_refused
 if refusal then return refusal end
 from, span = tonumber(from or 0), tonumber(span or 0)
 local true_run, true_replid = identity()
@@ -21,22 +21,24 @@ local old_longest = stored_longest or longest
 if new_longest == '' then new_longest = old_longest end
 if new_quarantine == '' then new_quarantine = stored_quarantine or quarantine end
 local why = nil
--- guard: init_tokens
+-- guard: init_tokens | S1 | an_init_that_starts_a_wait(tokens) | if false then
 if action == '2' then
   why = 'the tokens were set back'
 elseif not known then
   why = last_run and new_epoch(last_run == true_run) or 'the store is new'
--- guard: init_longest
+-- guard: init_longest | S1 | an_init_that_starts_a_wait(shorter) | elseif false then
 elseif stored_longest ~= new_longest then
   why = 'the longest lease was changed'
--- guard: init_quarantine
+-- guard: init_quarantine | S1 | an_init_that_starts_a_wait(quarantine) | elseif false then
 elseif stored_quarantine ~= new_quarantine and new_quarantine == 'on' then
   -- While it was off, data may have been lost, and nobody has waited since.
   why = 'the quarantine was turned on'
 end
 if why then
   local lease = tonumber(new_longest)
-  -- guard: init_old_longest
+  -- guard: init_old_longest | S1 | an_init_that_starts_a_wait(shorter) | span = 0
+  -- guard: init_new_longest | S1 | an_init_that_starts_a_wait(longer) |
+  --   lease = tonumber(old_longest)
   lease = math.max(lease, tonumber(old_longest))
   span = math.max(span, lease + (tonumber(margin) or 0))
   -- An entry without heartbeats dies in this time. It may have asked for the old lease.

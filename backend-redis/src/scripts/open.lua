@@ -18,18 +18,18 @@ if refusal then return refusal end
 local server, replication = redis.call('INFO', 'server'), redis.call('INFO', 'replication')
 local true_run = string.match(server, 'run_id:(%x+)')
 -- A later record than that of this client's last look.
--- guard: open_over
+-- guard: open_over | S1 | a_new_role_in_this_run
 if last_run == true_run then return {'done'} end
--- guard: open_run
+-- guard: open_run | S1 | an_open_of_another_run
 if run ~= true_run then return {'stale'} end
 stored_longest, stored_quarantine = stored_longest or longest, stored_quarantine or quarantine
 span = math.max(tonumber(span or 0), tonumber(stored_longest), tonumber(longest))
 -- Leases that were granted before the start are over. INFO shows whole seconds.
--- guard: open_uptime
+-- guard: open_uptime | S1 | a_new_server
 if string.match(server, 'uptime_in_seconds:(%d+)') * 1000000 <= span + 2000000 then return {'done'} end
 -- No replica, which may have been promoted, and no master before this one.
 for _, line in ipairs({'connected_slaves:0', 'repl_backlog_active:0', 'master_replid2:' .. string.rep('0', 40)}) do
-  -- guard: open_alone
+  -- guard: open_alone | S1 | a_former_replica
   if not string.find(replication, line .. '\r', 1, true) then return {'done'} end
 end
 if string.find(replication, 'min_slaves_good_slaves', 1, true) then return {'done'} end
@@ -40,13 +40,13 @@ if witness == '' then
   redis.call('HSET', KEYS[1], 'candidate', run .. nonce .. ' ' .. text(now))
   return {'candidate'}
 end
--- guard: open_nonce
+-- guard: open_nonce | S1 | the_candidate_of_another
 if mine ~= run .. nonce then return {'again'} end
--- guard: open_young
+-- guard: open_young | S1 | an_old_candidate
 if not young then return {'again'} end
 -- A whole wait begins, by the rule of check_epoch.lua.
 local waits = witness == 'known' and gate(now)
--- guard: open_known
+-- guard: open_known | S1 | a_known_witness
 if waits then return type(waits) == 'table' and waits or {'done'} end
 -- `from` stays: nothing that it waits for ends later than what the uptime has waited for.
 redis.call('HSET', KEYS[1], 'run', run, 'replid', replid, 'from', from or '0', 'span', text(span),

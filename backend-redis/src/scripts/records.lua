@@ -48,7 +48,7 @@ local function living(record, now)
   if not line then return record end
   local first, kept = lease_end(now, 0), nil
   for at = line + 1, #record, READER_BYTES do
-    -- guard: reader_ended
+    -- guard: reader_ended | L1 | a_reader_that_died | local over = false
     local over = string.sub(record, at + 34, at + 46) < first
     if over and not kept then kept = {string.sub(record, 1, at - 1)} end
     if kept and not over then kept[#kept + 1] = string.sub(record, at, at + 46) end

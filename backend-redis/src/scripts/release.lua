@@ -11,7 +11,7 @@ local waited = redis.call('EXISTS', KEYS[3]) == 1
 local record, mine, token = redis.pcall('GET', KEYS[2]), 0, nil
 -- The common case: a writer releases.
 local plain = type(record) == 'string' and keep == ''
--- guard: release_plain
+-- guard: release_plain | S4 | short_ways_do_what_long_ways_do
 plain = plain and string.sub(record, 1, 32) == owner
 if plain and next_owner == '' and not waited then
   -- It grants nothing, so it does not check the epoch.
@@ -21,7 +21,8 @@ end
 
 local reader = next_floor ~= '' and string.find(next_floor, '^0%d')
 -- The next request of the same process gets the lock at once.
--- guard: next_free
+-- guard: next_free | S6 | short_ways_do_what_long_ways_do |
+--   if plain and not waited and not reader then
 if plain and not waited and not reader and redis.call('EXISTS', KEYS[5]) == 0 then
   local function grant(owner, lease, label, floor)
     -- include grant
@@ -49,13 +50,13 @@ else
   record = living(record, now)
   local holder, state, label
   holder, token, state, label = parse(record)
-  -- guard: release_owner
+  -- guard: release_owner | S4 | only_the_owner_releases | mine = 1
   if holder == owner then mine = 1 end
   local repeats = next_owner ~= '' and record and holds(record, next_owner)
   if readers(record) and reader_position(record, owner) then
     mine, record = 1, leave(record, owner, now)
   elseif repeats and state ~= '1'
-    -- guard: next_version
+    -- guard: next_version | S1 | a_repeated_release_in_another_version
     and not unknown(unpack(redis.call('HMGET', KEYS[1], 'version', 'longest')))
   then
     -- A repeat of this release: the first try, or another client that came between, has handed the
@@ -73,23 +74,25 @@ else
     record = false
   end
   -- Beside readers a waiting reader may get in: the one that left may have been one too many.
-  -- guard: beside_readers
+  -- guard: beside_readers | L2 | a_reader_behind_a_dead_writer | passed = not record
   passed = not record or readers(record)
 end
 if next_owner == '' and not (passed and waited) then return mine end
 -- include gate
--- guard: release_epoch
+-- guard: release_epoch | S1 | a_handover_after_a_restart(release) | local mark = 1
 local mark = gate(now)
 -- A refusal.
 if type(mark) == 'table' then return next_owner == '' and mine or mine == 1 and mark or {0, mark} end
 local queued = false
--- guard: next_tombstone
+-- guard: next_tombstone | S6 | an_abandoned_owner_that_a_release_carries | if next_owner ~= '' then
 if next_owner ~= '' and redis.call('EXISTS', KEYS[5]) == 0 then
   -- include limits
   -- include entries
   -- include unfit
   if next_floor == '' then next_floor = '0' end
-  -- guard: next_unfit
+  -- guard: next_late | S6 | an_unfit_request(next late) | local sound = true
+  -- guard: next_lease | S1 | an_unfit_request(next lease) | local sound = true
+  -- guard: next_floor | S2 | an_unfit_request(next floor) | local sound = true
   local sound = not unfit(now, next_lease, next_floor)
   if sound then
     local done, result = pcall(keep_entry, now, next_owner, entry_of(next_lease, next_floor, next_channel, next_label))

@@ -8,7 +8,8 @@
 local function reader_end(record, owner)
   -- include readers_line
   local line = readers_line(record)
-  -- guard: renew_reader
+  -- guard: renew_reader | S4 | a_reader_that_left_renews_nothing |
+  --   local at = line and (string.find(record, owner, line, true) or line + 1)
   local at = line and string.find(record, owner, line, true)
   return at and at + 33
 end
@@ -22,7 +23,7 @@ if epoch[2] ~= VERSION then
   -- include unknown
   refusal = unknown(epoch[2], epoch[1])
 end
--- guard: renew_version
+-- guard: renew_version | S1 | another_version_is_refused
 if refusal then return refusal end
 local most = longest == 0 and math.huge or math.ceil(longest / 1000)
 for at = 1, count do

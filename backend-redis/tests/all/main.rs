@@ -29,6 +29,5 @@ mod support;
 mod tls;
 mod tls_handshake;
 mod unreadable;
-mod versions;
 mod wait_replicas;
 mod wrong_servers;

@@ -30,30 +30,30 @@ attempt, estimated = tonumber(attempt), tonumber(estimated)
 -- As in free.lua.
 local TURN_US = 100000
 local other = unknown(unpack(redis.call('HMGET', KEYS[1], 'version', 'longest')))
--- guard: acquire_version
+-- guard: acquire_version | S1 | a_late_request_in_another_version
 if other then return other end
 local now = clock()
 local stamp = text(now)
 -- The highest clock at which this node got a request.
 local seen = tonumber(redis.call('HGET', KEYS[1], 'clock') or 0)
 -- A late request or a clock that is ahead; then a clock that is behind.
--- guard: late_request
+-- guard: late_request | S6 | a_late_request | if false then
 if now > tonumber(late_after) then
-  -- guard: late_notes_clock
+  -- guard: late_notes_clock | S1 | a_clock_that_came_back(late)
   if now > seen and redis.call('EXISTS', KEYS[1]) == 1 then redis.call('HSET', KEYS[1], 'clock', stamp) end
   return {'late', stamp}
 end
--- guard: clock_behind
+-- guard: clock_behind | S2 | a_clock_behind
 if now < estimated - bound then return {'clock', stamp} end
 -- A waiter keeps its entry, and is served, also if memory is short: the expiry is set first, see
 -- epoch.lua of backend-redis.
 if redis.call('HGET', KEYS[4], owner) then redis.call('PEXPIRE', KEYS[4], TOMB_MS) end
 -- A deadline written by a wrong clock could end a quarantine too early.
 local epoch = redis.call('HMGET', KEYS[1], 'run', 'replid', 'from', 'span')
--- guard: clock_came_back
+-- guard: clock_came_back | S1 | a_clock_that_came_back(granting) | local ahead = false
 local ahead = seen > now + bound
 if epoch[1] ~= run or epoch[2] ~= replid or tonumber(epoch[3] or 0) > now or ahead then
-  -- guard: clock_off
+  -- guard: clock_off | S1 | a_record_to_write_ahead_of_the_others
   if math.abs(now - estimated) > bound then return {'clock', stamp} end
 end
 if ahead then
@@ -62,16 +62,18 @@ if ahead then
   redis.call('HSET', KEYS[1], 'clock', stamp)
   if quarantine == 'on' then
     -- The longest lease may have been longer before, and that may not be waited out yet.
-    -- guard: waits_out
+    -- guard: waits_out | S1 | a_clock_that_came_back_in_a_long_wait |
+    --   local span = tonumber(longest)
     local span = math.max(tonumber(longest), tonumber(epoch[4] or 0))
     redis.call('HSET', KEYS[1], 'from', text(now + span), 'span', text(span),
       'why', 'the clock was ahead and came back')
   end
--- guard: notes_clock
+-- guard: notes_clock | S1 | a_clock_that_came_back(refusing) | elseif false then
 elseif now > seen and epoch[1] then
   redis.call('HSET', KEYS[1], 'clock', stamp)
 end
--- guard: gate
+-- guard: gate_epoch | S1 | an_epoch_with_another(run) | local mark = 1
+-- guard: gate_quarantine | S1 | an_epoch_with_another(from) | local mark = 1
 local mark = gate(now)
 if type(mark) == 'table' then
   if mark[1] == 'quarantine' then table.insert(mark, 2, stamp) end
@@ -82,9 +84,9 @@ mark = math.min(tonumber(redis.call('HGET', KEYS[1], watermark) or 0) or 9007199
 -- After a loss of data the clocks may be behind the old ones by the bound. The margin leaves room
 -- for that.
 local highest = now + tonumber(longest) - 2 * bound
--- guard: floor
+-- guard: floor | S2 | a_floor_far_ahead_of_the_clock_is_refused
 if floor > highest then return {'floor', stamp, text(highest)} end
--- guard: longest_lease
+-- guard: longest_lease | S1 | a_lease_above_the_longest_is_refused_by_the_store
 if lease * 1000 > tonumber(longest) then return {'lease', stamp} end
 local record = read(KEYS[2])
 local holder, number, state, last, old_label = string.match(record or '', '^(%x+) (%d+) ([01]) (%d+) ([^\n]*)')
@@ -97,7 +99,7 @@ local own_end = lease_end(now, lease)
 if from then
   local before
   own, last, before, to = string.match(record, '^(%d+) (%d+) (%d+)()', from + 34)
-  -- guard: repeat_end
+  -- guard: repeat_end | S3 | a_reader_whose_lease_is_prolonged(repeat)
   if before > own_end then own_end = before end
 end
 local function line(of, by) return '\n' .. owner .. ' ' .. of .. ' ' .. by .. ' ' .. own_end end
@@ -107,7 +109,7 @@ local function living_of(lines)
   while at do
     local next_ = string.find(lines, '\n', at + 1, true)
     local until_ = string.sub(lines, (next_ or #lines + 1) - 13, (next_ or 0) - 1)
-    -- guard: dead_reader
+    -- guard: dead_reader | S4 | room_of_a_dead_reader | if false then
     if until_ >= first then
       kept[#kept + 1] = string.sub(lines, at, (next_ or 0) - 1)
     end
@@ -126,14 +128,18 @@ local function busy()
   return {'busy', stamp, holder or record and '?' or '', old_label or '', left, number or text(mark), rank or -1}
 end
 local gone = redis.call('GET', KEYS[5])
--- guard: tombstone
+-- guard: tombstone | S6 | an_abandoned_owner_takes_nothing_any_more
 if gone and tonumber(gone) >= attempt then return busy() end
--- guard: repeat
+-- guard: repeat_once | S4 | a_repeat_by_a_reader_is_the_same_grant |
+--   if holder == owner and state == '0' then
+-- guard: repeat_kept | S5 | a_repeat_of_what_is_kept | if holder == owner then
+-- guard: repeat_number | S6 | a_repeat_by_the_owner_is_the_same_grant |
+--   if holder == owner then record = false end if false then
 if own or holder == owner and state == '0' then
   -- A repeat sets the lease anew. It may be a late request, so it never shortens the lease.
-  -- guard: repeat_lease
+  -- guard: repeat_lease | S3 | a_repeat_by_the_owner_is_the_same_grant | local left = lease
   local left = math.max(lease, redis.call('PTTL', KEYS[2]))
-  -- guard: last_attempt
+  -- guard: last_attempt | S6 | a_late_repeat_that_is_taken_back | last = attempt
   last = math.max(attempt, tonumber(last))
   record = own and string.sub(record, 1, from - 1) .. line(own, text(last)) .. string.sub(record, to)
     or table.concat({owner, number, '0', text(last), old_label}, ' ')
@@ -144,35 +150,45 @@ local turn, ends = string.match(redis.call('HGET', KEYS[4], 'turn') or '', '^(%x
 ends = tonumber(ends or 0)
 -- For a moment after a release the node serves only the head of the queue, or the readers at its
 -- head.
--- guard: readers_turn
+-- guard: readers_turn | L2 | two_readers_that_are_called
 if reader and turn == READERS then turn = owner end
--- guard: turn
+-- guard: turn | L3 | a_turn_far_ahead | local others = turn and turn ~= owner and ends > now
 local others = turn and turn ~= owner and ends > now and ends <= now + TURN_US
 -- Whether a live writer stands before the asker in the queue.
 local function writer_first()
   for _, ahead in ipairs(redis.call('ZRANGE', KEYS[3], 0, -1)) do
-    -- guard: own_entry
+    -- guard: own_entry | L2 | a_reader_before_a_writer
     if ahead == owner then return false end
     local entry = redis.call('HGET', KEYS[4], ahead) or ''
     local until_ = tonumber(string.match(entry, '^(%d+) ') or 0)
-    -- guard: live_writer
+    -- guard: dead_writer | L3 | a_reader_behind_a_dead_writer(old) |
+    --   if until_ <= now + LIFE_US and not is_reader(entry) then return true end
+    -- guard: writer_of_a_clock_ahead | L3 | a_reader_behind_a_dead_writer(ahead) |
+    --   if until_ > now and not is_reader(entry) then return true end
+    -- guard: reader_first | L2 | two_readers_that_are_called |
+    --   if until_ > now and until_ <= now + LIFE_US then return true end
     if until_ > now and until_ <= now + LIFE_US and not is_reader(entry) then return true end
   end
   return false
 end
--- guard: writers_wait
+-- guard: writers_wait | S1 | readers_share_and_exclude_writers |
+--   local shut = record and holder ~= READERS
 local shut = record
 local first_line = count > 0 and string.find(record, '\n', 1, true)
 local lines = first_line and string.sub(record, first_line) or ''
 if reader then
-  -- guard: room_of_the_dead
+  -- guard: room_of_the_dead | L1 | room_of_a_dead_reader
   if count >= MOST_READERS then lines, count = living_of(lines) end
-  -- guard: readers_wait
+  -- guard: readers_wait | S1 | readers_share_and_exclude_writers | shut = false
+  -- guard: readers_have_a_limit | S1 | one_reader_above_the_most | shut = record and count == 0
   shut = record and not (first_line and count < MOST_READERS)
-  -- guard: writer_first
+  -- guard: writer_first | L3 | a_reader_past_a_writer
+  -- guard: writer_first_when_free | L3 | a_reader_past_a_writer |
+  --   shut = shut or record and writer_first()
   shut = shut or writer_first()
 end
--- guard: held
+-- guard: held | S1 | a_held_lock_is_refused_with_its_holder_and_token | if others then
+-- guard: held_for_the_head | L3 | an_attempt_past_the_head | if record then
 if shut or others then
   if channel ~= '' then
     redis.call('ZADD', KEYS[3], 'NX', rank, owner)
@@ -180,7 +196,7 @@ if shut or others then
     redis.call('PEXPIRE', KEYS[3], TOMB_MS)
     redis.call('PEXPIRE', KEYS[4], TOMB_MS)
     -- Until then, and a second more, batch.lua checks for entries and tombstones.
-    -- guard: entry_makes_a_crowd
+    -- guard: entry_makes_a_crowd | L3 | a_batch_with_one_waiting | local crowd = 0
     local crowd = now + (TOMB_MS + 1000) * 1000
     if crowd > tonumber(redis.call('HGET', KEYS[1], 'crowd') or 0) then
       redis.call('HSET', KEYS[1], 'crowd', text(crowd))
@@ -189,18 +205,21 @@ if shut or others then
   return busy()
 end
 -- The stored token: the same rule as `stored` in token.rs, acquire_fast.lua and batch.lua.
--- guard: near_the_clock
+-- guard: near_the_clock | S2 | a_proposal_far_ahead | number = tonumber(proposed)
 number = math.min(math.max(tonumber(proposed), now - bound), now + bound)
--- guard: above_the_marks
+-- guard: above_the_mark | S2 | a_number_above_the_watermark | number = math.max(number, floor + 1)
+-- guard: above_the_floor | S2 | a_number_above_the_floor | number = math.max(number, mark + 1)
 number = math.max(number, mark + 1, floor + 1)
 if number > 9007199254740991 then return {'exhausted', stamp} end
 -- `top` is the highest of all watermarks. A number above it need not be compared with its own
 -- watermark.
 local top = math.max(number, tonumber(redis.call('HGET', KEYS[1], 'top') or 0))
--- guard: notes_number
+-- guard: notes_top | S2 | a_writer_after_a_reader | redis.call('HSET', KEYS[1], 'top', text(top))
+-- guard: notes_mark | S2 | a_batch_after_a_number_far_ahead(acquired) |
+--   redis.call('HSET', KEYS[1], watermark, text(number))
 redis.call('HSET', KEYS[1], watermark, text(number), 'top', text(top))
 if reader then
-  -- guard: join_lease
+  -- guard: join_lease | S1 | a_reader_with_a_short_lease
   if record then lease = math.max(lease, redis.call('PTTL', KEYS[2])) end
   record = table.concat({READERS, text(number), '0', text(count + 1), label}, ' ')
     .. lines .. line(text(number), text(attempt))

@@ -20,7 +20,7 @@ local stamp, argument = string.format('%.0f', now), list
 releases = releases + 0
 local e = call('HMGET', KEYS[1], 'run', 'replid', 'longest', 'quarantine', 'from', 'clock', 'top', 'crowd',
   'version')
--- guard: batch_crowd
+-- guard: batch_crowd | L2 | short_ways_do_what_long_ways_do | local crowded = false
 local crowded = (e[8] or 0) + 0 > now
 -- The other keys of a name and of an owner, by the layout of `Keys` in backend-redis.
 local base = string.sub(KEYS[1], 1, -6)
@@ -45,7 +45,7 @@ if releases > 0 then
     local record, owner, answer = records[at], ARGV[argument + at - 1], 0
     if crowded and has('queue:', name_of(KEYS[1 + at])) then
       answer = -1
-    -- guard: batch_release_owner
+    -- guard: batch_release_owner | S4 | short_ways_do_what_long_ways_do | elseif record then
     elseif record and string.sub(record, 1, 32) == owner then
       -- A number has 16 digits until the year 2286.
       local before, state, behind = string.byte(record, 50, 52)
@@ -66,19 +66,19 @@ local most = longest + 0
 bound = bound + 0
 local step = lease == '' and 3 or 2
 local open = e[3] == longest and e[4] == quarantine
-  -- guard: batch_epoch
+  -- guard: batch_epoch | S1 | short_ways_do_what_long_ways_do
   and e[1] == run and e[2] == replid
-  -- guard: batch_version
+  -- guard: batch_version | S1 | short_ways_do_what_long_ways_do
   and e[9] == VERSION
-  -- guard: batch_quarantine
+  -- guard: batch_quarantine | S1 | short_ways_do_what_long_ways_do
   and e[5] + 0 <= now
-  -- guard: batch_clock
+  -- guard: batch_clock | S1 | short_ways_do_what_long_ways_do
   and (e[6] or 0) + 0 <= now
-  -- guard: batch_behind
+  -- guard: batch_behind | S2 | short_ways_do_what_long_ways_do
   and estimated - bound <= now
-  -- guard: batch_late
+  -- guard: batch_late | S6 | short_ways_do_what_long_ways_do
   and now <= late_after + 0
-  -- guard: batch_lease
+  -- guard: batch_lease | S1 | short_ways_do_what_long_ways_do
   and (lease == '' or lease * 1000 <= most)
 if not open then
   for at = 1, attempts do answers[releases + at] = -1 end
@@ -89,7 +89,7 @@ end
 -- raised above its watermark has a text of its own.
 local text, marks, top = proposed, nil, (e[7] or 0) + 0
 proposed = proposed + 0
--- guard: batch_proposal
+-- guard: batch_proposal | S2 | short_ways_do_what_long_ways_do | if false then
 if proposed < now - bound or proposed > now + bound then
   proposed = math.min(math.max(proposed, now - bound), now + bound)
   text = string.format('%.0f', proposed)
@@ -134,7 +134,9 @@ for at = 1, attempts do
   if numbers[at] then
     local record = ARGV[own] .. (texts[at] == text and tail or ' ' .. texts[at] .. rest)
     -- The lock may be held, and two attempts of the batch may be for the same lock.
-    -- guard: batch_held
+    -- guard: batch_held | S1 | short_ways_do_what_long_ways_do |
+    --   taken = call('SET', KEYS[first + at - 1], record, 'PX', step == 3 and ARGV[own + 2] or
+    --   lease)
     taken = call('SET', KEYS[first + at - 1], record, 'PX', step == 3 and ARGV[own + 2] or lease, 'NX')
     answers[releases + at] = taken and numbers[at] or -1
   end

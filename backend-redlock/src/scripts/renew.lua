@@ -21,7 +21,7 @@ if epoch[2] ~= VERSION then
   -- include unknown
   refusal = unknown(epoch[2], epoch[1])
 end
--- guard: renew_version
+-- guard: renew_version | S1 | another_version_is_refused
 if refusal then return refusal end
 local most = longest == 0 and math.huge or math.ceil(longest / 1000)
 for at = 2, #KEYS do
@@ -30,7 +30,7 @@ end
 -- Last, since it may need memory: see epoch.lua of backend-redis.
 if now > tonumber(ahead_after) and now > tonumber(redis.call('HGET', KEYS[1], 'clock') or now) then
   -- Written for the time when the clock has come back: see acquire.lua.
-  -- guard: renew_notes_clock
+  -- guard: renew_notes_clock | S1 | a_clock_that_came_back(renewing)
   redis.pcall('HSET', KEYS[1], 'clock', stamp)
 end
 return {'renewed', stamp, answers, longest}

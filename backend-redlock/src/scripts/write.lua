@@ -12,7 +12,7 @@ if refusal then return refusal end
 local time = redis.call('TIME')
 local now, number = time[1] * 1000000 + time[2], tonumber(wanted)
 local stamp = string.format('%.0f', now)
--- guard: write_lead
+-- guard: write_lead | S2 | a_raise_far_ahead | if false then
 if lead ~= '' and number > now + lead then
   return {'floor', stamp, string.format('%.0f', now + lead)}
 end
@@ -27,22 +27,23 @@ if from then
   if tonumber(own) > number then first = own end
   local mine, to = string.match(rest, '^(%d+)()', from + 34)
   holder, own = owner, mine
-  -- guard: write_reader
+  -- guard: write_reader | S2 | a_number_for_a_reader
   rest = string.sub(rest, 1, from + 33) .. wanted .. string.sub(rest, to)
 end
--- guard: write_owner
+-- guard: write_owner | S4 | a_raise_by_another
+-- guard: write_kept | S4 | a_raise_of_what_is_kept
 if holder ~= owner or state ~= '0' then return {'written', stamp, 0} end
--- guard: write_rises
+-- guard: write_rises | S2 | a_raise_to_less | if true then
 if number > tonumber(own) then
   local left = math.max(1, redis.call('PTTL', KEYS[2]))
   -- The expiry is set first, since that needs no memory: see epoch.lua of backend-redis.
   redis.call('PEXPIRE', KEYS[2], left)
   redis.call('SET', KEYS[2], table.concat({whose, first, state, rest}, ' '), 'PX', left)
   if number > tonumber(redis.call('HGET', KEYS[1], watermark) or 0) then
-    -- guard: write_notes_mark
+    -- guard: write_notes_mark | S2 | a_raised_token_is_exceeded_by_the_next
     redis.call('HSET', KEYS[1], watermark, wanted)
     if number > tonumber(redis.call('HGET', KEYS[1], 'top') or 0) then
-      -- guard: write_notes_top
+      -- guard: write_notes_top | S2 | a_batch_after_a_number_far_ahead(written)
       redis.call('HSET', KEYS[1], 'top', wanted)
     end
   end

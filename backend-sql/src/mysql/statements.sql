@@ -36,7 +36,7 @@ VALUES (?, NULL, NULL, ?, 0, 0, 2);
 
 -- dead_entries(most)
 SELECT q.position FROM `leasehold_queue` AS q
-WHERE (q.heard > 0 AND NOT (-- guard: entry-alive
+WHERE (q.heard > 0 AND NOT (
 q.heard > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 4000000 AND
 q.heard < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + 4000000 AND
 q.heard > 0)) OR (q.heard < 0 AND q.heard > 3600000000 - TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)))
@@ -72,7 +72,7 @@ WHERE name = ? AND (
 DELETE `leasehold_queue` FROM (
     SELECT q.position FROM JSON_TABLE(?, '$[*]' COLUMNS (position BIGINT PATH '$')) AS g
     STRAIGHT_JOIN `leasehold_queue` AS q ON q.position = g.position
-    WHERE NOT (-- guard: entry-alive
+    WHERE NOT (
 q.heard > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 4000000 AND
 q.heard < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + 4000000 AND
 q.heard > 0)
@@ -95,7 +95,7 @@ SELECT s.watermark FROM `leasehold_settings` AS s, `leasehold_locks` AS l WHERE 
 
 -- free_names(most)
 SELECT HEX(name), token FROM `leasehold_locks`
-WHERE expires <= TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AND (`leasehold_locks`.buried_at IS NULL OR `leasehold_locks`.buried_at < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 3600000000) AND name NOT IN (SELECT q.name FROM `leasehold_queue` AS q WHERE -- guard: entry-alive
+WHERE expires <= TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AND (`leasehold_locks`.buried_at IS NULL OR `leasehold_locks`.buried_at < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 3600000000) AND name NOT IN (SELECT q.name FROM `leasehold_queue` AS q WHERE
 q.heard > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 4000000 AND
 q.heard < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + 4000000 AND
 q.heard > 0)
@@ -112,7 +112,7 @@ WHERE name = ?
     AND expires > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))
     AND (`leasehold_locks`.buried IS NULL OR
 LOCATE(?, `leasehold_locks`.buried) = 0
-) AND NOT (IFNULL((SELECT q.owner FROM `leasehold_queue` AS q WHERE q.name = ? AND -- guard: entry-alive
+) AND NOT (IFNULL((SELECT q.owner FROM `leasehold_queue` AS q WHERE q.name = ? AND
 q.heard > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 4000000 AND
 q.heard < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + 4000000 AND
 q.heard > 0 ORDER BY q.position LIMIT 1), ?)
@@ -139,7 +139,7 @@ SELECT identity FROM `leasehold_settings` WHERE id = 1;
 -- insert(name, owner, label, lease, least)
 INSERT INTO `leasehold_locks` (name, owner, label, token, version, expires, kept)
 SELECT ?, ?, ?, LAST_INSERT_ID(GREATEST(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), ?)), 1, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?, 2
-FROM DUAL WHERE NOT (IFNULL((SELECT q.owner FROM `leasehold_queue` AS q WHERE q.name = ? AND -- guard: entry-alive
+FROM DUAL WHERE NOT (IFNULL((SELECT q.owner FROM `leasehold_queue` AS q WHERE q.name = ? AND
 q.heard > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 4000000 AND
 q.heard < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + 4000000 AND
 q.heard > 0 ORDER BY q.position LIMIT 1), ?)
@@ -189,7 +189,7 @@ SELECT 1 FROM `leasehold_records` WHERE name = ? AND token = ? AND number >= ?;
 -- join(name, owner, label, lease, least, version, kept, least_shared)
 INSERT INTO `leasehold_locks` (name, owner, readers, label, token, version, expires, kept)
 SELECT ?, '00000000000000000000000000000000', CONCAT(?, '-', LPAD(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?, 16, '0'), ','), ?, LAST_INSERT_ID(GREATEST(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), ?)), 1, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?, 2
-FROM DUAL WHERE NOT (IFNULL((SELECT q.owner FROM `leasehold_queue` AS q WHERE q.name = ? AND -- guard: entry-alive
+FROM DUAL WHERE NOT (IFNULL((SELECT q.owner FROM `leasehold_queue` AS q WHERE q.name = ? AND
 q.heard > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 4000000 AND
 q.heard < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + 4000000 AND
 q.heard > 0 ORDER BY q.position LIMIT 1), ?)
@@ -275,7 +275,7 @@ DELETE FROM `leasehold_queue` WHERE name = ?
 -- list(after, most)
 SELECT HEX(name) AS position, name, owner, label, token, version, kept, GREATEST(expires, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))) - TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AS remaining,
     TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AS clock, IF(owner = '00000000000000000000000000000000', readers, NULL) AS readers, NULL AS entries,
-    (SELECT COUNT(*) FROM `leasehold_queue` AS q WHERE q.name = `leasehold_locks`.name AND -- guard: entry-alive
+    (SELECT COUNT(*) FROM `leasehold_queue` AS q WHERE q.name = `leasehold_locks`.name AND
 q.heard > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 4000000 AND
 q.heard < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + 4000000 AND
 q.heard > 0) AS waiting, 0 AS ahead, 0 AS queued
@@ -328,12 +328,12 @@ SUBSTR(readers, LOCATE(?, readers) + 33, 16) > LPAD(TIMESTAMPDIFF(MICROSECOND, T
 ), SUBSTR(readers, LOCATE(?, readers), 32), owner) AS owner, label, token, version, kept, GREATEST(expires, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))) - TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AS remaining,
     TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AS clock, IF(owner = '00000000000000000000000000000000' AND (? IS NULL OR LENGTH(readers) >= 50000), readers, NULL) AS readers,
     IF(owner = '00000000000000000000000000000000', LENGTH(readers) DIV 50, NULL) AS entries,
-    IF(? IS NULL, (SELECT COUNT(*) FROM `leasehold_queue` AS q WHERE q.name = ? AND -- guard: entry-alive
+    IF(? IS NULL, (SELECT COUNT(*) FROM `leasehold_queue` AS q WHERE q.name = ? AND
 q.heard > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 4000000 AND
 q.heard < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + 4000000 AND
 q.heard > 0), NULL) AS waiting,
     (SELECT COUNT(*) FROM (
-        SELECT 1 FROM `leasehold_queue` AS q WHERE q.name = ? AND -- guard: entry-alive
+        SELECT 1 FROM `leasehold_queue` AS q WHERE q.name = ? AND
 q.heard > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 4000000 AND
 q.heard < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + 4000000 AND
 q.heard > 0 AND q.position < IFNULL(
@@ -412,7 +412,7 @@ UPDATE `leasehold_locks` SET
 WHERE name = ? AND version = IFNULL(?, version) AND expires <= TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AND (`leasehold_locks`.buried IS NULL OR
 LOCATE(?, `leasehold_locks`.buried) = 0
 )
-    AND NOT (IFNULL((SELECT q.owner FROM `leasehold_queue` AS q WHERE q.name = ? AND -- guard: entry-alive
+    AND NOT (IFNULL((SELECT q.owner FROM `leasehold_queue` AS q WHERE q.name = ? AND
 q.heard > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 4000000 AND
 q.heard < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + 4000000 AND
 q.heard > 0 ORDER BY q.position LIMIT 1), ?)

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_core::{Env as _, ErrorKind, FencingToken, ReleaseOptions, Request, SystemEnv};
+use lock_core::{Env as _, ErrorKind, FencingToken, LockName, ReleaseOptions, Request, SystemEnv};
 
 use super::{cases, raises};
 use crate::setting::{Setting, eventually, granted};
@@ -58,9 +58,13 @@ async fn a_token_is_above_the_floor(setting: &Setting) {
     // Ten seconds ahead of the clock, or half of a short longest lease.
     let ahead = (setting.promised().longest_lease.as_micros() as u64 / 2).min(10_000_000);
     let floor = FencingToken::new(grant.token.get() + ahead).unwrap();
-    let request = with_floor(setting.request(&name), floor);
-    let next = granted(&*backend, &request).await;
-    assert!(next.token > floor, "the token {} is not above the floor {floor}", next.token);
+    let above_the_floor = async |name: &LockName| {
+        let grant = granted(&*backend, &with_floor(setting.request(name), floor)).await;
+        assert!(grant.token > floor, "the token {} is not above the floor {floor}", grant.token);
+        grant
+    };
+    above_the_floor(&setting.name("a name that the store does not know")).await;
+    let next = above_the_floor(&name).await;
     let clock = backend.clock_difference_micros().await.unwrap().unwrap_or(0);
     let clock = SystemEnv.wall_micros().saturating_add_signed(clock);
     let lead = Duration::from_micros(next.token.get().saturating_sub(clock));

@@ -31,7 +31,7 @@ pub use self::{
         clock_shim::{self, Clock, Offsets},
         cold_copy::ColdCopy,
         disk::{FullDisk, SlowFlush},
-        proxy::{self, Change, Counters, Mode, Proxy, marker},
+        proxy::{self, Change, Counters, Mode, Proxy, guard_length, marker},
     },
     machine::{
         account::Account,

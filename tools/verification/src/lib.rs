@@ -3,8 +3,8 @@
 //! - [`sim`]: the real client in simulated time, over a network that loses, delays and repeats
 //!   messages;
 //! - [`mutants`]: the backend in memory with one flaw, which the suite's case for it must catch;
-//! - [`missing_guards`]: a proxy leaves one guarded line of a script or statement out on its way to
-//!   a real server, and the backend's own case must fail;
+//! - [`missing_guards`]: a proxy breaks one line of a script or statement on its way to a real
+//!   server, and the case that a comment before the line names must fail;
 //! - [`late_write`]: a write of a record that arrives after the lock was lost;
 //! - [`versions`]: what must hold if a store has records of another version;
 //! - [`proof`]: client processes over a real store under one fault at a time, and a table of what

@@ -5,10 +5,10 @@
 -- Answer: 1 if it was held, otherwise 0.
 rest = tonumber(rest)
 local noted, token, state, label = parse(read(KEYS[2]))
--- guard: release_owner
+-- guard: release_owner | S4 | only_the_owner_releases
 if not is_ours(KEYS[6], owner) then return 0 end
 -- A lock in its minimum hold stays until its time ends, or until it is freed by force.
--- guard: release_kept
+-- guard: release_kept | S4 | a_release_of_what_is_kept
 if noted == owner and state == '1' then return 0 end
 if keep ~= '' then
   local record = owner .. ' ' .. text(token or last_token(KEYS[4])) .. ' 1 ' .. (label or '')
@@ -18,7 +18,7 @@ if keep ~= '' then
 end
 free(wake, channel, message)
 local grants, since = string.match(read(KEYS[3]) or '', '^(%d+) (%d+)$')
--- guard: begins_rest
+-- guard: begins_rest | L2 | many_grants_in_a_row | if false then
 if grants and rest > 0 and grants + 0 >= RUN_GRANTS and clock() - since >= RUN_US then
   redis.call('SET', KEYS[3], 'rest', 'PX', rest)
 elseif grants then

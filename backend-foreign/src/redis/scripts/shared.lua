@@ -63,15 +63,15 @@ end
 -- Frees the lock, and wakes foreign waiters in the same way as the other library.
 local function free(wake, channel, message)
   redis.call('DEL', KEYS[6], KEYS[2])
-  -- guard: wake_publish
+  -- guard: wake_publish | L2 | a_waiter_by_message
   if wake == 'publish' or wake == 'spring' then redis.call('PUBLISH', channel, message) end
   -- Before version 7, Spring Integration has one channel for all locks of a registry. The message
   -- names the lock.
-  -- guard: wake_registry
+  -- guard: wake_registry | L2 | a_waiter_of_a_registry
   if wake == 'spring' then redis.call('PUBLISH', string.sub(channel, 1, -2 - #message), message) end
   if wake == 'list' then
     redis.call('DEL', KEYS[7])
-    -- guard: wake_list
+    -- guard: wake_list | L2 | a_waiter_by_signal
     redis.call('LPUSH', KEYS[7], message)
     redis.call('PEXPIRE', KEYS[7], SIGNAL_MS)
   end

@@ -19,16 +19,16 @@ WHERE n.name > CAST($after AS BINARY) ORDER BY n.name LIMIT $most
 -- How many microseconds ago a client of ShedLock was last seen; NULL if none ever was.
 SELECT TIMESTAMPDIFF(MICROSECOND, MAX(l.locked_at), {utc})
 FROM {lock} AS l
--- guard: foreign-holder
+-- guard: foreign-holder | operation | only_leasehold_locks_in_a_listing
 WHERE l.locked_by NOT REGEXP '^[0-9a-f]{32}( released){0,1}$'
 
 -- name: force_release(name)
 -- Frees $name of any holder. Sets `lock_until` to an hour ago, as `release` does.
 UPDATE {lock} SET
-    -- guard: force-past
+    -- guard: force-past | S5 | a_renewal_of_what_was_freed | lock_until = UTC_TIMESTAMP(6)
     lock_until = {utc} - INTERVAL 1 HOUR
 WHERE name = $name
-    -- guard: force-held
+    -- guard: force-held | S4 | force_of_a_free_name
     AND lock_until > {utc}
 
 -- name: repair_token(name)
@@ -36,7 +36,7 @@ WHERE name = $name
 -- leasehold grant may have.
 UPDATE {companion} SET token = {now} + (SELECT s.longest_lease FROM {store} AS s)
 WHERE name = $name
-    -- guard: repair-bad
+    -- guard: repair-bad | S2 | a_token_over_a_force
     AND token NOT BETWEEN 0 AND 9007199254740990
 
 -- name: settings

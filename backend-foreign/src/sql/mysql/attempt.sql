@@ -15,20 +15,26 @@ INSERT INTO {companion} (name, token) VALUES ($name, 0) ON DUPLICATE KEY UPDATE 
 UPDATE {lock} AS l, {companion} AS c SET
     l.lock_until = {utc} + INTERVAL $lease MICROSECOND, l.locked_at = {utc}, l.locked_by = $owner,
     c.owner = $owner, c.label = $label,
-    -- guard: above-the-last
+    -- guard: above-the-last | S2 | a_token_is_above_the_floor |
+    --   c.token = LAST_INSERT_ID(GREATEST(0, ?))
+    -- guard: above-the-floor | S2 | a_token_is_above_the_floor |
+    --   c.token = LAST_INSERT_ID(c.token + 1 + 0 * ?)
+    -- guard: above-what-was-lost | S2 | a_token_after_a_loss |
+    --   c.token = LAST_INSERT_ID(GREATEST(c.token + 1, ?))
     c.token = LAST_INSERT_ID(GREATEST({now}, c.token + 1, $above))
 WHERE l.name = $name AND c.name = $name
-    -- guard: held
+    -- guard: held | S1 | a_held_lock_is_refused_with_its_holder_and_token
+    -- guard: held-by-others | S1 | a_foreign_holder_of_the_row
     AND l.lock_until <= {utc}
-    -- guard: not-abandoned
+    -- guard: not-abandoned | S6 | an_abandoned_owner_takes_nothing_any_more | AND ? <> ''
     AND (c.buried IS NULL OR LOCATE($owner, c.buried) = 0)
 
 -- name: tombstone(name, owner)
 -- Leaves a tombstone: no attempt of $owner to acquire $name may succeed any more. At most a
 -- thousand such owners are remembered.
 INSERT INTO {companion} (name, token, buried)
--- guard: tombstone-new
+-- guard: tombstone-new | S6 | an_abandoned_owner_takes_nothing_any_more | VALUES (?, 0, LEFT(?, 0))
 VALUES ($name, 0, CONCAT($owner, ','))
 ON DUPLICATE KEY UPDATE
-    -- guard: tombstone-others
+    -- guard: tombstone-others | S6 | two_abandoned_owners | buried = CONCAT(?, ',')
     buried = LEFT(CONCAT($owner, ',', COALESCE(buried, '')), 33000)

@@ -16,13 +16,13 @@ ORDER BY l.name::text COLLATE "C" LIMIT $most
 -- How many microseconds ago a client of ShedLock was last seen; NULL if none ever was.
 SELECT (pg_catalog.date_part('epoch', {utc} - pg_catalog.max(l.locked_at)) * 1000000::double precision)::bigint
 FROM {lock} AS l
--- guard: foreign-holder
+-- guard: foreign-holder | operation | only_leasehold_locks_in_a_listing
 WHERE l.locked_by::text !~ '^[0-9a-f]{32}( released){0,1}$'
 
 -- name: force_release(name)
 -- Frees $name of any holder.
 UPDATE {lock} SET lock_until = {utc} WHERE name::text = $name
-    -- guard: force-held
+    -- guard: force-held | S4 | force_of_a_free_name
     AND lock_until > {utc}
 RETURNING 1::bigint
 
@@ -31,7 +31,7 @@ RETURNING 1::bigint
 -- leasehold grant may have.
 UPDATE {companion} AS c SET token = {micros} + (SELECT s.longest_lease FROM {store} AS s)
 WHERE c.name = $name
-    -- guard: repair-bad
+    -- guard: repair-bad | S2 | a_token_over_a_force
     AND c.token NOT BETWEEN 0 AND 9007199254740990
 RETURNING 1::bigint
 

@@ -4,19 +4,19 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use lock_core::{
-    Attempt, Enqueued, Env as _, ErrorKind, FencingToken, Init, LossReason, ReleaseOptions,
-    ReleaseOutcome, Renewal, Signal, SystemEnv,
+    Attempt, Env as _, ErrorKind, FencingToken, LossReason, ReleaseOptions, ReleaseOutcome,
+    Renewal, Signal, SystemEnv,
 };
 use servers::Mode;
 use verification::missing_guards::{
     Clients as _, Verdict,
-    cases::{LONG, above, first_use, granted, name, not_granted, request, words},
+    cases::{
+        LONG, above, check, enqueue, first_use, granted, name, not_granted, refused, renewed,
+        request, words,
+    },
 };
 
-use super::{
-    any::{refused, renewed, wrong},
-    server::Shared,
-};
+use super::server::Shared;
 
 /// The epoch record of the layout `redis-py`.
 const EPOCH: &str = "leasehold-foreign:redis-py:{0}:epoch";
@@ -26,7 +26,7 @@ pub(super) async fn a_foreign_holder(setup: &Shared) -> Verdict {
     setup.say(&["SET", "a", "theirs", "PX", "20000"]).await;
     not_granted(&*store, &request("a", LONG)).await?;
     let value = setup.say(&["GET", "a"]).await;
-    wrong(value == "theirs", || format!("the key is {value:?} now"))
+    check(value == "theirs", || format!("the key is {value:?} now"))
 }
 
 pub(super) async fn a_foreign_client_in_a_listing(setup: &Shared) -> Verdict {
@@ -38,7 +38,7 @@ pub(super) async fn a_foreign_client_in_a_listing(setup: &Shared) -> Verdict {
         .locks
         .iter()
         .filter(|lock| lock.name.as_str().starts_with("leasehold migration only "));
-    wrong(records.count() == 1, || format!("{page:?}"))
+    check(records.count() == 1, || format!("{page:?}"))
 }
 
 pub(super) async fn an_attempt_in_the_quarantine(setup: &Shared) -> Verdict {
@@ -55,7 +55,7 @@ pub(super) async fn a_late_request(setup: &Shared) -> Verdict {
     setup.proxy.set(slow).await.map_err(words)?;
     let answer = store.try_acquire(&request("a", LONG)).await;
     let value = setup.say(&["GET", "a"]).await;
-    wrong(value.is_empty(), || format!("a late request took the lock for {value}"))?;
+    check(value.is_empty(), || format!("a late request took the lock for {value}"))?;
     refused(ErrorKind::Unavailable, answer)
 }
 
@@ -64,21 +64,21 @@ pub(super) async fn a_token_of_the_other_side(setup: &Shared) -> Verdict {
     let ahead = SystemEnv.wall_micros() + 25_000_000;
     setup.say(&["SET", "leasehold_token:{a}", &ahead.to_string()]).await;
     let grant = granted(&*store, &request("a", LONG)).await?;
-    wrong(grant.token.get() > ahead, || format!("{} came after {ahead}", grant.token))
+    check(grant.token.get() > ahead, || format!("{} came after {ahead}", grant.token))
 }
 
 pub(super) async fn the_token_for_the_other_side(setup: &Shared) -> Verdict {
     let store = first_use(setup).await;
     let grant = granted(&*store, &request("a", LONG)).await?;
     let value = setup.say(&["GET", "leasehold_token:{a}"]).await;
-    wrong(value == grant.token.to_string(), || format!("{value:?} is kept for {}", grant.token))
+    check(value == grant.token.to_string(), || format!("{value:?} is kept for {}", grant.token))
 }
 
 pub(super) async fn a_hash_that_ends(setup: &Shared) -> Verdict {
     let store = setup.of("redisson").await;
     granted(&*store, &request("a", LONG)).await?;
     let left: i64 = setup.say(&["PTTL", "a"]).await.parse().unwrap();
-    wrong(left > 0, || format!("it ends in {left} ms"))
+    check(left > 0, || format!("it ends in {left} ms"))
 }
 
 /// The release after a run of grants begins a rest, in which nobody of leasehold gets the lock. The
@@ -95,7 +95,7 @@ pub(super) async fn many_grants_in_a_row(setup: &Shared) -> Verdict {
     store.release(&grant, ReleaseOptions::default()).await.map_err(words)?;
     setup.say(&["APPEND", RUN, "after the release"]).await;
     let first = written.on_message().next().await.map(|it| it.get_payload::<String>().unwrap());
-    wrong(first.as_deref() == Some("set"), || format!("no rest begins: {first:?}"))?;
+    check(first.as_deref() == Some("set"), || format!("no rest begins: {first:?}"))?;
     setup.say(&["SET", RUN, "rest", "PX", "20000"]).await;
     match store.try_acquire(&request("a", LONG)).await.map_err(words)? {
         Attempt::Busy(busy) if busy.holder.is_none() => Ok(()),
@@ -106,11 +106,7 @@ pub(super) async fn many_grants_in_a_row(setup: &Shared) -> Verdict {
 pub(super) async fn a_waiter_by_message(setup: &Shared) -> Verdict {
     let (one, other) = (setup.of("redisson").await, setup.client("redisson").await);
     let grant = granted(&*one, &request("a", LONG)).await?;
-    let Enqueued::Waiting(mut waiter, _) =
-        other.enqueue(&request("a", LONG)).await.map_err(words)?
-    else {
-        return Err("it did not wait".to_owned());
-    };
+    let mut waiter = enqueue(&*other, &request("a", LONG)).await?;
     one.release(&grant, ReleaseOptions::default()).await.map_err(words)?;
     match tokio::time::timeout(LONG / 2, waiter.next()).await {
         Ok(Signal::Recheck) => Ok(()),
@@ -127,7 +123,7 @@ pub(super) async fn a_waiter_of_a_registry(setup: &Shared) -> Verdict {
     match tokio::time::timeout(LONG / 4, waiting.on_message().next()).await {
         Ok(Some(message)) => {
             let text: String = message.get_payload().map_err(words)?;
-            wrong(text == "app:a", || format!("the message is {text:?}"))
+            check(text == "app:a", || format!("the message is {text:?}"))
         }
         other => Err(format!("it was not woken: {other:?}")),
     }
@@ -143,7 +139,7 @@ pub(super) async fn a_waiter_by_signal(setup: &Shared) -> Verdict {
     };
     let (signal, released) = tokio::join!(waiting, held);
     released?;
-    wrong(signal.ends_with('1'), || format!("the signal is {signal:?}"))
+    check(signal.ends_with('1'), || format!("the signal is {signal:?}"))
 }
 
 /// Without the knowledge of leasehold, as after a deletion that did not compare the holder.
@@ -166,7 +162,7 @@ pub(super) async fn a_renewal_after_another_took_it(setup: &Shared) -> Verdict {
     taken_over(setup).await;
     let answer = renewed(&*store, &grant).await;
     let taken = matches!(answer, Renewal::Lost(LossReason::TakenOver));
-    wrong(taken, || format!("it was answered {answer:?}"))
+    check(taken, || format!("it was answered {answer:?}"))
 }
 
 pub(super) async fn a_repeat_in_another_version(setup: &Shared) -> Verdict {
@@ -183,16 +179,7 @@ pub(super) async fn a_renewal_in_another_version(setup: &Shared) -> Verdict {
     setup.say(&["HSET", EPOCH, "version", "2"]).await;
     let answer = renewed(&*store, &grant).await;
     let refused = matches!(&answer, Renewal::Unknown(error) if error.kind() == ErrorKind::Config);
-    wrong(refused, || format!("it was answered {answer:?}"))
-}
-
-pub(super) async fn a_repeat_above_the_longest_lease(setup: &Shared) -> Verdict {
-    let store = first_use(setup).await;
-    let wanted = request("a", LONG);
-    granted(&*store, &wanted).await?;
-    let lower = Init::new().with_first_use(true).with_longest_lease(LONG / 2);
-    setup.open().await.init(&lower).await.map_err(words)?;
-    refused(ErrorKind::InvalidInput, store.try_acquire(&wanted).await)
+    check(refused, || format!("it was answered {answer:?}"))
 }
 
 /// Another program deletes the key of the last token.
@@ -212,5 +199,5 @@ pub(super) async fn force_on_other_data(setup: &Shared) -> Verdict {
     setup.say(&["RPUSH", "a", "data"]).await;
     let freed = store.force_release(&name("a")).await.map_err(words)?;
     let there = setup.say(&["LLEN", "a"]).await;
-    wrong(freed == ReleaseOutcome::NotHeld && there == "1", || format!("{freed:?}, {there:?}"))
+    check(freed == ReleaseOutcome::NotHeld && there == "1", || format!("{freed:?}, {there:?}"))
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lock_core::{Backend, Init};
+use lock_core::{Backend, Error, Init};
 use servers::{Change, Proxy, Redis, RedisOptions, Server as _};
 use verification::missing_guards::{Clients, Setup};
 
@@ -20,8 +20,11 @@ impl Shared {
     }
 
     pub(super) async fn client(&self, layout: &str) -> Arc<dyn Backend> {
-        let url = format!("redis://{}?layout={layout}", self.proxy.address());
-        backend_foreign::connect(&url).await.unwrap()
+        Self::connect(&self.url_of(layout)).await.unwrap()
+    }
+
+    fn url_of(&self, layout: &str) -> String {
+        format!("redis://{}?layout={layout}", self.proxy.address())
     }
 
     /// Another program that listens to a channel.
@@ -53,7 +56,11 @@ impl Setup for Shared {
 
 #[async_trait::async_trait]
 impl Clients for Shared {
-    async fn open(&self) -> Arc<dyn Backend> {
-        self.client("redis-py").await
+    fn url(&self) -> String {
+        self.url_of("redis-py")
+    }
+
+    async fn connect(url: &str) -> Result<Arc<dyn Backend>, Error> {
+        backend_foreign::connect(url).await
     }
 }

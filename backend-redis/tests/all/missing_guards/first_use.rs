@@ -3,27 +3,9 @@
 
 use std::time::Duration;
 
-use servers::Change::LeaveOut;
-use verification::{
-    missing_guards::{Verdict, redis::text},
-    variants,
-};
+use verification::missing_guards::{Verdict, redis::text};
 
-use super::{
-    cases::refused,
-    server::{Server, Way},
-};
-
-variants! {
-    pub(super) VARIANTS |stage: Server|
-    "S1: a record of this run is not opened again" LeaveOut("open_over") => a_new_role_in_this_run(stage);
-    "S1: a client opens only the run of the server that it knows" LeaveOut("open_run") => another_run(stage);
-    "S1: a server opens only after a longest lease" LeaveOut("open_uptime") => a_new_server(stage);
-    "S1: a server that was another's replica opens after a wait" LeaveOut("open_alone") => a_former_replica(stage);
-    "S1: only the own candidate opens the store" LeaveOut("open_nonce") => the_candidate_of_another(stage);
-    "S1: only a young candidate opens the store" LeaveOut("open_young") => an_old_candidate(stage);
-    "S1: a store that was used since the start opens after a wait" LeaveOut("open_known") => a_known_witness(stage);
-}
+use super::{requests::refused_with, server::Server};
 
 /// A record of an earlier run, on a server that has been up for long.
 async fn old_record(server: &mut Server) {
@@ -50,62 +32,62 @@ async fn field(server: &mut Server, section: &str, name: &str) -> String {
 
 /// The next attempt is refused.
 async fn waits(server: &mut Server) -> Verdict {
-    refused(server, Way::Short, |_| {}).await
+    refused_with(server.taken("b").await)
 }
 
-async fn a_new_role_in_this_run(server: &mut Server) -> Verdict {
+pub(super) async fn a_new_role_in_this_run(server: &mut Server) -> Verdict {
     server.note("replid", &"f".repeat(40)).await;
     up_for_long(server).await;
-    server.open("").await;
-    server.open("unknown").await;
+    server.open_store("").await;
+    server.open_store("unknown").await;
     waits(server).await
 }
 
-async fn another_run(server: &mut Server) -> Verdict {
+pub(super) async fn an_open_of_another_run(server: &mut Server) -> Verdict {
     old_record(server).await;
     server.identity[0] = "f".repeat(40);
-    server.open("").await;
-    server.open("unknown").await;
+    server.open_store("").await;
+    server.open_store("unknown").await;
     waits(server).await
 }
 
-async fn a_new_server(server: &mut Server) -> Verdict {
+pub(super) async fn a_new_server(server: &mut Server) -> Verdict {
     server.note("run", &"e".repeat(40)).await;
-    server.open("").await;
-    server.open("unknown").await;
+    server.open_store("").await;
+    server.open_store("unknown").await;
     waits(server).await
 }
 
-async fn a_former_replica(server: &mut Server) -> Verdict {
+pub(super) async fn a_former_replica(server: &mut Server) -> Verdict {
     server.say(&["REPLICAOF", "127.0.0.1", "1"]).await;
     server.say(&["REPLICAOF", "NO", "ONE"]).await;
     server.identity[1] = field(server, "replication", "master_replid").await;
     old_record(server).await;
-    server.open("").await;
-    server.open("unknown").await;
+    server.open_store("").await;
+    server.open_store("unknown").await;
     waits(server).await
 }
 
-async fn the_candidate_of_another(server: &mut Server) -> Verdict {
+pub(super) async fn the_candidate_of_another(server: &mut Server) -> Verdict {
     old_record(server).await;
-    server.open("").await;
+    server.open_store("").await;
     let (run, now) = (server.identity[0].clone(), server.now().await);
     server.note("candidate", &format!("{run}other {now}")).await;
-    server.open("unknown").await;
+    server.open_store("unknown").await;
     waits(server).await
 }
 
-async fn an_old_candidate(server: &mut Server) -> Verdict {
+pub(super) async fn an_old_candidate(server: &mut Server) -> Verdict {
     old_record(server).await;
-    server.open("").await;
+    server.open_store("").await;
     server.clock.step(2.0).unwrap();
-    server.open("unknown").await;
+    server.open_store("unknown").await;
     waits(server).await
 }
 
-async fn a_known_witness(server: &mut Server) -> Verdict {
+pub(super) async fn a_known_witness(server: &mut Server) -> Verdict {
     old_record(server).await;
-    server.open("").await;
-    server.open("known").await;
+    server.open_store("").await;
+    server.open_store("known").await;
     waits(server).await
 }

@@ -8,7 +8,7 @@ use std::{
 
 use backend_redis::node::Script;
 use redis::Value;
-use servers::Change;
+use servers::{Change, RedisOptions};
 pub(super) use verification::missing_guards::redis::{LONGEST, SECOND, owner, text};
 use verification::missing_guards::{
     Setup,
@@ -39,17 +39,6 @@ static WRITE: LazyLock<Script> = script!("write");
 const BASE: &str = "leasehold-redlock:{0}:";
 /// The clock bound, in microseconds.
 pub(super) const BOUND: u64 = 3_000_000;
-
-/// The ways in which a node may give a lock.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
-    /// That of `acquire_fast.lua`, which leaves all it refuses to the rest of the script.
-    Short,
-    /// The rest of the script, since there is a queue entry.
-    Long,
-    /// As one of many, in `batch.lua`.
-    Batch,
-}
 
 /// An attempt; times are of the node's clock, in microseconds.
 #[derive(Clone)]
@@ -88,7 +77,7 @@ impl DerefMut for Node {
 #[async_trait::async_trait]
 impl Setup for Node {
     async fn start(changes: &[Change<'_>]) -> Self {
-        Self(Raw::start(BASE, changes).await)
+        Self(Raw::start(BASE, RedisOptions::new(), changes).await)
     }
 
     fn altered(&self) -> u64 {
@@ -116,11 +105,11 @@ impl Node {
         self.say(&["HSET", &entries, field, value]).await;
     }
 
-    /// From now on there may be entries and tombstones, so no attempt goes the short way without a
-    /// check.
+    /// Makes a queue entry of nobody, so that no attempt goes the short way.
     pub(super) async fn crowd(&mut self) {
         let until = self.now().await + 60 * SECOND;
         self.note("crowd", &until.to_string()).await;
+        self.set_entry("nobody", "0 nowhere").await;
     }
 
     /// Removes all entries.
@@ -145,16 +134,9 @@ impl Node {
         }
     }
 
-    /// The number if the node gives the lock, otherwise the word of its answer.
-    pub(super) async fn ask(&mut self, way: Way, attempt: &Attempt) -> Result<u64, String> {
-        match way {
-            Way::Short => {}
-            Way::Long => {
-                self.crowd().await;
-                self.set_entry("nobody", "0 nowhere").await;
-            }
-            Way::Batch => return self.batch(&[], std::slice::from_ref(attempt)).await.1.remove(0),
-        }
+    /// The number if the node gives the lock, otherwise the word of its answer. The short way of
+    /// acquire_fast.lua leaves all that it refuses to the rest of the script.
+    pub(super) async fn ask(&mut self, attempt: &Attempt) -> Result<u64, String> {
         let command = self.asking(attempt);
         voted(&parts(self.send(&command).await))
     }
@@ -184,13 +166,13 @@ impl Node {
     /// Takes the lock, which is free.
     pub(super) async fn taken(&mut self, owner: &'static str) -> Result<u64, String> {
         let attempt = self.attempt(owner).await;
-        self.ask(Way::Short, &attempt).await
+        self.ask(&attempt).await
     }
 
     /// The same by a reader.
     pub(super) async fn shared(&mut self, owner: &'static str) -> Result<u64, String> {
         let attempt = Attempt { shared: true, ..self.attempt(owner).await };
-        self.ask(Way::Short, &attempt).await
+        self.ask(&attempt).await
     }
 
     /// Makes an entry for the lock, which is held.
@@ -206,63 +188,24 @@ impl Node {
     }
 
     async fn waits(&mut self, attempt: Attempt) -> Result<(), String> {
-        match self.ask(Way::Short, &Attempt { entry: true, ..attempt }).await {
+        match self.ask(&Attempt { entry: true, ..attempt }).await {
             Err(word) if word == "busy" => Ok(()),
             other => Err(format!("no queue entry: {other:?}")),
         }
     }
 
-    /// A batch: whether each release found its lock held, and the answer to each attempt. All
-    /// attempts have the values of the first, except owner and lease.
-    pub(super) async fn batch(
-        &mut self,
-        releases: &[&str],
-        attempts: &[Attempt],
-    ) -> (Vec<i64>, Vec<Result<u64, String>>) {
+    /// The answer to a batch of these releases, and of this attempt or none.
+    pub(super) async fn batch(&mut self, releases: &[&str], attempt: Option<&Attempt>) -> Value {
         let mut keys = vec![self.epoch()];
-        keys.extend(releases.iter().map(|_| self.key("lock", "a")));
-        keys.extend(attempts.iter().map(|_| self.key("lock", "a")));
-        let now = self.now().await;
-        let first = attempts.first().cloned().unwrap_or(Attempt {
-            owner: "",
-            lease: 0,
-            floor: 0,
-            proposed: now,
-            number: 0,
-            late: now,
-            estimated: now,
-            entry: false,
-            shared: false,
-        });
-        let differ = attempts.iter().any(|attempt| attempt.lease != first.lease);
-        let mut arguments = self.in_time(first.late);
-        let common = [BOUND, first.late, first.estimated, first.number, first.proposed];
-        arguments.extend(common.map(|part| part.to_string()));
-        arguments.extend(["label".to_owned(), releases.len().to_string()]);
-        arguments.push(if differ { String::new() } else { first.lease.to_string() });
+        keys.extend(releases.iter().chain(attempt.map(|_| &"")).map(|_| self.key("lock", "a")));
+        let first = self.attempt("").await;
+        let Attempt { lease, late, estimated, number, proposed, .. } = *attempt.unwrap_or(&first);
+        let mut arguments = self.in_time(late);
+        arguments.extend([BOUND, late, estimated, number, proposed].map(|part| part.to_string()));
+        arguments.extend(["label".to_owned(), releases.len().to_string(), lease.to_string()]);
         arguments.extend(releases.iter().map(|letter| owner(letter)));
-        for attempt in attempts {
-            arguments.extend([owner(attempt.owner), "mark1".to_owned()]);
-            arguments.extend(differ.then(|| attempt.lease.to_string()));
-        }
-        let answer = parts(self.eval(BATCH.text(), &keys, &arguments).await);
-        let numbers: Vec<i64> = match &answer[2] {
-            Value::Array(numbers) => {
-                numbers.iter().map(|number| text(number).parse().unwrap()).collect()
-            }
-            // All releases found their locks held, and all attempts have this number.
-            all => {
-                let number = text(all).parse().unwrap();
-                let given = attempts.iter().map(|_| number);
-                releases.iter().map(|_| 1).chain(given).collect()
-            }
-        };
-        let (freed, given) = numbers.split_at(releases.len());
-        let given = given.iter().map(|number| match number {
-            -1 => Err("declined".to_owned()),
-            number => Ok(*number as u64),
-        });
-        (freed.to_vec(), given.collect())
+        arguments.extend(attempt.iter().flat_map(|it| [owner(it.owner), "mark1".to_owned()]));
+        parts(self.eval(BATCH.text(), &keys, &arguments).await).remove(2)
     }
 
     fn freeing(&self, letter: &str, how: [&str; 4]) -> redis::Cmd {

@@ -49,7 +49,7 @@ UPDATE {locks} SET
     owner = $owner, label = $label, version = version + 1, expires = {now} + $lease, kept = $kept
 WHERE name = $name AND version = IFNULL($version, version) AND expires <= {now} AND {not_abandoned}
     AND NOT {behind}
-    -- guard: take-checked
+    -- guard: take-checked | S2 | an_unchecked_row | AND (? = 2 OR kept <> 3)
     AND ($kept = 2 OR kept <> 2)
 
 -- name: create_row(name, watermark)
@@ -65,7 +65,7 @@ VALUES ($name, NULL, NULL, $watermark, 0, 0, 2)
 -- the grant.
 SELECT s.watermark FROM {settings} AS s, {locks} AS l WHERE s.id = 1
     AND l.name = $name AND l.token = $token AND l.kept = 2
-    -- guard: watermark
+    -- guard: watermark | S2 | below_the_watermark | AND watermark < ? * 0
     AND s.watermark >= $token
 
 -- name: read_row(name, owner)
@@ -105,20 +105,21 @@ ON DUPLICATE KEY UPDATE
     ),
     buried_at = {now},
     expires = IF({locks}.owner = $owner
-        -- guard: abandon-kept
+        -- guard: abandon-kept | S6 | a_clean_up_of_what_is_kept
         AND {locks}.kept <> 1
         , 0, {locks}.expires)
 
 -- part: takes
 -- Whether $owner may take the row, or has it already.
 (({locks}.expires <= {now} OR (
--- guard: held
+-- guard: held | S1 | a_held_lock_is_refused_with_its_holder_and_token | ? <> '' AND
 {locks}.owner = $owner AND
 {locks}.kept <> 1)) AND {not_abandoned})
 
 -- part: not_abandoned
 -- Whether $owner has no tombstone in the row.
 ({locks}.buried IS NULL OR
--- guard: not-abandoned
+-- guard: not-abandoned | S6 | an_abandoned_owner_takes_nothing_any_more | ? <> ''
+-- guard: not-abandoned-reader | S6 | an_abandoned_reader_joins_nothing | ? <> ''
 LOCATE($owner, {locks}.buried) = 0
 )

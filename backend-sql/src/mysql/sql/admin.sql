@@ -29,7 +29,7 @@ SELECT watermark FROM {settings} WHERE id = 1
 -- name: durability
 -- The server's variables that decide whether a crash may lose what was committed.
 SHOW GLOBAL VARIABLES WHERE Variable_name IN (
-    -- guard: durability
+    -- guard: durability | S1 | a_server_that_flushes_seldom
     'innodb_flush_log_at_trx_commit',
     'innodb_flush_method', 'log_bin', 'sync_binlog', 'wsrep_on', 'group_replication_group_name'
 )

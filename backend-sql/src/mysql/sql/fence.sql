@@ -13,5 +13,5 @@ CREATE TABLE IF NOT EXISTS {fence} (
 -- there.
 INSERT INTO {fence} (resource, token) VALUES ($resource, LAST_INSERT_ID($token))
 ON DUPLICATE KEY UPDATE
-    -- guard: fence
+    -- guard: fence | S2 | a_stale_write | token = LAST_INSERT_ID(GREATEST(?, 0))
     token = LAST_INSERT_ID(GREATEST(token, $token))

@@ -6,7 +6,7 @@
 -- The entry of an abandoned owner stays dead.
 INSERT INTO {queue} (name, owner, heard) VALUES ($name, $owner, {now})
 ON DUPLICATE KEY UPDATE
-    -- guard: enter-abandoned
+    -- guard: enter-abandoned | S6 | an_entry_of_an_abandoned_owner | heard = ABS(heard)
     heard = IF(heard < 0, heard, {now})
 
 -- name: heartbeat(batch)
@@ -18,9 +18,9 @@ INSERT INTO {queue} (name, position, owner, heard)
 SELECT q.name, q.position, q.owner, q.heard
 FROM {batch} STRAIGHT_JOIN {queue} AS q ON q.name = UNHEX(g.name) AND q.owner = g.owner
 WHERE
-    -- guard: heartbeat-abandoned
+    -- guard: heartbeat-abandoned | S6 | an_entry_brought_back | 1 = 1
     q.heard > 0
--- guard: heartbeat-skips
+-- guard: heartbeat-skips | L3 | a_heartbeat_beside_a_locked_entry | FOR UPDATE
 FOR UPDATE SKIP LOCKED
 ON DUPLICATE KEY UPDATE heard = {now}
 
@@ -32,21 +32,22 @@ INSERT INTO {queue} (name, owner, heard) VALUES ($name, $owner, -{now}) ON DUPLI
 -- name: leave(name, owner)
 -- Deletes the entry of $owner.
 DELETE FROM {queue} WHERE name = $name
-    -- guard: leave-owner
+    -- guard: leave-owner | L3 | an_entry_of_another | AND ? <> ''
     AND owner = $owner
 
 -- part: behind
 -- Whether the first live entry belongs to another owner than $owner.
 (IFNULL((SELECT q.owner FROM {queue} AS q WHERE q.name = $name AND {alive} ORDER BY q.position LIMIT 1), $owner)
--- guard: barging
+-- guard: barging | L3 | no_attempt_barges_past_a_waiter | = CONCAT(?, '-')
+-- guard: join-barging | L3 | no_reader_passes_a_waiting_writer | = CONCAT(?, '-')
 <> $owner
 )
 
 -- part: alive
 -- Whether the entry `q` is alive. A heartbeat far in the future is from before the clock was set
 -- back.
--- guard: entry-alive
+-- guard: entry-alive | L3 | a_dead_entry(old)
 q.heard > {now} - {life} AND
--- guard: entry-future
+-- guard: entry-future | L3 | a_dead_entry(ahead)
 q.heard < {now} + {life} AND
 q.heard > 0

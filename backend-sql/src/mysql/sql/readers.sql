@@ -21,7 +21,7 @@ ON DUPLICATE KEY UPDATE
         {joins},
         LAST_INSERT_ID(
             IF({locks}.expires <= {now}, GREATEST({now},
-                -- guard: join-above
+                -- guard: join-above | S2 | tokens_rise_between_readers_and_writers | 0,
                 {locks}.token + 1,
                 $least), GREATEST({locks}.token, $least_shared))
         ),
@@ -37,12 +37,13 @@ ON DUPLICATE KEY UPDATE
             SUBSTR({locks}.readers, LOCATE($owner, {locks}.readers) + 33, 16), LPAD({now} + $lease, 16, '0')
         )),
         CONCAT(
-            -- guard: join-others
+            -- guard: join-others | S1 | a_reader_that_leaves_twice_counts_once | '',
             {locks}.readers,
             {entry}
         ))), {locks}.readers),
     expires = IF({joins},
-        -- guard: join-expires
+        -- guard: join-expires | S1 | a_reader_with_a_short_lease |
+        --   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?
         GREATEST({locks}.expires, {now} + $lease)
         , {locks}.expires)
 
@@ -66,7 +67,7 @@ FOR UPDATE
 ON DUPLICATE KEY UPDATE
     version = {locks}.version + LEAST(1, CAST(LAST_INSERT_ID(IF(LENGTH({locks}.readers) = {reader}, 2, 1)) AS SIGNED)),
     owner = IF(LENGTH({locks}.readers) = {reader}, $owner, {locks}.owner),
-    -- guard: part-expires
+    -- guard: part-expires | L1 | a_writer_after_a_reader_that_crashed(leaving)
     expires = IF(VALUES(expires) > 0, VALUES(expires), {locks}.expires),
     readers = IF(LENGTH({locks}.readers) = {reader}, NULL, CONCAT(
         LEFT({locks}.readers, LOCATE($owner, {locks}.readers) - 1),
@@ -87,10 +88,10 @@ WHERE name = $name
 -- part: joins
 -- Whether $owner may share the row, or does so already.
 (({locks}.expires <= {now} OR (
--- guard: join-readers
+-- guard: join-readers | S1 | a_reader_beside_a_writer
 {locks}.owner = {shared} AND
 (LOCATE($owner, {locks}.readers) > 0 OR
--- guard: join-most
+-- guard: join-most | S1 | a_reader_beside_the_most | 1 = 1
 LENGTH({locks}.readers) < {most}
 ))) AND {not_abandoned})
 
@@ -101,7 +102,7 @@ CONCAT($owner, '-', LPAD({now} + $lease, 16, '0'), ',')
 -- part: has_reader
 -- Whether $owner is one of the readers who share the row.
 (owner = {shared} AND
--- guard: reader-ended
+-- guard: reader-ended | S4 | a_late_release_beside_another | LOCATE(?, readers) > 0
 SUBSTR(readers, LOCATE($owner, readers) + 33, 16) > LPAD({now}, 16, '0')
 )
 

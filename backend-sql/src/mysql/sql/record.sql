@@ -12,13 +12,13 @@
 INSERT INTO {records} (name, token, number, value, written, forget_at)
 SELECT l.name, $token, $number, $value, {now}, {now} + $keep_for FROM {locks} AS l
 WHERE l.name = $name
-    -- guard: record-owner
+    -- guard: record-owner | S7 | a_write_of_a_former_holder | AND ? <> ''
     AND l.owner = $owner
-    -- guard: record-kept
+    -- guard: record-kept | S7 | a_write_after_a_release_that_keeps
     AND l.kept <> 1
-    -- guard: record-expired
+    -- guard: record-expired | S7 | a_write_after_the_lease
     AND l.expires > {now}
--- guard: record-locks
+-- guard: record-locks | S7 | a_write_beside_a_takeover
 FOR UPDATE
 ON DUPLICATE KEY UPDATE
     value = IF({repeats}, {records}.value, $value),
@@ -42,14 +42,17 @@ SHOW GLOBAL STATUS LIKE 'Uptime'
 
 -- name: over_records(most)
 -- Part of a sweep: at most $most names of records whose time is over.
-SELECT HEX(name) FROM {records} WHERE forget_at <= {now} LIMIT $most
+SELECT HEX(name) FROM {records}
+-- guard: record-time/looks | S7 | a_record_over_a_sweep
+WHERE forget_at <= {now}
+LIMIT $most
 
 -- name: forget_records(batch)
 -- Deletes the records of the names in $batch, a JSON array of [name in hexadecimal digits], if
 -- their time is over, and nobody else has locked them.
 DELETE {records} FROM (
     SELECT r.name FROM {batch} STRAIGHT_JOIN {records} AS r ON r.name = UNHEX(g.name)
-    -- guard: record-time
+    -- guard: record-time/deletes | S7 | a_record_over_a_sweep
     WHERE r.forget_at <= {now}
     LIMIT 1000000
     FOR UPDATE SKIP LOCKED
@@ -58,6 +61,6 @@ DELETE {records} FROM (
 -- part: repeats
 -- Whether the record is of this write already, or of a later one of the same grant.
 ({records}.token = $token
--- guard: record-number
+-- guard: record-number | S7 | a_late_write | AND ? IS NULL
 AND {records}.number >= $number
 )

@@ -6,7 +6,7 @@
 -- length does not change and InnoDB updates it in place. The insert id is the new version.
 UPDATE {locks} SET expires = 0, kept = IF($unchecked = 1, kept, 0), version = LAST_INSERT_ID(version + 1)
 WHERE name = $name
-    -- guard: release-owner
+    -- guard: release-owner | S4 | only_the_owner_releases | AND ? <> ''
     AND owner = $owner
     AND expires > {now}
 
@@ -25,10 +25,10 @@ UPDATE {locks} SET
     owner = $owner, label = $label, version = version + 1, expires = {now} + $lease,
     kept = 0
 WHERE name = $name
-    -- guard: hand-on-owner
+    -- guard: hand-on-owner | S4 | a_handover(by another) | AND ? <> ''
     AND owner = $holder
-    -- guard: hand-on-kept
+    -- guard: hand-on-kept | S4 | a_handover(of what is kept)
     AND kept <> 1
-    -- guard: hand-on-expired
+    -- guard: hand-on-expired | S5 | a_handover(too late)
     AND expires > {now}
     AND {not_abandoned} AND NOT {behind}

@@ -14,13 +14,17 @@
 INSERT INTO {locks} (name, token, version, expires, kept)
 SELECT l.name, l.token, l.version, l.expires, l.kept
 FROM {batch} STRAIGHT_JOIN {locks} AS l ON l.name = UNHEX(g.name) AND (l.owner = g.owner OR (l.owner = {shared} AND
--- guard: renew-reader
+-- guard: renew-reader-beside-another | S5 | a_late_renewal_beside_another |
+--   LOCATE(g.owner, l.readers) > 0
+-- guard: renew-reader | S5 | a_reader_that_left_renews_nothing | 1 = 1
+-- guard: late-reader/renewal | S5 | a_late_renewal_by_a_reader | LOCATE(g.owner, l.readers) > 0
 SUBSTR(l.readers, LOCATE(g.owner, l.readers) + 33, 16) > LPAD({now}, 16, '0')
 ))
 WHERE l.kept <> 1
--- guard: renew-expired
+-- guard: renew-expired | S5 | a_renewal_does_not_bring_an_expired_grant_back
+-- guard: late-reader/expired | S5 | a_late_renewal_by_a_reader
 AND l.expires > {now}
--- guard: renew-skips
+-- guard: renew-skips | L5 | a_batch_beside_a_locked_row | FOR UPDATE
 FOR UPDATE SKIP LOCKED
 ON DUPLICATE KEY UPDATE
     readers = IF({locks}.owner = {shared},
@@ -36,11 +40,11 @@ ON DUPLICATE KEY UPDATE
 -- expired grant for a held one.
 SELECT g.owner
 FROM {batch} STRAIGHT_JOIN {locks} AS l ON l.name = UNHEX(g.name) AND (l.owner = g.owner OR (l.owner = {shared} AND
--- guard: renewed-reader
+-- guard: renewed-reader | S5 | a_late_renewal_beside_another | LOCATE(g.owner, l.readers) > ? * 0
 SUBSTR(l.readers, LOCATE(g.owner, l.readers) + 33, 16) >= LPAD($clock + g.lease, 16, '0')
 ))
 WHERE l.kept <> 1
--- guard: renewed-clock
+-- guard: renewed-clock | S5 | a_late_renewal_among_others | AND l.expires >= 0 * ?
 AND l.expires >= $clock + g.lease
 
 -- name: renew_one(name, owner, lease)

@@ -11,7 +11,7 @@ LIMIT $most
 -- Second step: raises the watermark to the highest token of these names. Whatever deletes a token
 -- raises the watermark to it first. Only other sweeps and `init` wait for this row.
 UPDATE {settings} SET
-    -- guard: sweep-raises
+    -- guard: sweep-raises | S2 | a_token_over_a_sweep | watermark = watermark + ? * 0
     watermark = GREATEST(watermark, $highest)
 WHERE id = 1
 
@@ -23,7 +23,7 @@ DELETE {locks} FROM (
     SELECT l.name FROM {batch} STRAIGHT_JOIN {locks} AS l ON l.name = UNHEX(g.name)
     WHERE l.expires <= {now} AND l.token <= $highest AND (l.buried_at IS NULL OR l.buried_at < {now} - {remembered})
     LIMIT 1000000
-    -- guard: sweep-skips
+    -- guard: sweep-skips | L4 | a_sweep_beside_a_locked_row | FOR UPDATE
     FOR UPDATE SKIP LOCKED
 ) AS free STRAIGHT_JOIN {locks} ON {locks}.name = free.name
 

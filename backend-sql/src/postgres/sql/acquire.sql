@@ -13,22 +13,22 @@
 INSERT INTO {locks} AS l (name, owner, label, token, version, expires, kept, store, itself)
 SELECT $name, $owner, $label, greatest(
     {micros},
-    -- guard: watermark
+    -- guard: watermark | S2 | below_the_watermark
     m.watermark + 1,
     $floor), 1, {now} + $lease, false,
     m.store, {locks_file}
 FROM {marker} AS m WHERE {granting}
 ON CONFLICT (name) DO UPDATE SET
-    -- guard: token-of-the-row
+    -- guard: token-of-the-row | S2 | an_attempt_that_waits_for_the_row | token = excluded.token,
     token = greatest({micros}, l.token + 1, $floor),
     owner = $owner, label = $label, version = l.version + 1, expires = {now} + $lease, kept = false,
     store = excluded.store, itself = excluded.itself
 WHERE
-    -- guard: held
+    -- guard: held | S1 | a_held_lock_is_refused_with_its_holder_and_token
     (l.owner IS NULL OR l.expires <= {now}) AND
     l.waiters IS NULL AND {not_abandoned}
 RETURNING token
-    -- guard: young
+    -- guard: young | S2 | an_attempt_that_waits_for_a_new_row
     / {young}
 
 -- name: take(name, owner, label, lease, floor, version)
@@ -53,9 +53,9 @@ UPDATE {locks} AS l SET
     token = greatest({micros}, l.token + 1, $floor),
     owner = $owner, label = $label, version = l.version + 1, expires = {now} + $lease, kept = false
 WHERE name = $name AND (l.owner IS NULL OR l.expires <= {now}) AND l.waiters IS NULL AND {not_abandoned}
-    -- guard: retake-store
+    -- guard: retake-store | S1 | a_row_left_behind_in_a_copied_database
     AND l.store = {here}
-    -- guard: retake-itself
+    -- guard: retake-itself | S1 | a_row_of_a_table_that_was_logged
     AND l.itself = {locks_file}
     AND l.version = coalesce($version, l.version)
     AND {persistence}
@@ -87,7 +87,7 @@ WITH gone AS (
     FROM {marker} AS m
     ON CONFLICT (name) DO UPDATE SET
         owner = CASE WHEN l.owner = $owner
-            -- guard: abandon-kept
+            -- guard: abandon-kept | S6 | a_clean_up_of_what_is_kept
             AND NOT l.kept
             THEN NULL ELSE l.owner END,
         turn = CASE WHEN pg_catalog.left(l.waiters[1], 32) = $owner THEN NULL ELSE l.turn END,
@@ -116,11 +116,13 @@ SELECT * FROM gone
 -- part: granting
 -- Whether the marker is this store's, and the quarantine is over.
 true
--- guard: marker-store
+-- guard: marker-store | S1 | an_attempt_in_a_copied_database
 AND m.store = {here}
--- guard: marker-itself
+-- guard: marker-itself | S1 | an_attempt_after_the_table_was_made_anew
 AND m.itself = {marker_file}
--- guard: marker-time
+-- guard: marker-time | S1 | an_attempt_after_a_crash
+-- guard: marker-time-of-a-row | S1 | a_row_that_was_looked_at
+-- guard: marker-time-of-an-entry | S1 | an_entry_in_quarantine
 AND m.grants_from <= {now}
 AND {persistence}
 
@@ -129,11 +131,11 @@ AND {persistence}
 -- the server's cache of its catalog, with each grant, because an operator may change it at any
 -- time.
 true
--- guard: locks-unlogged
+-- guard: locks-unlogged | S1 | an_attempt_after(locks SET LOGGED)
 AND NOT pg_catalog.pg_relation_is_publishable('{locks}'::regclass)
--- guard: marker-unlogged
+-- guard: marker-unlogged | S1 | an_attempt_after(marker SET LOGGED)
 AND NOT pg_catalog.pg_relation_is_publishable('{marker}'::regclass)
--- guard: settings-logged
+-- guard: settings-logged | S1 | an_attempt_after(settings SET UNLOGGED)
 AND pg_catalog.pg_relation_is_publishable('{settings}'::regclass)
 
 -- part: locks_file
@@ -148,7 +150,9 @@ pg_catalog.pg_relation_filenode('{marker}'::regclass)
 -- part: not_abandoned
 -- Whether $owner was not abandoned.
 true
--- guard: not-abandoned
+-- guard: not-abandoned | S6 | an_abandoned_owner_takes_nothing_any_more
+-- guard: not-abandoned-entry | S6 | an_entry_of_an_abandoned_owner
+-- guard: not-abandoned-reader | S6 | an_abandoned_reader_joins_nothing
 AND (l.buried IS NULL OR $owner <> ALL (l.buried))
 
 -- part: here

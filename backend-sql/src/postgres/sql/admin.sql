@@ -26,7 +26,7 @@ RETURNING version, CASE WHEN waiters[1] IS NOT NULL THEN {notify_first} END
 -- store has a quarantine, and whether the server waits for the disk at all.
 SELECT (pg_catalog.date_part('epoch', longest_lease) * 1000000::double precision)::bigint,
     (pg_catalog.date_part('epoch', quarantine) * 1000000::double precision)::bigint, quarantined,
-    -- guard: records-flushed
+    -- guard: records-flushed | S7 | a_server_that_flushes_nothing
     pg_catalog.current_setting('fsync') = 'on' AND
     true
 FROM {settings}

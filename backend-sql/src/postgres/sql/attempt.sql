@@ -41,7 +41,7 @@ WITH asked AS (
                 {attempt_joins}
                 FROM (
                     SELECT t.now, f.free, NOT f.free AND l.owner = $owner AS holds,
-                        -- guard: ask-held
+                        -- guard: ask-held | S1 | an_entry_for_a_held_name
                         f.free AND
                         EXISTS (SELECT 1 FROM {marker} AS m WHERE {granting}) AS grants
                     FROM (SELECT {now} AS now) AS t
@@ -135,17 +135,17 @@ UPDATE {locks} AS l SET
     alive = pg_catalog.array_append(l.alive, {now} + $head_life::interval),
     turn = NULL
 WHERE name = $name
-    -- guard: append-held
+    -- guard: append-held | L3 | an_entry_for_a_lock_that_is_free
     AND l.expires > {now}
-    -- guard: append-not-own
+    -- guard: append-not-own | S6 | an_entry_behind_itself
     AND l.owner <> $owner
-    -- guard: append-no-tail
+    -- guard: append-no-tail | L3 | an_entry_behind_the_tail
     AND l.far IS NULL
-    -- guard: append-room
+    -- guard: append-room | L3 | an_entry_for_a_full_head
     AND coalesce(pg_catalog.cardinality(l.waiters) < {near}, true)
-    -- guard: append-once
+    -- guard: append-once | L3 | an_entry_that_asks_again
     AND NOT coalesce($entry = ANY (l.waiters), false)
-    -- guard: append-alive
+    -- guard: append-alive | L3 | a_release_to_an_entry_behind_a_dead_one
     AND coalesce({now} < ALL (l.alive), true)
     AND {not_abandoned}
 RETURNING {plain_columns}, pg_catalog.cardinality(waiters) AS position, false AS granted, false AS behind,
@@ -184,7 +184,7 @@ CROSS JOIN LATERAL (
         WHERE w.entry = $entry OR (
             (
                 w.alive > j.now
-                -- guard: ask-heartbeat
+                -- guard: ask-heartbeat | L3 | an_attempt_behind_an_old_entry
                 OR EXISTS (SELECT 1 FROM {queue} AS b WHERE b.name = $name AND b.owner = pg_catalog.left(w.entry, 32) AND b.alive > j.now)
             ) AND NOT (
                 w.at = 1 AND j.free
@@ -211,7 +211,7 @@ SELECT r.*,
 l.far IS NOT NULL OR coalesce(pg_catalog.cardinality(l.waiters) >= {near}, false) AS behind,
 $entry IS NOT NULL AND NOT r.holds AND NOT coalesce($entry = ANY (l.waiters), false)
 AND (r.grants OR NOT r.free OR l.waiters IS NOT NULL)
--- guard: ask-once
+-- guard: ask-once | L3 | an_entry_behind_that_asks_again
 AND NOT {is_behind}
 AS joins
 
@@ -219,8 +219,8 @@ AS joins
 -- The position of the last entry in the tail, and whether the request gets the lock.
 CASE WHEN j.joins AND j.behind THEN greatest({micros}, l.far + 1, l.moved + 1) ELSE l.far END AS far,
 j.grants
--- guard: ask-first
+-- guard: ask-first | L3 | a_second_entry_for_a_free_name
 AND q.entries[1] IS NOT DISTINCT FROM $entry
--- guard: ask-behind
+-- guard: ask-behind | L3 | an_attempt_before_entries_behind
 AND ($entry IS NOT NULL OR l.far IS NULL)
 AS takes

@@ -21,10 +21,10 @@ END $$;
 -- empty the table.
 INSERT INTO {fence} AS f (resource, token) VALUES ($resource, $token)
 ON CONFLICT (resource) DO UPDATE SET
-    -- guard: fence
+    -- guard: fence | S2 | a_stale_write | token = $2
     token = greatest(f.token, $token)
 RETURNING
-    -- guard: fence-logged
+    -- guard: fence-logged | S2 | a_write_after_the_fence_became_unlogged | token
     CASE WHEN pg_catalog.pg_relation_is_publishable(tableoid::pg_catalog.regclass) THEN token END
 
 -- part: fence_table

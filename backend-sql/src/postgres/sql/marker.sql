@@ -24,11 +24,12 @@ doubted AS (
 )
 INSERT INTO {marker} AS m (id, store, itself, grants_from, watermark, raised, records_since)
 SELECT 1, {here}, {marker_file}, {now} + s.held_back, 0, 'epoch',
-    -- guard: records-since-the-loss
+    -- guard: records-since-the-loss | S7 | a_record_from_before_a_crash | 'epoch'
     {now}
 FROM (
     SELECT CASE WHEN quarantined THEN greatest(quarantine
-        -- guard: longest-heard-of
+        -- guard: longest-heard-of/first | S1 | a_raise_that_was_not_heard_of |
+        --   , least($1, interval '0')
         , $longest
         ) ELSE interval '0' END AS held_back
     FROM {settings}
@@ -37,7 +38,8 @@ ON CONFLICT (id) DO UPDATE SET
     store = excluded.store, itself = excluded.itself, records_since = excluded.records_since,
     grants_from = {now} + (
         SELECT CASE WHEN quarantined THEN greatest(quarantine
-            -- guard: longest-heard-of-again
+            -- guard: longest-heard-of/again | S1 | a_raise_that_was_not_heard_of |
+            --   , least($1, interval '0')
             , $longest
             ) ELSE interval '0' END
         FROM {settings}

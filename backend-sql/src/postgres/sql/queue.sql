@@ -9,10 +9,10 @@
 -- this is worth asking.
 UPDATE {locks} AS l SET expires = greatest(l.expires, {now} + $lease::interval)
 WHERE name = $name
-    -- guard: confirm-owner
+    -- guard: confirm-owner | S1 | a_forged_message
     AND owner = $owner
     AND NOT l.kept
-    -- guard: confirm-expired
+    -- guard: confirm-expired | S5 | a_late_confirmation
     AND l.expires > {now}
 RETURNING token, {others_wait}
 
@@ -41,7 +41,7 @@ SELECT NOT EXISTS (
     SELECT 1 FROM {locks} AS l WHERE name = $name AND CASE
         WHEN l.owner = {shared} AND l.expires > {now} AND pg_catalog.substr($entry, 65, 1) = '*'
             THEN waiters[1] IS DISTINCT FROM $entry
-        -- guard: check-sees-grants
+        -- guard: check-sees-grants | L2 | a_release_to_a_waiter_that_polls | WHEN false THEN false
         WHEN owner IS NOT NULL AND expires > {now} THEN owner <> pg_catalog.left($entry, 32)
         ELSE waiters IS NOT NULL AND waiters[1] <> $entry AND coalesce(turn > {now}, true)
     END
@@ -65,7 +65,7 @@ WITH gone AS (
 ),
 forgotten AS (
     DELETE FROM {queue} WHERE name = $name
-        -- guard: leave-behind
+        -- guard: leave-behind | L3 | one_of_two_behind_leaves
         AND owner = $owner
 )
 SELECT * FROM gone
@@ -94,7 +94,7 @@ UPDATE {locks} AS l SET (waiters, alive, moved, far) = (
         FROM (
             SELECT b.entry, b.alive, b.entered FROM {queue} AS b
             WHERE b.name = $name AND b.alive > {now}
-                -- guard: refill-moved
+                -- guard: refill-moved | L3 | a_queue_that_moves_on
                 AND b.entered > coalesce(l.moved, 0::bigint)
             ORDER BY b.entered LIMIT {near} - pg_catalog.cardinality(l.waiters)
         ) AS p
@@ -102,7 +102,7 @@ UPDATE {locks} AS l SET (waiters, alive, moved, far) = (
     CROSS JOIN LATERAL (
         SELECT CASE
             WHEN n.taken < {near} - pg_catalog.cardinality(l.waiters)
-                -- guard: refill-newest
+                -- guard: refill-newest | L3 | a_queue_that_moves_on_while_one_enters
                 AND l.far = (SELECT s.far FROM {locks} AS s WHERE s.name = $name)
                 THEN l.far
             ELSE coalesce(n.last, l.moved)
@@ -136,7 +136,7 @@ SELECT pg_catalog.pg_notify($channel, '')
 -- Notifies the client of the first entry. An entry begins with the 32 digits of its owner and those
 -- of its client.
 pg_catalog.pg_notify(
--- guard: tells-first
+-- guard: tells-first | L2 | a_release_notifies(asking) | 'elsewhere'
 'leasehold_' || pg_catalog.substr(waiters[1], 33, 32)
 , pg_catalog.left(waiters[1], 32))
 

@@ -11,20 +11,20 @@ SELECT $name, {shared}, {alone}, $label, greatest({micros}, m.watermark + 1, $fl
 FROM {marker} AS m WHERE {granting}
 ON CONFLICT (name) DO UPDATE SET
     token = CASE WHEN {open} THEN greatest(l.token, $floor)
-        -- guard: join-above
+        -- guard: join-above | S2 | tokens_rise_between_readers_and_writers | ELSE greatest(0, $5)
         ELSE greatest({micros}, l.token + 1, $floor)
     END,
     expires = greatest({now} + $lease, CASE WHEN {open} THEN
-        -- guard: join-expires
+        -- guard: join-expires | S1 | a_reader_with_a_short_lease | NULL::timestamptz
         l.expires
     END),
     readers = coalesce(CASE WHEN {open} THEN
-        -- guard: join-others
+        -- guard: join-others | S1 | a_reader_that_leaves_twice_counts_once | NULL::jsonb
         {live_readers}
     END, pg_catalog.jsonb_build_object()) || {alone},
     owner = {shared}, label = $label, version = l.version + 1, kept = false, store = excluded.store, itself = excluded.itself
 WHERE (l.owner IS NULL OR l.expires <= {now} OR {open}) AND
-    -- guard: join-barging
+    -- guard: join-barging | L3 | no_reader_passes_a_waiting_writer
     l.waiters IS NULL AND
     {not_abandoned}
 RETURNING token / {young}
@@ -38,7 +38,7 @@ UPDATE {locks} AS l SET (owner, readers, expires) = (
         coalesce(pg_catalog.to_timestamp(pg_catalog.max(r.value::bigint) / 1000000::double precision), l.expires)
     FROM pg_catalog.jsonb_each(l.readers) AS r
     WHERE r.key <> $owner
-        -- guard: part-alive
+        -- guard: part-alive | L2 | a_release_beside_a_crashed_reader
         AND {is_alive}
 )
 WHERE name = $name AND {is_reader} AND l.expires > {now}
@@ -53,7 +53,10 @@ WITH ours AS (
     FROM unnest($names::text[], $owners::text[], $leases::interval[]) AS g (name, owner, lease)
     JOIN {locks} AS l ON l.name = g.name AND l.owner = {shared}
     WHERE true
-    -- guard: renew-reader
+    -- guard: renew-reader | S5 | a_reader_that_left_renews_nothing
+    -- guard: renew-reader-late | S5 | a_late_renewal_by_a_reader
+    -- guard: renew-reader-beside-another | S5 | a_late_renewal_beside_another |
+    --   AND l.readers ->> g.owner <> '' AND l.expires > pg_catalog.clock_timestamp()
     AND (l.readers ->> g.owner)::bigint > {micros}
     FOR UPDATE OF l SKIP LOCKED
 ),
@@ -76,10 +79,12 @@ FROM ours AS o JOIN renewed AS r ON r.name = o.name
 -- part: open
 -- Whether $owner may become one of the readers that share the row.
 (l.expires > {now} AND
--- guard: join-readers
+-- guard: join-readers | S1 | a_reader_beside_a_writer
 l.owner = {shared} AND
 NOT {is_reader}
--- guard: join-most
+-- guard: join-most | S1 | a_reader_beside_the_most
+-- guard: join-living | L1 | beside_crashed_readers |
+--   AND (SELECT pg_catalog.count(*) FROM pg_catalog.jsonb_object_keys(l.readers)) < 1000
 AND {count_readers} < {most}
 )
 

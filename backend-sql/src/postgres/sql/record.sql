@@ -10,13 +10,13 @@
 WITH held AS (
     SELECT 1 FROM {locks} AS l
     WHERE l.name = $name
-    -- guard: record-owner
+    -- guard: record-owner | S7 | a_write_of_a_former_holder | AND $2 <> ''
     AND l.owner = $owner
-    -- guard: record-kept
+    -- guard: record-kept | S7 | a_write_after_a_release_that_keeps
     AND NOT l.kept
-    -- guard: record-expired
+    -- guard: record-expired | S7 | a_write_after_the_lease
     AND l.expires > {now}
-    -- guard: record-locks
+    -- guard: record-locks | S7 | a_write_beside_a_takeover
     FOR NO KEY UPDATE
 ),
 written AS (
@@ -34,7 +34,7 @@ written AS (
 SELECT EXISTS (SELECT 1 FROM written) OR EXISTS (
     SELECT 1 FROM {records} WHERE name = $name AND token = $token AND number >= $number
 ),
-    -- guard: records-logged
+    -- guard: records-logged | S7 | a_write_to_an_unlogged_table
     NOT pg_catalog.pg_relation_is_publishable('{records}'::regclass) OR
     false
 
@@ -46,7 +46,7 @@ SELECT r.token, pg_catalog.encode(r.value, 'hex') AS value, {micros_of_written} 
 FROM (SELECT $name::text AS name) AS n
 LEFT JOIN {records} AS r ON r.name = n.name
 LEFT JOIN {marker} AS m ON
--- guard: records-marker
+-- guard: records-marker | S7 | a_record_in_a_copied_database
 m.store = {here} AND
 m.itself = {marker_file}
 
@@ -55,7 +55,7 @@ m.itself = {marker_file}
 -- locked are left to the next sweep.
 DELETE FROM {records} AS r USING (
     SELECT o.name FROM {records} AS o
-    -- guard: record-time
+    -- guard: record-time | S7 | a_record_over_a_sweep
     WHERE o.forget_at <= {now}
     LIMIT $most::bigint FOR UPDATE SKIP LOCKED
 ) AS over
@@ -64,6 +64,6 @@ WHERE r.name = over.name
 -- part: repeats
 -- Whether the record is of this write already, or of a later one of the same grant.
 (r.token = excluded.token
--- guard: record-number
+-- guard: record-number | S7 | a_late_write | AND false
 AND r.number >= excluded.number
 )

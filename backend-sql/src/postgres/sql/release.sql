@@ -4,7 +4,7 @@
 -- Releases the lock if it is $owner's and nobody waits for it.
 UPDATE {locks} SET owner = NULL
 WHERE name = $name
-    -- guard: release-owner
+    -- guard: release-owner | S4 | only_the_owner_releases | AND $2 <> ''
     AND owner = $owner
     AND expires > {now} AND waiters IS NULL
 RETURNING version
@@ -41,19 +41,19 @@ UPDATE {locks} AS l SET
     turn = NULL
 WHERE name = $name AND owner = $owner AND expires > {now}
     AND pg_catalog.substr(l.waiters[1], 65, 1) = '+' AND (
-        -- guard: pass-alive
+        -- guard: pass-alive | L2 | a_release_to_a_new_entry
         l.alive[1] > {now} OR
-        -- guard: pass-heartbeat
+        -- guard: pass-heartbeat | L2 | a_release_to_an_old_entry
         EXISTS (SELECT 1 FROM {queue} AS b WHERE b.name = $name AND b.owner = pg_catalog.left(l.waiters[1], 32) AND b.alive > {now}) OR
         false
     )
     AND (l.buried IS NULL OR coalesce(pg_catalog.left($next_entry, 32), '') <> ALL (l.buried))
-    -- guard: pass-store
+    -- guard: pass-store | S1 | a_release_to_an_entry_in_a_copied_database
     AND l.store = {here}
     AND l.itself = {locks_file}
     AND {persistence}
 RETURNING token, coalesce($next_entry = ANY (waiters), false), {short}, pg_catalog.pg_notify(
-    -- guard: pass-tells
+    -- guard: pass-tells | L2 | a_release_notifies(granted) | 'elsewhere' || client,
     'leasehold_' || client,
     owner || '+'
 )
@@ -67,7 +67,7 @@ UPDATE {locks} AS l SET
     expires = {now} + $lease, kept = false
 WHERE name = $name AND owner = $owner AND expires > {now} AND l.waiters IS NULL
     AND (l.buried IS NULL OR $next <> ALL (l.buried))
-    -- guard: hand-on-store
+    -- guard: hand-on-store | S1 | a_release_with_a_next_in_a_copied_database
     AND l.store = {here}
     AND l.itself = {locks_file}
     AND {persistence}

@@ -8,15 +8,15 @@
 -- in µs.
 WITH ours AS (
     SELECT l.name, least(
-        -- guard: renew-longest
+        -- guard: renew-longest | S1 | a_renewal_above_the_longest_lease
         (SELECT s.longest_lease FROM {settings} AS s),
         g.lease) AS lease
     FROM unnest($names::text[], $owners::text[], $leases::interval[]) AS g (name, owner, lease)
     JOIN {locks} AS l ON l.name = g.name AND l.owner = g.owner
     WHERE NOT l.kept
-    -- guard: renew-expired
+    -- guard: renew-expired | S5 | a_renewal_does_not_bring_an_expired_grant_back
     AND l.expires > {now}
-    -- guard: renew-skips
+    -- guard: renew-skips | L5 | a_batch_beside_a_locked_row | FOR UPDATE OF l
     FOR UPDATE OF l SKIP LOCKED
 )
 UPDATE {locks} AS l SET expires = greatest(l.expires, {now} + ours.lease)
@@ -35,7 +35,7 @@ UPDATE {locks} AS l SET expires = greatest(l.expires, {now} + least(
         )::bigint))
     ) ELSE l.readers END
 WHERE name = $name AND (owner = $owner OR {is_reader}) AND NOT l.kept
-    -- guard: renew-one-expired
+    -- guard: renew-one-expired | S5 | a_renewal_that_waits_for_the_row
     AND l.expires > {now}
 RETURNING (
     SELECT (pg_catalog.date_part('epoch', least(s.longest_lease, $lease)) * 1000000::double precision)::bigint FROM {settings} AS s

@@ -9,7 +9,7 @@
 WITH free AS (
     SELECT l.name FROM {locks} AS l, {marker} AS m
     WHERE (l.owner IS NULL OR l.expires <= {now})
-        -- guard: sweep-covered
+        -- guard: sweep-covered | S2 | a_token_over_a_sweep
         AND l.token <= m.watermark AND m.raised + interval '1 minute' <= {now}
         AND NOT EXISTS (
             SELECT 1 FROM pg_catalog.unnest(l.alive) AS alive WHERE alive > {now} - interval '1 minute'
@@ -20,7 +20,7 @@ WITH free AS (
         ))
         AND NOT EXISTS (SELECT 1 FROM pg_catalog.unnest(l.buried_at) AS at WHERE at > {now} - interval '1 hour')
     LIMIT $most::bigint
-    -- guard: sweep-skips
+    -- guard: sweep-skips | L2 | a_sweep_beside_a_locked_row | FOR UPDATE OF l
     FOR UPDATE OF l SKIP LOCKED
 ),
 swept AS (

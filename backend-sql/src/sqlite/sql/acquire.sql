@@ -13,19 +13,19 @@
 INSERT INTO {locks} AS l (name, owner, label, token, version, lease, expires, epoch, kept)
 SELECT $name, $owner, $label, max(
     $wall,
-    -- guard: watermark
+    -- guard: watermark | S2 | a_token_over_a_sweep
     s.watermark + 1,
     $floor), 1, $lease, $now + $lease, $epoch, 0
 FROM {settings} AS s
 WHERE true
-    -- guard: abandoned
+    -- guard: abandoned | S6 | an_abandoned_owner_takes_nothing_any_more
     AND NOT EXISTS (SELECT 1 FROM {abandoned} AS a WHERE a.owner = $owner)
-    -- guard: barging
+    -- guard: barging | L3 | barging(primary-key)
     AND NOT {behind}
 ON CONFLICT (name) DO UPDATE SET
     token = CASE
         WHEN l.owner = $owner AND (l.epoch <> $epoch OR l.expires > $now) THEN l.token
-        -- guard: token-above
+        -- guard: token-above | S2 | a_token_above_the_last(primary-key) | ELSE max($wall, $floor)
         ELSE max($wall, l.token + 1, $floor)
     END,
     expires = CASE
@@ -36,10 +36,10 @@ ON CONFLICT (name) DO UPDATE SET
         WHEN l.owner = $owner AND l.epoch = $epoch THEN max(l.expires - $now, $lease)
         ELSE $lease
     END,
-    -- guard: held-alone
+    -- guard: held-alone | S1 | a_reader_beside_a_writer
     readers = NULL,
     owner = $owner, label = $label, version = l.version + 1, epoch = $epoch, kept = 0
--- guard: held
+-- guard: held | S1 | a_held_lock_is_refused_with_its_holder_and_token
 WHERE l.owner IS NULL OR (l.owner = $owner AND NOT l.kept) OR {over}
 RETURNING token
 
@@ -48,15 +48,15 @@ RETURNING token
 -- client of the other strategy may have swept the row away and made another, which counts its
 -- versions anew.
 UPDATE {locks} AS l SET
-    -- guard: take-token
+    -- guard: take-token | S2 | a_token_above_the_last(optimistic) | token = max($wall, $floor),
     token = max($wall, token + 1, $floor),
-    -- guard: take-alone
+    -- guard: take-alone | S1 | a_reader_beside_a_writer_of_a_row
     readers = NULL,
     owner = $owner, label = $label, version = version + 1, lease = $lease, expires = $now + $lease, epoch = $epoch, kept = 0
 WHERE name = $name AND version = $version AND (owner IS NULL OR {over})
-    -- guard: take-abandoned
+    -- guard: take-abandoned | S6 | an_abandoned_owner_of_a_row
     AND NOT EXISTS (SELECT 1 FROM {abandoned} AS a WHERE a.owner = $owner)
-    -- guard: take-barging
+    -- guard: take-barging | L3 | barging(optimistic)
     AND NOT {behind}
 RETURNING token
 
@@ -105,7 +105,7 @@ INSERT INTO {abandoned} (owner, at, epoch, day) VALUES ($owner, $now, $epoch, $d
 -- hold, stays.
 UPDATE {locks} SET owner = NULL, label = NULL, version = version + 1
 WHERE name = $name
--- guard: abandon-kept
+-- guard: abandon-kept | S6 | a_clean_up_of_what_is_kept
 AND NOT kept
 AND owner = $owner AND (epoch <> $epoch OR expires > $now)
 RETURNING version
@@ -114,16 +114,16 @@ RETURNING version
 -- Whether the lease of the row `l` is over: by its own clock, or by ours if the note on the row
 -- says so. `rows.rs` has the same rule in Rust.
 ((
--- guard: epoch
+-- guard: epoch | S1 | a_row_of_another_boot_is_held
 l.epoch = $epoch AND
 l.expires <= $now) OR (l.epoch <> $epoch AND EXISTS (
 SELECT 1 FROM {seen} AS s WHERE {sighting}
--- guard: seen-for-a-lease
+-- guard: seen-for-a-lease | S1 | a_row_of_another_boot_is_held
 AND s.until <= $now
 )))
 
 -- part: sighting
 -- Whether the note `s` is about the row `l` in its present state, by the clock of this epoch.
 s.name = l.name AND s.epoch = $epoch AND s.token = l.token
--- guard: seen-version
+-- guard: seen-version | S1 | a_row_of_another_clock_is_held_while_it_is_renewed
 AND s.version = l.version

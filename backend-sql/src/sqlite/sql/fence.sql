@@ -11,7 +11,7 @@ CREATE TABLE IF NOT EXISTS {fence} (
 -- Answers no row for a stale token.
 INSERT INTO {fence} (resource, token) VALUES ($resource, $token)
 ON CONFLICT (resource) DO UPDATE SET token = excluded.token
--- guard: fence
+-- guard: fence | S2 | a_stale_write
 WHERE excluded.token >= token
 RETURNING token
 

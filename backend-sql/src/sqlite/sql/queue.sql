@@ -7,9 +7,9 @@
 INSERT INTO {queue} (name, position, owner, label, floor, bell, heard, epoch, wall, shared)
 SELECT $name, coalesce((SELECT max(position) FROM {queue} WHERE name = $name), 0) + 1, $owner, $label, $floor, $bell, $now, $epoch, $wall, $shared
 WHERE true
-    -- guard: enter-abandoned
+    -- guard: enter-abandoned | S6 | an_entry_of_an_abandoned_owner
     AND NOT EXISTS (SELECT 1 FROM {abandoned} AS a WHERE a.owner = $owner)
-    -- guard: enter-holds
+    -- guard: enter-holds | S6 | an_entry_behind_itself
     AND NOT EXISTS (SELECT 1 FROM {locks} AS l WHERE l.name = $name AND (l.owner = $owner OR {is_reader}) AND NOT {over})
 ON CONFLICT (name, owner) DO UPDATE SET
     bell = excluded.bell, heard = excluded.heard, epoch = excluded.epoch, wall = excluded.wall
@@ -17,7 +17,7 @@ ON CONFLICT (name, owner) DO UPDATE SET
 -- name: leave(name, owner)
 -- Deletes the entry of $owner.
 DELETE FROM {queue} WHERE name = $name
-    -- guard: leave-owner
+    -- guard: leave-owner | L3 | an_entry_of_another
     AND owner = $owner
 
 -- name: first(name, now, epoch, wall)
@@ -35,6 +35,6 @@ WHERE NOT EXISTS (SELECT 1 FROM {locks} AS l WHERE l.name = $name AND l.owner IS
 -- part: alive
 -- Whether the entry `q` is alive.
 CASE WHEN q.epoch = $epoch THEN
--- guard: entry-alive
+-- guard: entry-alive | L3 | a_dead_entry | true
 q.heard > $now - {life}
 ELSE abs(q.wall - $wall) < {life} / 1000 END

@@ -10,29 +10,31 @@ INSERT INTO {locks} AS l (name, owner, readers, label, token, version, lease, ex
 SELECT $name, {shared}, json_object($owner, $now + $lease), $label, max($wall, s.watermark + 1, $floor), 1, $lease, $now + $lease, $epoch, 0
 FROM {settings} AS s
 WHERE true
-    -- guard: join-abandoned
+    -- guard: join-abandoned | S6 | an_abandoned_reader_joins_nothing
     AND NOT EXISTS (SELECT 1 FROM {abandoned} AS a WHERE a.owner = $owner)
-    -- guard: join-barging
+    -- guard: join-barging | L3 | no_reader_passes_a_waiting_writer
     AND NOT {behind}
 ON CONFLICT (name) DO UPDATE SET
     token = CASE WHEN {is_shared} THEN max(l.token, $floor)
-        -- guard: join-above
+        -- guard: join-above | S2 | tokens_rise_between_readers_and_writers |
+        --   ELSE max($wall, $floor)
         ELSE max($wall, l.token + 1, $floor)
     END,
     (readers, expires, lease) = (
         SELECT json_group_object(reader, ends),
-            -- guard: join-expires
+            -- guard: join-expires | S1 | a_reader_with_a_short_lease |
+            --   $now + $lease, $lease
             max(ends), max(ends) - $now
         FROM (
             SELECT $owner AS reader, $now + $lease AS ends
-            -- guard: join-others
+            -- guard: join-others | S1 | a_reader_that_leaves_twice_counts_once
             UNION ALL SELECT reader, ends - {reached} + $now FROM {living} WHERE {is_shared}
         )
     ),
     owner = {shared}, label = $label, version = l.version + 1, epoch = $epoch, kept = 0
 WHERE l.owner IS NULL OR {over} OR (
     l.readers IS NOT NULL AND NOT {is_reader}
-    -- guard: join-most
+    -- guard: join-most | S1 | a_reader_beside_the_most
     AND {count} < {most}
 )
 RETURNING token
@@ -43,7 +45,8 @@ RETURNING token
 UPDATE {locks} AS l SET
     (owner, readers, expires, lease) = (
         SELECT CASE WHEN count(*) THEN l.owner ELSE $owner END, CASE WHEN count(*) THEN json_group_object(reader, ends) END,
-            -- guard: part-expires
+            -- guard: part-expires | L1 | a_writer_after_a_reader_that_crashed(leaving) |
+            --   l.expires, l.lease
             coalesce(max(ends), l.expires), coalesce(max(ends), l.expires) - {reached}
         FROM {living} WHERE reader <> $owner
     ),
@@ -60,7 +63,8 @@ UPDATE {locks} AS l SET
         FROM (
             SELECT reader, max(
                 ends - {reached} + $now,
-                -- guard: renew-own
+                -- guard: renew-own | L1 | a_writer_after_a_reader_that_crashed(renewing) |
+                --   $now + 10000000000) AS ends
                 coalesce($now + json_extract(g.leases, '$.' || reader), 0)) AS ends
             FROM {living}
         )
@@ -72,11 +76,11 @@ FROM (
     GROUP BY value ->> 0
 ) AS g
 WHERE l.name = g.name
-    -- guard: renew-any
+    -- guard: reader-left/row | S5 | a_reader_that_left_renews_nothing
     AND EXISTS (SELECT 1 FROM {living} WHERE json_extract(g.leases, '$.' || reader) IS NOT NULL)
 RETURNING (
     SELECT json_group_array(value ->> 1) FROM json_each($grants) WHERE value ->> 0 = name
-    -- guard: renew-reader
+    -- guard: reader-left/answer | S5 | a_reader_that_left_renews_nothing
     AND json_extract(readers, '$.' || (value ->> 1)) IS NOT NULL
 ), (SELECT longest_lease FROM {settings})
 
@@ -91,7 +95,7 @@ CASE WHEN l.readers IS NOT NULL THEN (SELECT count(*) FROM {living}) END
 -- part: living
 -- The readers of the row `l` whose leases are not over.
 (SELECT key AS reader, value AS ends FROM json_each(l.readers)
--- guard: living
+-- guard: living | S5 | a_late_renewal_by_a_reader
 WHERE value > {reached}
 )
 
@@ -99,7 +103,7 @@ WHERE value > {reached}
 -- What the clock of the row `l` has reached at least: now or, if it is not ours, what it was when
 -- the row was last written.
 (CASE
--- guard: reached
+-- guard: reached | S1 | beside_a_reader_of_another_clock | WHEN false THEN 0
 WHEN l.epoch <> $epoch THEN l.expires - l.lease
 ELSE $now END)
 

@@ -7,11 +7,11 @@
 INSERT INTO {records} AS r (name, token, number, value, written, forget_at)
 SELECT l.name, $token, $number, $value, $wall, $forget_at FROM {locks} AS l
 WHERE l.name = $name
-    -- guard: record-owner
+    -- guard: record-owner | S7 | a_write_of_a_former_holder | AND ?2 <> ''
     AND l.owner = $owner
-    -- guard: record-kept
+    -- guard: record-kept | S7 | a_write_after_a_release_that_keeps
     AND NOT l.kept
-    -- guard: record-expired
+    -- guard: record-expired | S7 | a_write_after_the_lease | AND ?4 <> ?3
     AND (l.epoch <> $epoch OR l.expires > $now)
 ON CONFLICT (name) DO UPDATE SET
     value = CASE WHEN {repeats} THEN r.value ELSE excluded.value END,
@@ -32,7 +32,7 @@ SELECT token, value, written FROM {records} WHERE name = $name
 -- name: forget_records(wall)
 -- Part of a sweep: deletes the records whose time is over.
 DELETE FROM {records}
--- guard: record-time
+-- guard: record-time | S7 | a_record_over_a_sweep | WHERE ?1 > 0
 WHERE forget_at <= $wall
 
 -- name: synchronous
@@ -42,6 +42,6 @@ PRAGMA synchronous
 -- part: repeats
 -- Whether the record is of this write already, or of a later one of the same grant.
 (r.token = excluded.token
--- guard: record-number
+-- guard: record-number | S7 | a_late_write | AND false
 AND r.number >= excluded.number
 )

@@ -9,7 +9,7 @@
 UPDATE {locks} AS l SET
     owner = g.owner, readers = g.readers, label = g.label, bell = g.bell, version = version + 1, kept = 0,
     token = CASE WHEN g.owner IS NULL THEN l.token
-        -- guard: pass-token
+        -- guard: pass-token | S2 | waiters_are_served_in_order | ELSE l.token
         ELSE max($wall, l.token + 1, g.floor + 1)
     END,
     lease = coalesce(g.lease, l.lease),
@@ -21,19 +21,19 @@ FROM (
             CASE WHEN q.shared THEN json_object(q.owner, $now + {claim_window}) END AS readers, q.label, q.floor, q.bell, {claim_window} AS lease
         FROM {queue} AS q WHERE q.name = $name AND {alive}
         ORDER BY
-        -- guard: pass-first
+        -- guard: pass-first | L3 | waiters_are_served_in_order | -q.position
         q.position
         LIMIT 1
     )
     UNION ALL
     SELECT 9223372036854775807, $next, NULL, $next_label, $next_floor, NULL, $next_lease
     WHERE true
-    -- guard: pass-abandoned
+    -- guard: pass-abandoned | S6 | an_abandoned_owner_that_a_release_carries
     AND NOT EXISTS (SELECT 1 FROM {abandoned} AS a WHERE a.owner = $next)
     ORDER BY 1 LIMIT 1
 ) AS g
 WHERE l.name = $name
-    -- guard: release-owner
+    -- guard: release-owner | S4 | only_the_owner_releases
     AND l.owner = $owner
     AND (l.epoch <> $epoch OR l.expires > $now)
 RETURNING version, coalesce(substr(readers, 3, 32), owner), token, bell

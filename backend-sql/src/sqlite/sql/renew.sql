@@ -12,13 +12,13 @@ UPDATE {locks} AS l SET
     expires = CASE WHEN l.epoch = $epoch THEN max(l.expires, $now + g.lease) ELSE $now + g.lease END
 FROM (
     SELECT value ->> 0 AS name, value ->> 1 AS owner, min(
-        -- guard: renew-longest
+        -- guard: renew-longest | S1 | a_renewal_above_the_longest_lease
         s.longest_lease * 1000000,
         value ->> 2) AS lease
     FROM json_each($grants), {settings} AS s
 ) AS g
 WHERE l.name = g.name AND l.owner = g.owner AND NOT l.kept
--- guard: renew-expired
+-- guard: renew-expired | S5 | a_renewal_does_not_bring_an_expired_grant_back
 AND (l.epoch <> $epoch OR l.expires > $now)
 RETURNING owner, (SELECT longest_lease FROM {settings})
 

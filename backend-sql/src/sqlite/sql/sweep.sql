@@ -4,7 +4,7 @@
 -- First step of a sweep: raises the watermark to the tokens of all free rows. Whatever deletes a
 -- token raises the watermark to it first.
 UPDATE {settings}
--- guard: sweep-raises
+-- guard: sweep/raises | S2 | a_token_over_a_sweep | SET watermark = min(watermark, (
 SET watermark = max(watermark, (
     SELECT coalesce(max(token), 0) FROM {locks} AS l WHERE owner IS NULL OR {over}
 ))
@@ -14,7 +14,7 @@ SET watermark = max(watermark, (
 -- larger token, so it stays. A row that somebody waits for stays, too.
 DELETE FROM {locks} AS l
 WHERE (owner IS NULL OR {over})
-    -- guard: sweep-covered
+    -- guard: sweep/covered | S2 | a_token_over_a_sweep
     AND token <= (SELECT watermark FROM {settings})
     AND NOT EXISTS (SELECT 1 FROM {queue} AS q WHERE q.name = l.name)
 

@@ -5,29 +5,27 @@ use std::{sync::Arc, time::Duration};
 use backend_sql::mysql::{MysqlFence, connect};
 use futures_util::future::try_join_all;
 use lock_core::{
-    Backend, Enqueued, Env as _, Grant, ReleaseOptions, Renewal, SystemEnv, WriteOutcome,
+    Backend, Enqueued, Env as _, Error, ReleaseOptions, ReleaseOutcome, Renewal, SystemEnv,
+    WriteOutcome,
 };
-use servers::{
-    Change::{self, LeaveOut, Replace},
-    Mariadb, MariadbOptions, Proxy, Server as _,
-};
-use sqlx::{Connection as _, MySqlConnection};
-use verification::missing_guards::{
-    Clients, MissingGuard, Setup, Verdict,
-    cases::{
-        LONG, a_batch_with_a_locked_row, above, first_use, granted, not_granted, request, words,
+use servers::{Change, Mariadb, MariadbOptions, Proxy, Server as _};
+use sqlx::{AssertSqlSafe, Connection as _, MySqlConnection};
+use verification::{
+    cases,
+    missing_guards::{
+        Clients, Setup, Trial, Verdict,
+        cases::{
+            LONG, SHORT, a_batch_with_a_locked_row, above as increases, check, enqueue, first_use,
+            granted, not_granted, reader, request, words,
+        },
+        record_cases::write_of,
     },
-    every_marker_is_tried,
-    record_cases::write_of,
-    try_all,
 };
-use verification::variants;
 
-use super::{
-    ahead,
-    common::{Common, below_the_watermark, without_common_guards},
-    entries::{self, enqueue, release, used_once},
-    readers, stale_write,
+use super::common::{
+    Database, LATE, a_late_renewal_beside_another, a_writer_after_a_reader_that_crashed, above,
+    ahead, an_entry_of_another, below_a_watermark, beside_a_dead_entry, of_all, release,
+    stale_write, used_once,
 };
 
 struct OneMariadb {
@@ -39,10 +37,6 @@ impl OneMariadb {
     /// As the driver knows it.
     fn plain(&self) -> String {
         format!("mysql://root@{}/test?ssl-mode=disabled", self.proxy.address())
-    }
-
-    fn url(&self) -> String {
-        self.plain() + "&timeout=30s"
     }
 }
 
@@ -61,118 +55,39 @@ impl Setup for OneMariadb {
 
 #[async_trait::async_trait]
 impl Clients for OneMariadb {
-    async fn open(&self) -> Arc<dyn Backend> {
-        connect(&self.url()).await.unwrap()
+    fn url(&self) -> String {
+        self.plain() + "&timeout=30s"
+    }
+
+    async fn connect(url: &str) -> Result<Arc<dyn Backend>, Error> {
+        connect(url).await
     }
 }
 
-const FOLDERS: &[&str] = &[concat!(env!("CARGO_MANIFEST_DIR"), "/src/mysql")];
+#[async_trait::async_trait]
+impl Database for OneMariadb {
+    const FULL: &'static str = "UPDATE leasehold_locks SET \
+        readers = REPEAT('0123456789abcdef0123456789abcdef-9999999999999999,', 1000)";
 
-/// The changes for the guards that every database has.
-const COMMON: Common = Common {
-    held: &[Replace("held", "? <> '' AND")],
-    release_owner: &[Replace("release-owner", "AND ? <> ''")],
-    renew_expired: &[LeaveOut("renew-expired")],
-    abandoned: &[Replace("not-abandoned", "? <> ''")],
-    abandon_kept: &[LeaveOut("abandon-kept")],
-    join_expires: &[Replace(
-        "join-expires",
-        "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?",
-    )],
-    join_others: &[Replace("join-others", "'',")],
-    join_above: &[Replace("join-above", "0,")],
-    renew_reader: &[Replace("renew-reader", "1 = 1")],
-    renew_readers_expired: &[
-        LeaveOut("renew-expired"),
-        Replace("renew-reader", "LOCATE(g.owner, l.readers) > 0"),
-    ],
-    join_abandoned: &[Replace("not-abandoned", "? <> ''")],
-    join_barging: &[Replace("barging", "= CONCAT(?, '-')")],
-    record_owner: &[Replace("record-owner", "AND ? <> ''")],
-    record_kept: &[LeaveOut("record-kept")],
-    record_expired: &[LeaveOut("record-expired")],
-    record_number: &[Replace("record-number", "AND ? IS NULL")],
-    record_time: &[LeaveOut("record-time")],
-};
-
-variants! {
-    VARIANTS |stage: OneMariadb|
-    "S2: a name that is not there gets a token above the watermark"
-        Replace("watermark", "AND watermark < ? * 0") => below_the_watermark(stage, stage.server.sql(LEAD));
-    "S2: a row whose token was never checked is checked by its next holder"
-        Replace("take-checked", "AND (? = 2 OR kept <> 3)") => an_unchecked_row(stage);
-    "S1: exclusion is promised by what the server flushes" LeaveOut("durability") => a_server_that_flushes_seldom(stage);
-    "S2: a sweep raises the watermark first"
-        Replace("sweep-raises", "watermark = watermark + ? * 0") => a_token_over_a_sweep(stage);
-    "S4: only the owner hands a lock on" Replace("hand-on-owner", "AND ? <> ''") => a_handover_by_another(stage);
-    "S4: what was released, and is kept, is not handed on" LeaveOut("hand-on-kept") => a_second_release(stage);
-    "S5: what has ended is not handed on" LeaveOut("hand-on-expired") => a_late_handover(stage);
-    "S5: a batch of renewals is answered by the clock that it was made by"
-        Replace("renewed-clock", "AND l.expires >= 0 * ?") => a_late_renewal_among_others(stage);
-    "L5: a renewal does not wait for a row that another transaction has"
-        Replace("renew-skips", "FOR UPDATE") => a_batch_with_a_locked_row(stage, a_locked_row(stage));
-    "L3: nobody barges past a live entry" Replace("barging", "= CONCAT(?, '-')") => barging(stage);
-    "L3: an entry without a heartbeat is passed over"
-        LeaveOut("entry-alive") => entries::a_dead_entry(stage, stage.server.sql(SILENCE));
-    "L3: an entry from before the clock was set back is passed over"
-        LeaveOut("entry-future") => entries::a_dead_entry(stage, stage.server.sql(FUTURE));
-    "L3: a heartbeat does not wait for an entry that another transaction has"
-        Replace("heartbeat-skips", "FOR UPDATE") => a_heartbeat_beside_a_locked_entry(stage);
-    "L4: a sweep does not wait for a row that another transaction has"
-        Replace("sweep-skips", "FOR UPDATE") => a_sweep_beside_a_locked_row(stage);
-    "L3: a waiter that leaves removes no other entry"
-        Replace("leave-owner", "AND ? <> ''") => entries::an_entry_of_another(stage);
-    "S6: an abandoned owner gets no entry"
-        Replace("enter-abandoned", "heard = ABS(heard)") => entries::an_entry_of_an_abandoned_owner(stage);
-    "S6: a heartbeat for all entries of a client brings no abandoned owner back"
-        Replace("heartbeat-abandoned", "1 = 1") => an_entry_brought_back(stage);
-    "S1: readers join no writer" LeaveOut("join-readers") => readers::beside_a_writer(first_use(stage));
-    "S1: no more readers join than may"
-        Replace("join-most", "1 = 1") => readers::beside_the_most(stage, stage.server.sql(FULL));
-    "S5: a reader whose lease has ended renews nothing while others live"
-        Replace("renew-reader", "LOCATE(g.owner, l.readers) > 0") => readers::a_late_renewal_beside_another(stage);
-    "S5: a batch of readers is answered by the end of each lease"
-        Replace("renewed-reader", "LOCATE(g.owner, l.readers) > ? * 0") => readers::a_late_renewal_beside_another(stage);
-    "S4: a reader whose lease has ended releases nothing"
-        Replace("reader-ended", "LOCATE(?, readers) > 0") => readers::a_late_release_beside_another(stage);
-    "L1: the lock ends with the latest lease of the readers that are left"
-        LeaveOut("part-expires") => readers::a_writer_after_the_longest_reader(stage);
-    "S7: no other holder comes between the check and the write"
-        LeaveOut("record-locks") => a_write_beside_a_takeover(stage);
-    "S2: the fence refuses a lower token"
-        Replace("fence", "token = LAST_INSERT_ID(GREATEST(?, 0))")
-        => stale_write!(MysqlFence, MySqlConnection, stage.plain());
+    async fn sql(&self, sql: &str) -> Result<String, String> {
+        self.server.sql(sql).await.map_err(words)
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn mysql_misses_its_guards() {
-    let common = without_common_guards::<OneMariadb>(&COMMON);
-    try_all(FOLDERS, &common).await;
-    try_all(FOLDERS, VARIANTS).await;
-    every_marker_is_tried(
-        FOLDERS,
-        &[MissingGuard::names(&common), MissingGuard::names(VARIANTS)].concat(),
-    );
-}
-
-/// Another transaction gives the lock to somebody else, and has not committed yet.
-async fn a_write_beside_a_takeover(stage: &mut OneMariadb) -> Verdict {
-    let store = first_use(stage).await;
-    let grant = granted(&*store, &request("a", LONG)).await?;
-    let mut taking = a_locked_row(stage).await?;
-    let takes = "UPDATE leasehold_locks SET owner = REPEAT('1', 32) WHERE name = 'a'";
-    sqlx::query(takes).execute(&mut taking).await.map_err(words)?;
-    let writing = tokio::spawn(async move { store.write_record(&grant, &write_of(1)).await });
-    let waits = "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'";
-    while stage.server.sql(waits).await.map_err(words)? == "0" && !writing.is_finished() {
-        // What this table shows is only renewed when nobody has read it for 100 ms.
-        tokio::time::sleep(Duration::from_millis(120)).await;
-    }
-    sqlx::query("COMMIT").execute(&mut taking).await.map_err(words)?;
-    match writing.await.map_err(words)?.map_err(words)? {
-        WriteOutcome::NotHeld => Ok(()),
-        WriteOutcome::Written => Err("a former holder wrote the record".to_owned()),
-    }
+async fn each_guard_is_missed() {
+    let mut table = of_all();
+    table.extend(cases![OneMariadb:
+        below_the_watermark, an_unchecked_row, a_server_that_flushes_seldom, a_token_over_a_sweep,
+        a_handover(what), a_late_renewal_among_others, a_batch_beside_a_locked_row,
+        a_dead_entry(heard), a_heartbeat_beside_a_locked_entry, a_sweep_beside_a_locked_row,
+        an_entry_of_another, an_entry_brought_back, a_late_renewal_beside_another,
+        a_late_release_beside_another, a_writer_after_a_reader_that_crashed(how),
+        a_write_beside_a_takeover, a_stale_write,
+    ]);
+    let mut trial = Trial::of(&[concat!(env!("CARGO_MANIFEST_DIR"), "/src/mysql/sql")]);
+    trial.on_clients(table).await;
+    trial.end();
 }
 
 async fn a_server_that_flushes_seldom(stage: &mut OneMariadb) -> Verdict {
@@ -181,42 +96,37 @@ async fn a_server_that_flushes_seldom(stage: &mut OneMariadb) -> Verdict {
         return Err("a server that flushes each commit is not believed".to_owned());
     }
     let seldom = "SET GLOBAL innodb_flush_log_at_trx_commit = 2";
-    stage.server.sql(seldom).await.map_err(words)?;
-    match stage.open().await.guarantees().exclusion.holds() {
-        true => Err("exclusion is promised, and a crash may lose what is held".to_owned()),
-        false => Ok(()),
-    }
+    stage.sql(seldom).await?;
+    let promised = stage.open().await.guarantees().exclusion.holds();
+    check(!promised, || "exclusion is promised, and a crash may lose what is held".to_owned())
 }
 
 /// A release that takes the next request along must not get it the lock.
-async fn hands_nothing_on(store: &dyn Backend, grant: &Grant) -> Verdict {
-    let next = request("a", LONG);
-    let released = store.release(grant, ReleaseOptions::new().with_next(&next)).await;
-    match released.map_err(words)?.next {
-        Some(Enqueued::Granted(grant)) => Err(format!("handed on, with {}", grant.token)),
-        _ => Ok(()),
+async fn a_handover(stage: &OneMariadb, what: &str) -> Verdict {
+    let store = first_use(stage).await;
+    let lease = if what == "too late" { SHORT } else { LONG };
+    let mut grant = granted(&*store, &request("a", lease)).await?;
+    match what {
+        "by another" => grant.owner = request("a", LONG).owner,
+        "too late" => tokio::time::sleep(2 * SHORT).await,
+        _ => {
+            let keep = ReleaseOptions::new().with_keep(LONG);
+            store.release(&grant, keep).await.map_err(words)?;
+        }
     }
+    let next = request("a", LONG);
+    let released = store.release(&grant, ReleaseOptions::new().with_next(&next)).await;
+    let next = released.map_err(words)?.next;
+    check(!matches!(next, Some(Enqueued::Granted(_))), || format!("handed on: {next:?}"))
 }
 
-async fn a_handover_by_another(stage: &OneMariadb) -> Verdict {
+async fn a_late_release_beside_another(stage: &OneMariadb) -> Verdict {
     let store = first_use(stage).await;
-    let mut other = granted(&*store, &request("a", LONG)).await?;
-    other.owner = request("a", LONG).owner;
-    hands_nothing_on(&*store, &other).await
-}
-
-async fn a_second_release(stage: &OneMariadb) -> Verdict {
-    let store = first_use(stage).await;
-    let grant = granted(&*store, &request("a", LONG)).await?;
-    store.release(&grant, ReleaseOptions::new().with_keep(LONG)).await.map_err(words)?;
-    hands_nothing_on(&*store, &grant).await
-}
-
-async fn a_late_handover(stage: &OneMariadb) -> Verdict {
-    let store = first_use(stage).await;
-    let grant = granted(&*store, &request("a", Duration::from_millis(300))).await?;
-    tokio::time::sleep(Duration::from_millis(600)).await;
-    hands_nothing_on(&*store, &grant).await
+    let late = granted(&*store, &reader(LATE)).await?;
+    granted(&*store, &reader(LONG)).await?;
+    tokio::time::sleep(LATE + SHORT).await;
+    let outcome = store.release(&late, ReleaseOptions::new()).await.map_err(words)?.outcome;
+    check(outcome == ReleaseOutcome::NotHeld, || format!("an ended lease: {outcome:?}"))
 }
 
 async fn a_late_renewal_among_others(stage: &mut OneMariadb) -> Verdict {
@@ -235,42 +145,47 @@ async fn a_late_renewal_among_others(stage: &mut OneMariadb) -> Verdict {
     }
 }
 
-/// A transaction that has the row of `a`.
-async fn a_locked_row(stage: &OneMariadb) -> Result<MySqlConnection, String> {
+/// A transaction that has the row of `a` in this table.
+async fn a_locked_row(stage: &OneMariadb, table: &str) -> Result<MySqlConnection, String> {
     let url = format!("mysql://root@{}/test?ssl-mode=disabled", stage.server.address());
     let mut session = MySqlConnection::connect(&url).await.map_err(words)?;
-    let lock = "BEGIN; SELECT * FROM leasehold_locks WHERE name = 'a' FOR UPDATE";
-    sqlx::raw_sql(lock).execute(&mut session).await.map_err(words)?;
+    let lock = format!("BEGIN; SELECT * FROM leasehold_{table} WHERE name = 'a' FOR UPDATE");
+    sqlx::raw_sql(AssertSqlSafe(lock)).execute(&mut session).await.map_err(words)?;
     Ok(session)
 }
 
-/// Fills the lock with the maximum number of readers.
-const FULL: &str = "UPDATE leasehold_locks SET readers = REPEAT('0123456789abcdef0123456789abcdef-9999999999999999,', 1000)";
+async fn a_batch_beside_a_locked_row(stage: &OneMariadb) -> Verdict {
+    a_batch_with_a_locked_row(stage, a_locked_row(stage, "locks")).await
+}
 
-/// Makes the last heartbeat of every entry old.
-const SILENCE: &str = "UPDATE leasehold_queue SET heard = 1";
+/// The last heartbeat of every entry is old, or one by a clock that was ahead.
+async fn a_dead_entry(stage: &OneMariadb, heard: &str) -> Verdict {
+    let heard = if heard == "old" { "1" } else { "heard + 3600000000" };
+    beside_a_dead_entry(stage, &format!("UPDATE leasehold_queue SET heard = {heard}")).await
+}
 
-/// Makes every entry one of a clock that was ahead.
-const FUTURE: &str = "UPDATE leasehold_queue SET heard = heard + 3600000000";
+async fn a_stale_write(stage: &OneMariadb) -> Verdict {
+    stale_write!(MysqlFence, MySqlConnection, stage.plain()).await
+}
 
 /// Makes the watermark lead the clock, and reads it.
 const LEAD: &str = "UPDATE leasehold_settings \
     SET watermark = ROUND(UNIX_TIMESTAMP(NOW(6)) * 1000000) + 25000000; \
     SELECT watermark FROM leasehold_settings";
 
+async fn below_the_watermark(stage: &OneMariadb) -> Verdict {
+    below_a_watermark(stage, LEAD).await
+}
+
 /// A client that has held the lock takes the row anew, which another one has made and left without
 /// a check.
 async fn an_unchecked_row(stage: &mut OneMariadb) -> Verdict {
     let store = first_use(stage).await;
     used_once(&*store, &request("a", LONG)).await?;
-    let watermark: u64 = stage.server.sql(LEAD).await.map_err(words)?.parse().map_err(words)?;
+    let watermark: u64 = stage.sql(LEAD).await?.parse().map_err(words)?;
     let left = "UPDATE leasehold_locks SET token = 1, kept = 2 WHERE name = 'a'";
-    stage.server.sql(left).await.map_err(words)?;
-    let grant = granted(&*store, &request("a", LONG)).await?;
-    match grant.token.get() > watermark {
-        true => Ok(()),
-        false => Err(format!("token {} came after the watermark {watermark}", grant.token)),
-    }
+    stage.sql(left).await?;
+    above(&granted(&*store, &request("a", LONG)).await?, watermark)
 }
 
 async fn a_token_over_a_sweep(stage: &mut OneMariadb) -> Verdict {
@@ -279,7 +194,7 @@ async fn a_token_over_a_sweep(stage: &mut OneMariadb) -> Verdict {
     // A client sweeps once in a thousand releases.
     cause_a_sweep(&*store).await?;
     until_swept(stage, "a").await?;
-    above(&first, &granted(&*store, &request("a", LONG)).await?)
+    increases(&first, &granted(&*store, &request("a", LONG)).await?)
 }
 
 /// A client sweeps once in a thousand releases.
@@ -303,16 +218,37 @@ async fn until_swept(stage: &OneMariadb, name: &str) -> Verdict {
 /// Waits until a query has this answer; an error if a statement waits for a row that another
 /// transaction has.
 async fn until_one_of(stage: &OneMariadb, query: &str, answer: &str) -> Verdict {
-    const WAITS: &str =
-        "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'";
     loop {
-        if stage.server.sql(query).await.map_err(words)? == answer {
+        if stage.sql(query).await? == answer {
             return Ok(());
         }
-        if stage.server.sql(WAITS).await.map_err(words)? != "0" {
+        if waits_for_a_row(stage).await? {
             return Err("it waits for a row that another transaction has".to_owned());
         }
-        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Whether a statement waits for a row that another transaction has.
+async fn waits_for_a_row(stage: &OneMariadb) -> Result<bool, String> {
+    // What this table shows is only renewed when nobody has read it for 100 ms.
+    tokio::time::sleep(Duration::from_millis(120)).await;
+    let waits = "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'";
+    Ok(stage.sql(waits).await? != "0")
+}
+
+/// Another transaction gives the lock to somebody else, and has not committed yet.
+async fn a_write_beside_a_takeover(stage: &OneMariadb) -> Verdict {
+    let store = first_use(stage).await;
+    let grant = granted(&*store, &request("a", LONG)).await?;
+    let mut taking = a_locked_row(stage, "locks").await?;
+    let takes = "UPDATE leasehold_locks SET owner = REPEAT('1', 32) WHERE name = 'a'";
+    sqlx::query(takes).execute(&mut taking).await.map_err(words)?;
+    let writing = tokio::spawn(async move { store.write_record(&grant, &write_of(1)).await });
+    while !writing.is_finished() && !waits_for_a_row(stage).await? {}
+    sqlx::query("COMMIT").execute(&mut taking).await.map_err(words)?;
+    match writing.await.map_err(words)?.map_err(words)? {
+        WriteOutcome::NotHeld => Ok(()),
+        WriteOutcome::Written => Err("a former holder wrote the record".to_owned()),
     }
 }
 
@@ -320,7 +256,7 @@ async fn a_sweep_beside_a_locked_row(stage: &OneMariadb) -> Verdict {
     let store = first_use(stage).await;
     used_once(&*store, &request("a", LONG)).await?;
     used_once(&*store, &request("b", LONG)).await?;
-    let _locked = a_locked_row(stage).await?;
+    let _locked = a_locked_row(stage, "locks").await?;
     cause_a_sweep(&*store).await?;
     until_swept(stage, "b").await
 }
@@ -334,12 +270,8 @@ async fn a_heartbeat_beside_a_locked_entry(stage: &OneMariadb) -> Verdict {
     ];
     let (first, second) = (request("a", LONG), request("b", LONG));
     let _waiters = (enqueue(&*store, &first).await?, enqueue(&*store, &second).await?);
-    let entered = stage.server.sql("SELECT heard FROM leasehold_queue WHERE name = 'b'").await;
-    let entered = entered.map_err(words)?;
-    let url = format!("mysql://root@{}/test?ssl-mode=disabled", stage.server.address());
-    let mut session = MySqlConnection::connect(&url).await.map_err(words)?;
-    let lock = "BEGIN; SELECT * FROM leasehold_queue WHERE name = 'a' FOR UPDATE";
-    sqlx::raw_sql(lock).execute(&mut session).await.map_err(words)?;
+    let entered = stage.sql("SELECT heard FROM leasehold_queue WHERE name = 'b'").await?;
+    let _locked = a_locked_row(stage, "queue").await?;
     // The polls of the second send it, when it is due.
     let polls = async {
         loop {
@@ -354,19 +286,6 @@ async fn a_heartbeat_beside_a_locked_entry(stage: &OneMariadb) -> Verdict {
     }
 }
 
-/// The first of two entries, and no other, may take a free lock.
-async fn barging(stage: &OneMariadb) -> Verdict {
-    let store = first_use(stage).await;
-    let held = granted(&*store, &request("a", LONG)).await?;
-    let (first, second) = (request("a", LONG), request("a", LONG));
-    let _waiters = (enqueue(&*store, &first).await?, enqueue(&*store, &second).await?);
-    release(&*store, &held).await?;
-    // By clients that have not read the row yet.
-    not_granted(&*stage.open().await, &request("a", LONG)).await?;
-    not_granted(&*stage.open().await, &second).await?;
-    granted(&*store, &first).await.map(drop)
-}
-
 async fn an_entry_brought_back(stage: &OneMariadb) -> Verdict {
     let store = first_use(stage).await;
     let held = granted(&*store, &request("a", LONG)).await?;
@@ -375,9 +294,9 @@ async fn an_entry_brought_back(stage: &OneMariadb) -> Verdict {
     let _waiters = (enqueue(&*store, &given_up).await?, enqueue(&*store, &other).await?);
     store.abandon(&given_up).await.map_err(words)?;
     let heard = "SELECT heard FROM leasehold_queue WHERE name = 'b'";
-    let entered = stage.server.sql(heard).await.map_err(words)?;
+    let entered = stage.sql(heard).await?;
     // Until its poll sends a heartbeat.
-    while stage.server.sql(heard).await.map_err(words)? == entered {
+    while stage.sql(heard).await? == entered {
         not_granted(&*store, &other).await?;
     }
     release(&*store, &held).await?;

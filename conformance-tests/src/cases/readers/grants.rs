@@ -145,9 +145,11 @@ async fn tokens_rise_between_readers_and_writers(setting: &Setting) {
             backend.release(reader, NOW).await.unwrap();
         }
     }
-    // A floor raises the token of the group, and of all later grants.
+    // A floor raises the token of the group, and of all later grants. It leads the clock, so no
+    // later token is above the last one by chance.
     let reader = granted(&*backend, &setting.reader(&name)).await;
-    let floor = lock_core::FencingToken::new(reader.token.get() + 1_000_000).unwrap();
+    let ahead = (setting.promised().longest_lease.as_micros() as u64 / 2).min(10_000_000);
+    let floor = lock_core::FencingToken::new(reader.token.get() + ahead).unwrap();
     let mut lifted = setting.reader(&name);
     lifted.floor = floor;
     let lifted = granted(&*backend, &lifted).await;
@@ -155,7 +157,10 @@ async fn tokens_rise_between_readers_and_writers(setting: &Setting) {
     for reader in [&reader, &lifted] {
         backend.release(reader, NOW).await.unwrap();
     }
-    assert!(granted(&*backend, &setting.request(&name)).await.token > lifted.token);
+    let writer = granted(&*backend, &setting.request(&name)).await;
+    assert!(writer.token > lifted.token);
+    backend.release(&writer, NOW).await.unwrap();
+    assert!(granted(&*backend, &setting.reader(&name)).await.token > writer.token);
 }
 
 async fn a_readers_token_admits_readers_and_refuses_a_writer_from_before(setting: &Setting) {

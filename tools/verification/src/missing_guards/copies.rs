@@ -1,132 +1,99 @@
-//! Tries broken variants of a store that has no server: it changes the texts in copies of the test
-//! program.
+//! Broken variants of a store that has no server: each is a copy of the test program with changed
+//! texts.
 
 use std::{
-    fs,
-    io::{ErrorKind, Seek as _, SeekFrom, Write as _},
-    path::Path,
-    process::{Command, Stdio},
-    time::{Duration, Instant},
+    env, fs, io::ErrorKind, os::unix::fs::PermissionsExt as _, process::Stdio, sync::LazyLock,
+    time::Duration,
 };
 
-use servers::{Change, marker};
+use servers::{Change, guard_length, marker};
+use tokio::process::Command;
 
-use super::{
-    list::{MissingGuard, Setup, Verdict, check},
-    wire::is_no_program,
-};
+use super::{markers::Variant, setup::Verdict, trial::LIMIT};
 
-/// The environment variable that tells a copy which variant of the list it is.
-const VARIANT: &str = "LEASEHOLD_BROKEN_VARIANT";
+/// The environment variable that names the case for a copy, and the one with its argument.
+const CASE: [&str; 2] = ["LEASEHOLD_CASE_IN_COPY", "LEASEHOLD_ARGUMENT_IN_COPY"];
 /// Begins the line in which a copy reports the result of its case.
 const SAYS: &str = "the case says: ";
-/// Longer than any case takes.
-const LIMIT: Duration = Duration::from_secs(90);
 
-/// Tries each variant as [`try_all`](super::try_all) does, but in a copy of this test program.
-/// `test` is the name of the test that calls this; it runs again in the copy. [`Setup::start`] gets
-/// no changes.
-///
-/// # Panics
-/// As `try_all`.
-pub async fn try_all_in_copies<S: Setup>(folders: &[&str], list: &[MissingGuard<S>], test: &str) {
-    if let Ok(variant) = std::env::var(VARIANT) {
-        let verdict = verdict(&list[variant.parse::<usize>().unwrap()]).await;
-        println!("\n{SAYS}{}", verdict.err().unwrap_or_default());
-        return;
-    }
-    check(folders, list);
-    let program = fs::read(std::env::current_exe().unwrap()).unwrap();
-    let markers = find_all(&program, marker("").trim_end().as_bytes());
-    let mut wrong = Vec::new();
-    for (at, broken) in list.iter().enumerate() {
-        let passed = verdict(broken).await;
-        let told = tokio::task::block_in_place(|| {
-            let folder = tempfile::tempdir().unwrap();
-            let copy = folder.path().join("copy");
-            fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
-            change(&copy, &program, &markers, broken.changes);
-            run(&copy, test, at)
-        });
-        println!("{}: {told:?}", broken.what);
-        match (passed, told) {
-            (Err(why), _) => wrong.push(format!("{}: fails with the guard: {why}", broken.what)),
-            (Ok(()), Err(why)) => wrong.push(format!("{}: {why}", broken.what)),
-            (Ok(()), Ok(why)) if why.is_empty() => wrong.push(format!("{}: SURVIVED", broken.what)),
-            (Ok(()), Ok(why)) => {
-                wrong.extend(is_no_program(&why).map(|it| format!("{}: {it}", broken.what)))
-            }
-        }
-    }
-    assert!(wrong.is_empty(), "{wrong:#?}");
-}
-
-async fn verdict<S: Setup>(broken: &MissingGuard<S>) -> Verdict {
-    (broken.case)(&mut S::start(&[]).await).await
-}
-
-fn find_all(bytes: &[u8], wanted: &[u8]) -> Vec<usize> {
-    let first = |(at, byte): (usize, &u8)| {
-        (*byte == wanted[0] && bytes[at..].starts_with(wanted)).then_some(at)
+/// The test program, and where it has markers.
+static PROGRAM: LazyLock<(Vec<u8>, Vec<usize>)> = LazyLock::new(|| {
+    let program = fs::read(env::current_exe().unwrap()).unwrap();
+    let wanted = marker("");
+    let wanted = wanted.trim_end_matches(" |").as_bytes();
+    let is_marker = |(at, byte): (usize, &u8)| {
+        (*byte == wanted[0] && program[at..].starts_with(wanted)).then_some(at)
     };
-    bytes.iter().enumerate().filter_map(first).collect()
+    let markers = program.iter().enumerate().filter_map(is_marker).collect();
+    (program, markers)
+});
+
+/// The case that this program is to run, and its argument, if it is a copy.
+pub(super) fn case_of_this_copy() -> Option<(String, String)> {
+    let [case, argument] = CASE.map(env::var);
+    Some((case.ok()?, argument.ok()?))
 }
 
-/// Changes the copy. `markers` has the positions of all markers in the program.
-fn change(copy: &Path, program: &[u8], markers: &[usize], changes: &[Change<'_>]) {
-    let mut file = fs::OpenOptions::new().write(true).open(copy).unwrap();
-    for change in changes {
-        let (name, to) = match *change {
-            Change::LeaveOut(name) => (name, ""),
-            Change::Replace(name, to) => (name, to),
-            other => panic!("{other:?}: in a copy only guards are changed"),
-        };
-        let marker = marker(name);
-        let mut found = false;
-        for at in markers.iter().filter(|at| program[**at..].starts_with(marker.as_bytes())) {
-            let line = &program[at + marker.len()..];
-            let length = marker.len() + line.iter().position(|byte| *byte == b'\n').unwrap();
-            assert!(to.len() <= length, "{change:?} is longer than the guard");
-            let mut text = to.as_bytes().to_vec();
-            text.resize(length, b' ');
-            file.seek(SeekFrom::Start(*at as u64)).unwrap();
-            file.write_all(&text).unwrap();
-            found = true;
-        }
-        assert!(found, "{change:?}: the guard is not in the program");
+/// Says the result of the case of this copy, if there is one.
+pub(super) fn report(verdict: &Result<Verdict, String>) {
+    if let Ok(verdict) = verdict {
+        println!("\n{SAYS}{}", verdict.as_ref().err().map_or("", String::as_str));
     }
 }
 
-/// Runs the case in the copy. Returns why the case failed, or an empty text if it passed; `Err` if
+/// Runs the case of a variant in a copy with these changes, in which `test` runs again. `Err` if
 /// there is no result.
-fn run(copy: &Path, test: &str, variant: usize) -> Result<String, String> {
-    let output = tempfile::NamedTempFile::new().unwrap();
-    let mut child = loop {
-        let started = Command::new(copy)
-            .args(["--exact", test, "--nocapture"])
-            .env(VARIANT, variant.to_string())
-            .stdin(Stdio::null())
-            .stdout(output.reopen().unwrap())
-            .stderr(Stdio::inherit())
-            .spawn();
-        match started {
+pub(super) async fn run(
+    test: &str,
+    variant: &Variant,
+    changes: &[Change<'_>],
+) -> Result<Verdict, String> {
+    let folder = tempfile::tempdir().unwrap();
+    let copy = folder.path().join("copy");
+    fs::write(&copy, changed(changes)?).unwrap();
+    fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = Command::new(&copy);
+    command.args(["--exact", test, "--nocapture"]).stdin(Stdio::null()).kill_on_drop(true);
+    command.env(CASE[0], &variant.case).env(CASE[1], &variant.argument);
+    let output = loop {
+        let output = tokio::time::timeout(2 * LIMIT, command.output()).await;
+        match output.map_err(|_| "the case hangs")? {
             // Another test is between fork and exec, and so has the copy open for writing.
             Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => {
-                std::thread::sleep(Duration::from_millis(5));
+                tokio::time::sleep(Duration::from_millis(5)).await;
             }
-            started => break started.unwrap(),
+            output => break output.unwrap(),
         }
     };
-    let began = Instant::now();
-    while child.try_wait().unwrap().is_none() {
-        if began.elapsed() > LIMIT {
-            let _ = child.kill();
-            let _ = child.wait();
-            return Err("the case hangs".to_owned());
-        }
-        std::thread::sleep(Duration::from_millis(5));
+    let said = String::from_utf8_lossy(&output.stdout);
+    match said.lines().find_map(|line| line.strip_prefix(SAYS)) {
+        Some("") => Ok(Ok(())),
+        Some(why) => Ok(Err(why.to_owned())),
+        None => Err(format!("{test} said nothing of its case: {said}")),
     }
-    let said = fs::read_to_string(output.path()).unwrap();
-    let line = said.lines().find_map(|line| line.strip_prefix(SAYS));
-    line.map(str::to_owned).ok_or_else(|| format!("{test} said nothing of its case: {said}"))
+}
+
+/// The program with these changes.
+fn changed(changes: &[Change<'_>]) -> Result<Vec<u8>, String> {
+    let (program, markers) = &*PROGRAM;
+    let mut changed = program.clone();
+    for change in changes {
+        let Change::Guard(name, instead) = change else { panic!("{change:?} is no guard") };
+        let marker = marker(name);
+        let here = |at: &&usize| program[**at..].starts_with(marker.as_bytes());
+        let places: Vec<_> = markers.iter().filter(here).collect();
+        for at in &places {
+            let length = guard_length(&program[**at..], true).unwrap_or(0);
+            let place = &mut changed[**at..*at + length];
+            if instead.len() > length {
+                return Err(format!("the guard {name} is shorter than its replacement"));
+            }
+            place.fill(b' ');
+            place[..instead.len()].copy_from_slice(instead.as_bytes());
+        }
+        if places.is_empty() {
+            return Err(format!("the guard {name} is not in the program"));
+        }
+    }
+    Ok(changed)
 }

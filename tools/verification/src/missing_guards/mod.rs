@@ -4,24 +4,26 @@
 //! This shows that the *backend's* tests notice a missing guard. Whether the *suite's* cases notice
 //! a broken backend, `mutants` shows.
 //!
-//! A guard is one line of a text, after the comment line `-- guard: NAME`, which must reach the
-//! server. The tests of a backend list its guards as [`MissingGuard`] and run the list with
-//! [`try_all`]. SQLite has no server, so its tests use [`try_all_in_copies`].
+//! A guard is one line of a text. Comments before it, which must reach the server, name the variant,
+//! the requirement and the case: see [`Variant`]. The tests of a backend have a table of their cases
+//! ([`cases!`](crate::cases)) for each [`Setup`], and let a [`Trial`] run.
 
 pub mod cases;
 mod copies;
-mod list;
+mod markers;
 pub mod record_cases;
 #[cfg(feature = "redis")]
 pub mod redis;
-mod wire;
+mod setup;
+mod suite;
+mod trial;
 #[cfg(feature = "redis")]
 mod worlds;
 
 #[cfg(feature = "redis")]
-pub use self::worlds::Worlds;
+pub use self::worlds::{BothWays, Worlds};
 pub use self::{
-    copies::try_all_in_copies,
-    list::{Clients, MissingGuard, Setup, Verdict, every_marker_is_tried},
-    wire::try_all,
+    markers::{Variant, variants},
+    setup::{Case, Clients, Setup, Verdict},
+    trial::Trial,
 };

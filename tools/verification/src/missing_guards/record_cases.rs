@@ -8,9 +8,16 @@ use std::time::Duration;
 use lock_core::{Backend, Grant, RecordWrite, ReleaseOptions, WriteOutcome};
 
 use super::{
-    cases::{LONG, first_use, granted, request, words},
-    list::{Clients, Verdict},
+    cases::{LONG, SHORT, first_use, granted, request, words},
+    setup::{Case, Clients, Verdict},
 };
+use crate::cases;
+
+/// The cases that markers of every store that keeps records may name.
+pub(super) fn of_records<S: Clients>() -> Vec<Case<S>> {
+    cases![S: a_write_of_a_former_holder, a_write_after_a_release_that_keeps,
+        a_write_after_the_lease, a_late_write, a_record_over_a_sweep]
+}
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -26,7 +33,7 @@ pub async fn written(store: &dyn Backend, grant: &Grant, number: u64) -> Verdict
     }
 }
 
-pub async fn not_written(store: &dyn Backend, grant: &Grant) -> Verdict {
+async fn not_written(store: &dyn Backend, grant: &Grant) -> Verdict {
     match store.write_record(grant, &write_of(1)).await.map_err(words)? {
         WriteOutcome::NotHeld => Ok(()),
         WriteOutcome::Written => Err("a grant that is gone wrote the record".to_owned()),
@@ -34,7 +41,7 @@ pub async fn not_written(store: &dyn Backend, grant: &Grant) -> Verdict {
 }
 
 /// Asserts that the record of `a` is the write with this number.
-pub async fn shows(store: &dyn Backend, grant: &Grant, number: u64) -> Verdict {
+async fn shows(store: &dyn Backend, grant: &Grant, number: u64) -> Verdict {
     let read = store.read_record(&grant.name).await.map_err(words)?;
     match read.record {
         Some(record) if record.value == write_of(number).value => Ok(()),
@@ -42,7 +49,7 @@ pub async fn shows(store: &dyn Backend, grant: &Grant, number: u64) -> Verdict {
     }
 }
 
-pub async fn a_write_of_a_former_holder<S: Clients>(setup: &S) -> Verdict {
+async fn a_write_of_a_former_holder<S: Clients>(setup: &S) -> Verdict {
     let store = first_use(setup).await;
     let former = granted(&*store, &request("a", LONG)).await?;
     store.force_release(&former.name).await.map_err(words)?;
@@ -50,22 +57,22 @@ pub async fn a_write_of_a_former_holder<S: Clients>(setup: &S) -> Verdict {
     not_written(&*store, &former).await
 }
 
-pub async fn a_write_after_a_release_that_keeps<S: Clients>(setup: &S) -> Verdict {
+async fn a_write_after_a_release_that_keeps<S: Clients>(setup: &S) -> Verdict {
     let store = first_use(setup).await;
     let kept = granted(&*store, &request("a", LONG)).await?;
     store.release(&kept, ReleaseOptions::new().with_keep(LONG)).await.map_err(words)?;
     not_written(&*store, &kept).await
 }
 
-pub async fn a_write_after_the_lease<S: Clients>(setup: &S) -> Verdict {
+async fn a_write_after_the_lease<S: Clients>(setup: &S) -> Verdict {
     let store = first_use(setup).await;
-    let expired = granted(&*store, &request("a", Duration::from_millis(300))).await?;
-    tokio::time::sleep(Duration::from_millis(600)).await;
+    let expired = granted(&*store, &request("a", SHORT)).await?;
+    tokio::time::sleep(2 * SHORT).await;
     not_written(&*store, &expired).await
 }
 
 /// The store carries out the first write of a grant after the second.
-pub async fn a_late_write<S: Clients>(setup: &S) -> Verdict {
+async fn a_late_write<S: Clients>(setup: &S) -> Verdict {
     let store = first_use(setup).await;
     let grant = granted(&*store, &request("a", LONG)).await?;
     written(&*store, &grant, 1).await?;
@@ -75,7 +82,7 @@ pub async fn a_late_write<S: Clients>(setup: &S) -> Verdict {
 }
 
 /// A client sweeps once in a thousand releases.
-pub async fn a_record_over_a_sweep<S: Clients>(setup: &S) -> Verdict {
+async fn a_record_over_a_sweep<S: Clients>(setup: &S) -> Verdict {
     let store = first_use(setup).await;
     let grant = granted(&*store, &request("a", LONG)).await?;
     written(&*store, &grant, 1).await?;

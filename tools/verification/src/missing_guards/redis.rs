@@ -12,7 +12,7 @@ pub const LONGEST: u64 = 30_000_000;
 pub const SECOND: u64 = 1_000_000;
 
 pub struct Raw {
-    _server: Redis,
+    pub server: Redis,
     pub proxy: Proxy,
     pub clock: Clock,
     pub link: MultiplexedConnection,
@@ -50,9 +50,9 @@ pub fn evaluating(script: &str, keys: &[String], arguments: &[String]) -> Cmd {
 
 impl Raw {
     /// Starts a server whose store grants at once. Its keys begin with `base`.
-    pub async fn start(base: &'static str, changes: &[Change<'_>]) -> Self {
+    pub async fn start(base: &'static str, options: RedisOptions, changes: &[Change<'_>]) -> Self {
         let clock = Clock::new().await.unwrap();
-        let server = Redis::start(RedisOptions::new().clock(&clock)).await.unwrap();
+        let server = Redis::start(options.clock(&clock)).await.unwrap();
         let proxy = Proxy::changing(server.address(), changes).await.unwrap();
         let identity =
             [server.info("run_id").await.unwrap(), server.info("master_replid").await.unwrap()];
@@ -61,7 +61,7 @@ impl Raw {
             .set_connection_timeout(None)
             .set_response_timeout(None);
         let link = client.get_multiplexed_async_connection_with_config(&config).await.unwrap();
-        let mut raw = Self { _server: server, proxy, clock, link, identity, base };
+        let mut raw = Self { server, proxy, clock, link, identity, base };
         let [run, replid] = raw.identity.clone();
         // As after `init --first-use`.
         for (field, value) in [

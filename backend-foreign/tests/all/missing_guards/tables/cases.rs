@@ -3,25 +3,22 @@
 use std::{sync::Arc, time::Duration};
 
 use lock_core::{
-    Attempt, Backend, Env as _, ErrorKind, FencingToken, Grant, OwnerId, ReleaseOptions,
-    ReleaseOutcome, Renewal, SystemEnv,
+    Attempt, Backend, ErrorKind, FencingToken, Grant, OwnerId, ReleaseOptions, ReleaseOutcome,
+    Renewal,
 };
 use servers::Postgres;
 use sqlx::AssertSqlSafe;
 use verification::missing_guards::{
     Clients as _, Verdict,
-    cases::{LONG, above, first_use, granted, name, not_granted, request, words},
+    cases::{
+        LONG, SHORT, a_batch_with_a_locked_row, above, check, first_use, granted, left, name,
+        not_granted, refused, renewed, request, words,
+    },
 };
 
-use super::{
-    super::any::{left, refused, renewed, wrong},
-    a_batch_with_a_locked_row,
-    stage::{Clocked, MYSQL, POSTGRES, Table, a_locked_row, a_locked_row_of_mysql},
-};
+use super::stage::{Clocked, MYSQL, POSTGRES, Table, a_locked_row, a_locked_row_of_mysql};
 use crate::server::Server;
 
-/// A lease that ends during a test.
-const SHORT: Duration = Duration::from_millis(300);
 /// A renewal waits for a row for a part of the requested lease. With this lease that is longer than
 /// a busy machine takes to unlock the row. The store's longest lease limits the lease that is set.
 const PATIENT: Duration = LONG.saturating_mul(10);
@@ -54,7 +51,7 @@ pub(super) async fn a_foreign_holder_of_the_row<const KIND: bool>(setup: &Table<
     setup.sql(&format!("INSERT INTO {{table}} VALUES ('a', {row}, 'host-7')")).await;
     not_granted(&*store, &request("a", LONG)).await?;
     let holder = setup.sql("SELECT locked_by FROM {table}").await;
-    wrong(holder == "host-7", || format!("the holder is {holder:?} now"))
+    check(holder == "host-7", || format!("the holder is {holder:?} now"))
 }
 
 pub(super) async fn an_abandoned_owner_has_an_answer(setup: &Table<POSTGRES>) -> Verdict {
@@ -111,7 +108,7 @@ pub(super) async fn an_attempt_abandoned_while_it_waits(setup: &Table<POSTGRES>)
     sqlx::raw_sql("COMMIT").execute(&mut holding).await.map_err(words)?;
     let answer = attempt.await.map_err(words)?;
     let state = store.inspect(&name("a")).await.map_err(words)?.ok_or("it is gone")?;
-    wrong(state.holder.is_none(), || format!("it was answered {answer:?}"))
+    check(state.holder.is_none(), || format!("it was answered {answer:?}"))
 }
 
 pub(super) async fn an_attempt_of_one_who_has_gone(setup: &Clocked) -> Verdict {
@@ -144,44 +141,11 @@ pub(super) async fn two_abandoned_owners<const KIND: bool>(setup: &Table<KIND>) 
     Ok(())
 }
 
-/// The last token was made while the clock was 25 s ahead.
-pub(super) async fn a_token_over_the_last<const KIND: bool>(setup: &Table<KIND>) -> Verdict {
-    let store = first_use(setup).await;
-    let mut last = free_again(&*store).await?;
-    setup.sql("UPDATE {table}_leasehold SET token = token + 25000000").await;
-    last.token = FencingToken::new(last.token.get() + 25_000_000).unwrap();
-    above(&last, &granted(&*store, &request("a", LONG)).await?)
-}
-
-async fn above_a_floor(store: &dyn Backend) -> Verdict {
-    let mut wanted = request("a", LONG);
-    wanted.floor = FencingToken::new(SystemEnv.wall_micros() + 25_000_000).unwrap();
-    let token = granted(store, &wanted).await?.token;
-    wrong(token > wanted.floor, || format!("{token} is not above {}", wanted.floor))
-}
-
-pub(super) async fn a_floor_of_a_known_name<const KIND: bool>(setup: &Table<KIND>) -> Verdict {
-    let store = first_use(setup).await;
-    free_again(&*store).await?;
-    above_a_floor(&*store).await
-}
-
-pub(super) async fn a_floor_of_a_new_name(setup: &Table<POSTGRES>) -> Verdict {
-    above_a_floor(&*first_use(setup).await).await
-}
-
 pub(super) async fn a_token_after_a_loss<const KIND: bool>(setup: &Table<KIND>) -> Verdict {
     let store = first_use(setup).await;
     let first = free_again(&*store).await?;
     setup.sql("DELETE FROM {table}_leasehold").await;
     above(&first, &granted(&*store, &request("a", LONG)).await?)
-}
-
-pub(super) async fn a_late_release<const KIND: bool>(setup: &Table<KIND>) -> Verdict {
-    let store = first_use(setup).await;
-    let late = over(&*store).await?;
-    let answer = store.release(&late, ReleaseOptions::default()).await.map_err(words)?.outcome;
-    wrong(answer == ReleaseOutcome::NotHeld, || format!("it was answered {answer:?}"))
 }
 
 pub(super) async fn a_minimum_hold_by_another<const KIND: bool>(setup: &Table<KIND>) -> Verdict {
@@ -193,7 +157,7 @@ pub(super) async fn a_minimum_hold_by_another<const KIND: bool>(setup: &Table<KI
     let _ = store.release(&other, keep).await;
     let state = store.inspect(&held.name).await.map_err(words)?.ok_or("it is gone")?;
     let there = state.holder.is_some_and(|holder| holder.owner == held.owner);
-    wrong(there, || "the holder has lost it".to_owned())
+    check(there, || "the holder has lost it".to_owned())
 }
 
 pub(super) async fn a_late_minimum_hold<const KIND: bool>(setup: &Table<KIND>) -> Verdict {
@@ -204,24 +168,28 @@ pub(super) async fn a_late_minimum_hold<const KIND: bool>(setup: &Table<KIND>) -
     granted(&*store, &request("a", LONG)).await.map(drop)
 }
 
-pub(super) async fn a_longer_renewal_by_another<const KIND: bool>(setup: &Table<KIND>) -> Verdict {
+pub(super) async fn a_longer_renewal_by_another(setup: &Table<POSTGRES>) -> Verdict {
     let store = first_use(setup).await;
     let mut other = granted(&*store, &request("a", LONG / 2)).await?;
-    other.owner = request("a", LONG).owner;
-    other.lease = LONG;
+    (other.owner, other.lease) = (request("a", LONG).owner, LONG);
     renewed(&*store, &other).await;
     let left = left(&*store).await?;
-    wrong(left <= LONG / 2 + SHORT, || format!("it ends in {left:?}"))
+    check(left <= LONG / 2 + SHORT, || format!("it ends in {left:?}"))
 }
 
-pub(super) async fn a_batch_beside_another_transaction(setup: &Table<POSTGRES>) -> Verdict {
-    let lock = async { Ok(a_locked_row(postgres(setup), &setup.table).await) };
-    a_batch_with_a_locked_row(setup, lock).await
-}
-
-pub(super) async fn a_batch_beside_another_in_mysql(setup: &Table<MYSQL>) -> Verdict {
-    let lock = async { Ok(a_locked_row_of_mysql(setup.server.address(), &setup.table).await) };
-    a_batch_with_a_locked_row(setup, lock).await
+pub(super) async fn a_batch_beside_another_transaction<const KIND: bool>(
+    setup: &Table<KIND>,
+) -> Verdict {
+    match &*setup.server {
+        Server::Postgres(server) => {
+            let lock = async { Ok(a_locked_row(server, &setup.table).await) };
+            a_batch_with_a_locked_row(setup, lock).await
+        }
+        server => {
+            let lock = async { Ok(a_locked_row_of_mysql(server.address(), &setup.table).await) };
+            a_batch_with_a_locked_row(setup, lock).await
+        }
+    }
 }
 
 /// The renewal gets the row when the lease has ended.
@@ -235,7 +203,7 @@ pub(super) async fn a_renewal_that_waits_for_the_row(setup: &Clocked) -> Verdict
     setup.clock.step(LONG.as_secs_f64()).unwrap();
     sqlx::raw_sql("COMMIT").execute(&mut holding).await.map_err(words)?;
     let answer = renewing.await.map_err(words)?;
-    wrong(matches!(answer, Renewal::Lost(_)), || format!("it was answered {answer:?}"))
+    check(matches!(answer, Renewal::Lost(_)), || format!("it was answered {answer:?}"))
 }
 
 /// It gets the row when another has taken the lock.
@@ -300,7 +268,7 @@ async fn a_renewal_of_a_row_that_changes<const KIND: bool>(
         }
     };
     let answer = renewing.await.map_err(words)?;
-    wrong(matches!(answer, Renewal::Lost(_)), || format!("it was answered {answer:?}"))
+    check(matches!(answer, Renewal::Lost(_)), || format!("it was answered {answer:?}"))
 }
 
 pub(super) async fn a_late_raise<const KIND: bool>(setup: &Table<KIND>) -> Verdict {
@@ -324,7 +292,7 @@ pub(super) async fn force_of_a_free_name<const KIND: bool>(setup: &Table<KIND>) 
     let store = first_use(setup).await;
     free_again(&*store).await?;
     let answer = store.force_release(&name("a")).await.map_err(words)?;
-    wrong(answer == ReleaseOutcome::NotHeld, || format!("it was answered {answer:?}"))
+    check(answer == ReleaseOutcome::NotHeld, || format!("it was answered {answer:?}"))
 }
 
 pub(super) async fn only_leasehold_locks_in_a_listing<const KIND: bool>(
@@ -335,5 +303,5 @@ pub(super) async fn only_leasehold_locks_in_a_listing<const KIND: bool>(
     let kept = granted(&*store, &request("b", LONG)).await?;
     store.release(&kept, ReleaseOptions::new().with_keep(LONG)).await.map_err(words)?;
     let page = store.list(None).await.map_err(words)?;
-    wrong(page.locks.len() == 2, || format!("{page:?}"))
+    check(page.locks.len() == 2, || format!("{page:?}"))
 }

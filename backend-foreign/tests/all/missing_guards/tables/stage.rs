@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use lock_core::{Backend, OwnerId};
+use lock_core::{Backend, Error, OwnerId};
 use servers::{
     Change, Clock, Mariadb, MariadbOptions, Postgres, PostgresOptions, Proxy, Server as _,
 };
@@ -50,13 +50,16 @@ async fn shared(mysql: bool) -> Arc<Server> {
 impl<const KIND: bool> Table<KIND> {
     /// With prepared statements, so that the text which the proxy changes contains `$1`, not the
     /// value.
-    pub(super) async fn client(&self, options: &str) -> Arc<dyn Backend> {
+    fn url_with(&self, options: &str) -> String {
         let url = self.server.url("shedlock");
         let [server, proxy] = [self.server.address(), self.proxy.address()];
         let url = url.replace(&server.to_string(), &proxy.to_string());
         let prepare = if KIND == POSTGRES { "&prepare=on" } else { "" };
-        let url = format!("{url}&table={}&{options}{prepare}", self.table);
-        backend_foreign::connect(&url).await.unwrap()
+        format!("{url}&table={}&{options}{prepare}", self.table)
+    }
+
+    pub(super) async fn client(&self, options: &str) -> Arc<dyn Backend> {
+        Self::connect(&self.url_with(options)).await.unwrap()
     }
 
     /// The address of the proxy.
@@ -95,8 +98,12 @@ impl<const KIND: bool> Setup for Table<KIND> {
 
 #[async_trait::async_trait]
 impl<const KIND: bool> Clients for Table<KIND> {
-    async fn open(&self) -> Arc<dyn Backend> {
-        self.client("timeout=30s").await
+    fn url(&self) -> String {
+        self.url_with("timeout=30s")
+    }
+
+    async fn connect(url: &str) -> Result<Arc<dyn Backend>, Error> {
+        backend_foreign::connect(url).await
     }
 }
 
@@ -123,9 +130,13 @@ impl Setup for Clocked {
 
 #[async_trait::async_trait]
 impl Clients for Clocked {
-    async fn open(&self) -> Arc<dyn Backend> {
+    fn url(&self) -> String {
         let url = format!("postgres://postgres@{}/postgres", self.proxy.address());
-        backend_foreign::connect(&(url + "?layout=shedlock&timeout=30s")).await.unwrap()
+        url + "?layout=shedlock&timeout=30s"
+    }
+
+    async fn connect(url: &str) -> Result<Arc<dyn Backend>, Error> {
+        backend_foreign::connect(url).await
     }
 }
 

@@ -3,19 +3,21 @@
 use std::time::Duration;
 
 use lock_core::{Env as _, Renewal, SystemEnv};
-use servers::Server as _;
-use sqlx::{Connection as _, PgConnection};
+use sqlx::Connection as _;
+use verification::missing_guards::{
+    Verdict,
+    cases::{LONG, a_batch_with_a_locked_row, first_use, granted, request, words},
+};
 
-use super::{Clients as _, LONG, OnePostgres, Verdict, first_use, granted, request, words};
-use crate::missing_guards::entries::used_once;
+use super::{Clients as _, Database as _, OnePostgres};
+use crate::missing_guards::common::{above, below_a_watermark, used_once};
 
-pub(super) async fn an_attempt_that_waits_for_the_row(stage: &mut OnePostgres) -> Verdict {
+pub(super) async fn an_attempt_that_waits_for_the_row(stage: &OnePostgres) -> Verdict {
     let store = first_use(stage).await;
     used_once(&*store, &request("a", LONG)).await?;
     // Another client, which does not know the row's version.
     let other = stage.open().await;
-    let address = format!("postgres://postgres@{}/postgres", stage.server.address());
-    let mut session = PgConnection::connect(&address).await.map_err(words)?;
+    let mut session = stage.session("").await?;
     let mut holding = session.begin().await.map_err(words)?;
     // As if the lock had changed hands meanwhile, with a token that leads the clock.
     let lead =
@@ -26,16 +28,12 @@ pub(super) async fn an_attempt_that_waits_for_the_row(stage: &mut OnePostgres) -
     waits_for_a_row(stage, || attempt.is_finished()).await?;
     holding.commit().await.map_err(words)?;
     let grant = attempt.await.map_err(words)??;
-    match grant.token.get() > token.cast_unsigned() {
-        true => Ok(()),
-        false => Err(format!("token {} came after {token}", grant.token)),
-    }
+    above(&grant, token.cast_unsigned())
 }
 
-pub(super) async fn an_attempt_that_waits_for_a_new_row(stage: &mut OnePostgres) -> Verdict {
+pub(super) async fn an_attempt_that_waits_for_a_new_row(stage: &OnePostgres) -> Verdict {
     let store = first_use(stage).await;
-    let address = format!("postgres://postgres@{}/postgres", stage.server.address());
-    let mut session = PgConnection::connect(&address).await.map_err(words)?;
+    let mut session = stage.session("").await?;
     let mut holding = session.begin().await.map_err(words)?;
     let row = "INSERT INTO leasehold_locks (name, token, version, expires, kept) \
                VALUES ('a', 1, 1, now(), false)";
@@ -45,34 +43,37 @@ pub(super) async fn an_attempt_that_waits_for_a_new_row(stage: &mut OnePostgres)
     // As after a sweep that has deleted this token, which leads the clock.
     let lead = "UPDATE leasehold_marker SET watermark = \
                 (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + 3600000000";
-    stage.server.sql(lead).await.map_err(words)?;
+    stage.sql(lead).await?;
     let watermark = "SELECT watermark FROM leasehold_marker";
-    let watermark = stage.server.sql(watermark).await.map_err(words)?;
+    let watermark = stage.sql(watermark).await?;
     let watermark: u64 = watermark.parse().map_err(words)?;
     stage.clock.step(61.0).unwrap();
     holding.rollback().await.map_err(words)?;
     let grant = attempt.await.map_err(words)??;
-    match grant.token.get() > watermark {
-        true => Ok(()),
-        false => Err(format!("token {} came after the watermark {watermark}", grant.token)),
-    }
+    above(&grant, watermark)
 }
 
-/// A transaction that has changed the row of `a`: a statement that waits for it reads the row
+/// Begins a transaction that has changed the row of `a`: a statement that waits for it reads the row
 /// again.
-pub(super) async fn a_locked_row(stage: &OnePostgres) -> Result<PgConnection, String> {
-    let address = format!("postgres://postgres@{}/postgres", stage.server.address());
-    let mut session = PgConnection::connect(&address).await.map_err(words)?;
-    let lock = "BEGIN; UPDATE leasehold_locks SET version = version WHERE name = 'a'";
-    sqlx::raw_sql(lock).execute(&mut session).await.map_err(words)?;
-    Ok(session)
+pub(super) const LOCKED: &str =
+    "BEGIN; UPDATE leasehold_locks SET version = version WHERE name = 'a'";
+
+pub(super) async fn a_batch_beside_a_locked_row(stage: &OnePostgres) -> Verdict {
+    a_batch_with_a_locked_row(stage, stage.session(LOCKED)).await
+}
+
+/// The watermark leads the clock.
+pub(super) async fn below_the_watermark(stage: &OnePostgres) -> Verdict {
+    let lead = "UPDATE leasehold_marker SET watermark = \
+        (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + 25000000 RETURNING watermark";
+    below_a_watermark(stage, lead).await
 }
 
 /// The renewal gets its row when the lease is over.
-pub(super) async fn a_renewal_that_waits_for_the_row(stage: &mut OnePostgres) -> Verdict {
+pub(super) async fn a_renewal_that_waits_for_the_row(stage: &OnePostgres) -> Verdict {
     let store = first_use(stage).await;
     let grant = granted(&*store, &request("a", LONG)).await?;
-    let mut holding = a_locked_row(stage).await?;
+    let mut holding = stage.session(LOCKED).await?;
     let (renewed, sent) = (grant.clone(), SystemEnv.now());
     let renewing = tokio::spawn(async move { store.renew(&[&renewed], sent).await.pop() });
     waits_for_a_row(stage, || renewing.is_finished()).await?;
@@ -87,7 +88,7 @@ pub(super) async fn a_renewal_that_waits_for_the_row(stage: &mut OnePostgres) ->
 /// Returns when a statement waits for a row that another transaction has locked.
 pub(super) async fn waits_for_a_row(stage: &OnePostgres, ended: impl Fn() -> bool) -> Verdict {
     let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
-    while stage.server.sql(waits).await.map_err(words)? == "0" {
+    while stage.sql(waits).await? == "0" {
         tokio::time::sleep(Duration::from_millis(5)).await;
         if ended() {
             return Err("the attempt did not wait".to_owned());

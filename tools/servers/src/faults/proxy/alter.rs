@@ -1,23 +1,38 @@
 //! What a client sends or a server answers, altered on its way: the text of a script with a guard
 //! left out, or the address of another server.
 
-/// A change of what a client sends. A guard in a script or statement is a line of its own, behind
-/// the comment line `-- guard: NAME`.
+/// A change of what a client sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change<'a> {
-    /// Leaves the guard of this name out.
-    LeaveOut(&'a str),
-    /// Puts the second text in the place of the guard of the first's name. The marker's line is
-    /// given up too, so that the text may be that much longer than the guard.
-    Replace(&'a str, &'a str),
+    /// Puts the second text in the place of the guard of the first's name. An empty text leaves the
+    /// guard out. The comment before the guard is given up too, so the text may be as long as both.
+    Guard(&'a str, &'a str),
     /// Puts the second text in the place of the first, which is not shorter.
     Text(&'a str, &'a str),
 }
 
-/// The comment line before the guard of this name, with its end.
+/// The beginning of the comment line before the guard of this name. A guard in a script or statement
+/// is the first line behind it that is no comment.
 #[must_use]
 pub fn marker(name: &str) -> String {
-    format!("-- guard: {name}\n")
+    format!("-- guard: {name} |")
+}
+
+/// How long a marker and its guard are in `bytes`, which begin with the marker. `None` if the end is
+/// still to come.
+#[must_use]
+pub fn guard_length(bytes: &[u8], is_all: bool) -> Option<usize> {
+    let mut from = 0;
+    loop {
+        let rest = &bytes[from..];
+        // PostgreSQL's protocol ends a statement with a zero byte.
+        let end = rest.iter().position(|byte| matches!(byte, b'\n' | 0));
+        let end = end.or_else(|| is_all.then_some(rest.len()))?;
+        if !rest[..end].trim_ascii_start().starts_with(b"--") || rest.get(end) != Some(&b'\n') {
+            return Some(from + end);
+        }
+        from += end + 1;
+    }
 }
 
 /// A replacement of some bytes by as many others.
@@ -25,8 +40,8 @@ pub fn marker(name: &str) -> String {
 pub(super) struct Alteration {
     from: Vec<u8>,
     to: Vec<u8>,
-    /// The line behind `from` is replaced as well.
-    with_line: bool,
+    /// `from` is a marker. Its guard is replaced as well.
+    of_guard: bool,
 }
 
 impl Alteration {
@@ -34,34 +49,28 @@ impl Alteration {
     pub(super) fn new(from: &str, to: &str) -> Option<Self> {
         let fits = from.len() > SHORTEST && to.len() <= from.len() && from != to;
         let (from, to) = (from.as_bytes().to_vec(), to.as_bytes().to_vec());
-        fits.then_some(Self { from, to, with_line: false })
+        fits.then_some(Self { from, to, of_guard: false })
     }
 
     pub(super) fn of(change: Change<'_>) -> Option<Self> {
-        let (name, to) = match change {
-            Change::LeaveOut(name) => (name, ""),
-            Change::Replace(name, to) => (name, to),
-            Change::Text(from, to) => return Self::new(from, to),
-        };
-        let from = marker(name).into_bytes();
-        Some(Self { from, to: to.as_bytes().to_vec(), with_line: true })
+        match change {
+            Change::Text(from, to) => Self::new(from, to),
+            Change::Guard(name, to) => {
+                let (from, to) = (marker(name).into_bytes(), to.as_bytes().to_vec());
+                Some(Self { from, to, of_guard: true })
+            }
+        }
     }
 
     /// How many bytes of it at the end of a chunk are held back at least.
     fn shortest(&self) -> usize {
-        if self.with_line { 1 } else { SHORTEST }
+        if self.of_guard { 1 } else { SHORTEST }
     }
 
-    /// How many bytes are to be replaced where `bytes` begins with `from`. `None` if the end of the
-    /// line is still to come.
+    /// How many bytes are to be replaced where `bytes` begins with `from`. `None` if the end is still
+    /// to come.
     fn length(&self, bytes: &[u8], is_all: bool) -> Option<usize> {
-        if !self.with_line {
-            return Some(self.from.len());
-        }
-        let line = &bytes[self.from.len()..];
-        // PostgreSQL's protocol ends a statement with a zero byte.
-        let end = line.iter().position(|byte| matches!(byte, b'\n' | 0));
-        end.or_else(|| is_all.then_some(line.len())).map(|end| self.from.len() + end)
+        if self.of_guard { guard_length(bytes, is_all) } else { Some(self.from.len()) }
     }
 
     /// Replaces in `bytes`. Returns how often it did, and where a text begins whose end is still to
@@ -177,24 +186,30 @@ mod tests {
     }
 
     #[test]
-    fn the_line_behind_a_marker_is_replaced() {
-        let text = b"a\n  -- guard: one\n  if x then\nb\n-- guard: two\nif y then\nc";
+    fn a_guard_is_replaced() {
+        let text =
+            b"a\n -- guard: one | S1 | case\n  if x then\nb\n-- guard: two |\n-- why\nif y then\nc";
         for cut in 1..text.len() {
             let parts = [&text[..cut], &text[cut..], b""];
-            let (out, count) = passed_by(Change::LeaveOut("one"), &parts);
+            let (out, count) = passed_by(Change::Guard("one", ""), &parts);
             let told = String::from_utf8(out).unwrap();
             assert_eq!((count, told.len()), (1, text.len()), "cut at {cut}");
-            assert!(!told.contains("if x") && told.contains("\nb\n-- guard: two\nif y then\nc"));
-            let (out, count) = passed_by(Change::Replace("two", "if a longer one then"), &parts);
-            assert!(String::from_utf8(out).unwrap().contains("\nif a longer one then"));
+            assert!(
+                !told.contains("if x")
+                    && told.contains("\nb\n-- guard: two |\n-- why\nif y then\nc")
+            );
+            let (out, count) = passed_by(Change::Guard("two", "if a longer one then"), &parts);
+            let told = String::from_utf8(out).unwrap();
+            assert!(told.contains("\nif a longer one then") && told.ends_with(" \nc"), "{told}");
             assert_eq!(count, 1, "cut at {cut}");
         }
-        let too_long = "x".repeat(40);
-        assert_eq!(passed_by(Change::Replace("one", &too_long), &[text, b""]), (text.to_vec(), 0));
+        let too_long = "x".repeat(60);
+        assert_eq!(passed_by(Change::Guard("one", &too_long), &[text, b""]), (text.to_vec(), 0));
+        assert_eq!(passed_by(Change::Guard("on", ""), &[text, b""]), (text.to_vec(), 0));
         // The last line of a text ends where nothing follows, or with a zero byte.
-        let (out, count) = passed_by(Change::LeaveOut("one"), &[b"-- guard: one\nlast", b""]);
-        assert_eq!((out, count), (vec![b' '; 18], 1));
-        let (out, _) = passed_by(Change::LeaveOut("one"), &[b"-- guard: one\nlast\0next"]);
+        let (out, count) = passed_by(Change::Guard("one", ""), &[b"-- guard: one |\nlast", b""]);
+        assert_eq!((out, count), (vec![b' '; 20], 1));
+        let (out, _) = passed_by(Change::Guard("one", ""), &[b"-- guard: one |\nlast\0next"]);
         assert!(out.ends_with(b" \0next"));
     }
 

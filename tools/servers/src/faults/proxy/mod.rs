@@ -25,7 +25,7 @@ use self::{
     state::{Direction, End, State},
 };
 pub use self::{
-    alter::{Change, marker},
+    alter::{Change, guard_length, marker},
     mode::Mode,
     state::{Bytes, Counters},
 };
