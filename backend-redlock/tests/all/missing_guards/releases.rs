@@ -67,7 +67,7 @@ pub(super) async fn a_dead_entry(node: &mut Node) -> Verdict {
     node.taken("a").await?;
     node.queued("b").await?;
     node.queued("c").await?;
-    node.set_entry(&owner("b"), "1 channel").await;
+    node.set_entry(&owner("b"), "1 w channel").await;
     node.free("a", [""; 4]).await;
     called(node, "c").await
 }
@@ -78,7 +78,7 @@ pub(super) async fn an_entry_of_a_clock_ahead(node: &mut Node) -> Verdict {
     node.queued("b").await?;
     node.queued("c").await?;
     let until = node.now().await + 3_600 * SECOND;
-    node.set_entry(&owner("b"), &format!("{until} channel")).await;
+    node.set_entry(&owner("b"), &format!("{until} w channel")).await;
     node.free("a", [""; 4]).await;
     called(node, "c").await
 }

@@ -94,7 +94,7 @@ async fn a_reader_behind_a_dead_writer(node: &mut Node, entry: DeadEntry) -> Ver
         DeadEntry::Old => 1,
         DeadEntry::FarAhead => node.now().await + 3_600 * SECOND,
     };
-    node.set_entry(&owner("b"), &format!("{until} channel")).await;
+    node.set_entry(&owner("b"), &format!("{until} w channel")).await;
     node.shared("c").await.map(drop)
 }
 
