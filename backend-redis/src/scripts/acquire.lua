@@ -1,13 +1,13 @@
 -- One attempt. If it is refused and the client wants it, the owner gets an entry in the queue.
 -- KEYS: 1 epoch record   2 lock   3 queue   4 entries   5 tombstone of the owner
--- epoch args: owner lease label floor channel
---       lease: in ms. floor: '' for none; with a 0 in front for a reader. channel: for pushes, or
---       '' for no entry
+-- epoch args: owner lease label floor channel mode
+--       lease: in ms. floor: '' for none. channel: for pushes, or '' for no entry. mode: 'r' for a
+--       reader, '' for a writer
 -- Answer: in the common case only the token, since a table would cost the server a buffer of its
 --       own. Otherwise {'granted', token}, {'busy', ...} of `busy`, {'exhausted'}, or the refusals
 --       of check_epoch.lua and check_request.lua.
 
-local reader = floor ~= '' and string.find(floor, '^0%d')
+local reader = mode == 'r'
 -- The common case: a writer finds no record, no queue and no tombstone.
 -- guard: free_tombstone | S6 | short_ways_do_what_long_ways_do |
 --   if not reader and redis.call('EXISTS', KEYS[2], KEYS[3]) == 0 then
@@ -86,4 +86,4 @@ if not record or reader and group then
     return {'granted', shown}
   end
 end
-return busy(owner, keep_entry(now, owner, channel ~= '' and entry_of(lease, floor, channel, label)), mark, record)
+return busy(owner, keep_entry(now, owner, channel ~= '' and entry_of(mode, lease, floor, channel, label)), mark, record)

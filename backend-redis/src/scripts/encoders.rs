@@ -6,13 +6,16 @@ use lock_core::{FencingToken, Mode, OwnerId, Request, whole_millis as millis};
 
 use super::arguments::{Arguments, arguments, declared};
 
-/// A floor, which also tells the mode of its request: a reader's floor has a 0 in front. So all
-/// queue entries have the same form. A writer without a floor sends nothing.
-fn floor(request: &Request) -> String {
+/// A floor, which is empty if it is zero.
+fn floor(request: &Request) -> Field<FencingToken> {
+    Field(Some(request.floor).filter(|floor| *floor != FencingToken::ZERO))
+}
+
+/// The mode of a request: empty for a writer's, as most are.
+fn mode(request: &Request) -> &'static str {
     match request.mode {
-        Mode::Shared => format!("0{}", request.floor),
-        _ if request.floor == FencingToken::ZERO => String::new(),
-        _ => request.floor.to_string(),
+        Mode::Shared => "r",
+        _ => "",
     }
 }
 
@@ -20,7 +23,7 @@ fn floor(request: &Request) -> String {
 pub(crate) fn acquire(request: &Request, channel: &str) -> Arguments {
     let Request { owner, lease, label, .. } = request;
     arguments!("acquire.lua": owner, lease = millis(*lease), label,
-        floor = floor(request), channel)
+        floor = floor(request), channel, mode = mode(request))
 }
 
 /// The arguments of `release.lua`. `keep` is how long the record is kept, and `next` the process's
@@ -36,8 +39,9 @@ pub(crate) fn release(
         next_owner = of(|next| next.owner.to_string()),
         next_lease = of(|next| millis(next.lease).to_string()),
         next_label = of(|next| next.label.to_string()),
-        next_floor = of(floor),
-        next_channel = Field(next.map(|(_, channel)| channel)))
+        next_floor = of(|next| floor(next).to_string()),
+        next_channel = Field(next.map(|(_, channel)| channel)),
+        next_mode = of(|next| mode(next).to_owned()))
 }
 
 /// An argument that may be missing, which is the empty text.
@@ -59,10 +63,10 @@ pub(crate) fn renewals(grants: impl ExactSizeIterator<Item = (OwnerId, Duration)
     arguments
 }
 
-/// The text of an entry behind its time, as acquire.lua writes it.
+/// The text of a writer's entry behind its time, as acquire.lua writes it.
 pub(crate) fn entry_of(request: &Request, channel: &str) -> String {
     let Request { lease, floor, label, .. } = request;
-    format!(" {} {floor} {channel} {label}", millis(*lease))
+    format!(" w {} {floor} {channel} {label}", millis(*lease))
 }
 
 /// The arguments of `heartbeat.lua`, which reads the last `read` locks.

@@ -1,12 +1,16 @@
--- The entries of the queue: each is "until lease floor channel label". The floor of a reader's
--- entry has a 0 in front. limits.lua stands before this text.
+-- The entries of the queue: each is "until mode lease floor channel label", in Redlock "until mode
+-- channel". The mode is r for a reader and w for a writer.
 
 -- part: is_reader
--- Whether the floor of a request, or an entry of Redlock, is a reader's: it has a 0 in front.
-local function is_reader(floor) return string.find(floor, '^0%d') ~= nil end
+-- Whether an entry of Redlock is a reader's.
+local function is_reader(entry) return string.find(entry, '^%d+ r ') ~= nil end
 
 -- part: entries
-local function entry_of(lease, floor, channel, label) return table.concat({lease, floor, channel, label}, ' ') end
+-- limits.lua stands before this text.
+
+local function entry_of(mode, lease, floor, channel, label)
+  return table.concat({mode == 'r' and 'r' or 'w', lease, floor, channel, label}, ' ')
+end
 
 -- Puts an entry at the end of the queue, or prolongs the entry that exists. With `entry` nil it
 -- only prolongs. Returns nil if there is no entry, true for an old one, or the position of a new

@@ -23,13 +23,13 @@ local function hand_over(now, mark, asker, group)
     if count > 0 then owner = redis.call('LINDEX', KEYS[3], 0) else owner = redis.call('LPOP', KEYS[3]) end
     if not owner then break end
     local entry = redis.call('HGET', KEYS[4], owner)
-    local until_, lease, floor, channel, own_label =
-      string.match(entry or '', '^(%d+) (%d+) (%d+) (%S+) (.*)$')
+    local until_, mode, lease, floor, channel, own_label =
+      string.match(entry or '', '^(%d+) ([rw]) (%d+) (%d+) (%S+) (.*)$')
     until_ = tonumber(until_)
     -- An end more than one life ahead: the clock went back, and the entry may be long dead.
     -- guard: dead_entry | L3 | dead_entries
     if until_ and not (until_ > now and until_ <= now + LIFE_US) then until_ = nil end
-    local reader = until_ and string.find(floor, '^0%d')
+    local reader = until_ and mode == 'r'
     if count > 0 then
       -- guard: writer_first | S1 | a_reader_past_a_writer
       if until_ and not (reader and count < MOST_READERS) then break end

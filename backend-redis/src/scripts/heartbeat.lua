@@ -2,8 +2,8 @@
 -- not check the epoch.
 -- KEYS: 1 epoch record, then the entries, then their locks
 -- epoch args: entry read owners...
---       the text of all entries behind their time: ' lease floor channel label'; how many of the
---       last locks to read; the owner of each entry
+--       the text of all entries behind their time: ' mode lease floor channel label'; how many of
+--       the last locks to read; the owner of each entry
 -- Answers, for each entry: 0 if it and its lock exist, and the lock was not to be read; 'retry-ms
 --       remaining-ms owner token state label' of the holder if it was; -1 if the case is not
 --       simple, since the entry is gone, or the lock is free, or was read and ends before the next

@@ -2,7 +2,7 @@
 -- request of the same process.
 -- KEYS: 1 epoch record   2 lock   3 queue   4 entries   and, with a next request, 5 tombstone of
 --       its owner
--- epoch args: owner keep next_owner next_lease next_label next_floor next_channel
+-- epoch args: owner keep next_owner next_lease next_label next_floor next_channel next_mode
 --       keep: ms to keep the record, or ''. next_owner: '' for none; the others as in acquire.lua
 -- Answer: 1 if it was held, otherwise 0. With a next request: the answer to that, as in
 --       acquire.lua, if it was held; otherwise 0 or {0, answer}.
@@ -19,7 +19,7 @@ if plain and next_owner == '' and not waited then
   return 1
 end
 
-local reader = next_floor ~= '' and string.find(next_floor, '^0%d')
+local reader = next_mode == 'r'
 -- The next request of the same process gets the lock at once.
 -- guard: next_free | S6 | short_ways_do_what_long_ways_do |
 --   if plain and not waited and not reader then
@@ -95,7 +95,8 @@ if next_owner ~= '' and redis.call('EXISTS', KEYS[5]) == 0 then
   -- guard: next_floor | S2 | an_unfit_request(next floor) | local sound = true
   local sound = not unfit(now, next_lease, next_floor)
   if sound then
-    local done, result = pcall(keep_entry, now, next_owner, entry_of(next_lease, next_floor, next_channel, next_label))
+    local entry = entry_of(next_mode, next_lease, next_floor, next_channel, next_label)
+    local done, result = pcall(keep_entry, now, next_owner, entry)
     sound, queued = done, done and result
     if not done then
       -- include forgive

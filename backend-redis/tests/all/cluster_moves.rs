@@ -111,7 +111,7 @@ async fn a_release_past_a_dead_entry_frees_the_lock_while_its_slot_moves() {
     let [lock, queue, entries] = ["lock", "queue", "entries"].map(|of| format!("{BUCKET}{of}:a"));
     let dead = OwnerId::from_bits(7).to_string();
     assert_eq!(node.cli(&["RPUSH", &queue, &dead]).await.unwrap(), "1");
-    let entry = ["HSET", &entries, &dead, "1 20000 0 channel label"];
+    let entry = ["HSET", &entries, &dead, "1 w 20000 0 channel label"];
     assert_eq!(node.cli(&entry).await.unwrap(), "1");
     start_move(&cluster, slot, (from, to)).await;
     let released = store.release(&held, ReleaseOptions::default()).await.unwrap();

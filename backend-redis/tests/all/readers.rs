@@ -68,7 +68,7 @@ async fn a_release_to_many_readers_writes_the_record_once() {
         for at = 1, 1000 do
           local owner = string.format('%032x', at)
           redis.call('RPUSH', KEYS[3], owner)
-          redis.call('HSET', KEYS[4], owner, (redis.call('TIME')[1] + 2) .. '000000 20000 00 channel reader')
+          redis.call('HSET', KEYS[4], owner, (redis.call('TIME')[1] + 2) .. '000000 r 20000 0 channel reader')
         end
     ";
     let mut server = Server::start(&[]).await;
@@ -76,7 +76,7 @@ async fn a_release_to_many_readers_writes_the_record_once() {
     let keys = server.keys("a");
     let mut arguments = server.in_time();
     arguments.push(owner("a"));
-    arguments.extend([""; 6].map(str::to_owned));
+    arguments.extend([""; 7].map(str::to_owned));
     let before = sets(&mut server).await;
     let released = server.eval(&[CROWD, &RELEASE].concat(), &keys, &arguments).await;
     assert_eq!(text(&released), "1");

@@ -2,12 +2,12 @@
 -- acquire_fast.lua.
 --
 -- KEYS: 1 epoch record   2 lock   3 queue (sorted set of owners by rank)
---       4 entries (hash: owner to "until channel"; `turn` to "owner until")   5 tombstone
--- epoch args: owner lease label floor proposed bound attempt late_after watermark estimated channel rank
---       lease: ms. floor: with a 0 in front for a reader. proposed: a number. bound: of clocks, µs.
---       attempt: its number, which rises for one owner. late_after: the clock after which it is
---       late. watermark: which one. estimated: the client's estimate of this clock. channel: '' for
---       no entry. rank: of the entry
+--       4 entries (hash: owner to "until mode channel"; `turn` to "owner until")   5 tombstone
+-- epoch args: owner lease label floor proposed bound attempt late_after watermark estimated channel rank mode
+--       lease: ms. proposed: a number. bound: of clocks, µs. attempt: its number, which rises for
+--       one owner. late_after: the clock after which it is late. watermark: which one. estimated:
+--       the client's estimate of this clock. channel: '' for no entry. rank: of the entry. mode:
+--       'r' for a reader, '' for a writer
 -- Answers: {word, clock, ...}; words: ours, busy, late, clock, quarantine, floor, lease, exhausted.
 --
 -- If the record cannot be read, 'busy' gives the owner '?'. A lock is "owner number state attempt
@@ -18,13 +18,12 @@
 -- end" for each of them. The first line has the highest of their numbers, how many they are, and
 -- the label of the reader that came last. The end of a reader's lease is as in records.lua of
 -- backend-redis. The expiry is that of the latest lease. No pattern runs over all lines, since
--- there may be a thousand. The `until` of a reader's entry has a 0 in front. Older scripts read the
--- same time, and see another owner's lock.
+-- there may be a thousand.
 -- include epoch
 -- include limits
 -- include records
 -- include is_reader
-local reader = is_reader(floor)
+local reader = mode == 'r'
 lease, floor, bound = tonumber(lease), tonumber(floor), tonumber(bound)
 attempt, estimated = tonumber(attempt), tonumber(estimated)
 -- As in free.lua.
@@ -192,7 +191,7 @@ end
 if shut or others then
   if channel ~= '' then
     redis.call('ZADD', KEYS[3], 'NX', rank, owner)
-    redis.call('HSET', KEYS[4], owner, (reader and '0' or '') .. text(now + LIFE_US) .. ' ' .. channel)
+    redis.call('HSET', KEYS[4], owner, text(now + LIFE_US) .. (reader and ' r ' or ' w ') .. channel)
     redis.call('PEXPIRE', KEYS[3], TOMB_MS)
     redis.call('PEXPIRE', KEYS[4], TOMB_MS)
     -- Until then, and a second more, batch.lua checks for entries and tombstones.

@@ -33,15 +33,15 @@ impl Acquire<'_> {
     pub(crate) fn call(self, server: &Server) -> Arc<ScriptCall> {
         let Self { request, proposed, bound, number, late, clock, entry } = self;
         let (channel, rank) = entry.unwrap_or_default();
-        let (script, zero): (&'static Script, _) = match request.mode {
-            Mode::Shared => (&ACQUIRE_SHARED, "0"),
+        let (script, mode): (&'static Script, _) = match request.mode {
+            Mode::Shared => (&ACQUIRE_SHARED, "r"),
             _ => (&ACQUIRE, ""),
         };
         let arguments = arguments!("acquire.lua":
             owner = request.owner,
             lease = millis(request.lease),
             label = request.label,
-            floor = format_args!("{zero}{}", request.floor),
+            floor = request.floor,
             proposed,
             bound,
             attempt = number,
@@ -49,7 +49,8 @@ impl Acquire<'_> {
             watermark = watermark(&request.name),
             estimated = clock,
             channel,
-            rank);
+            rank,
+            mode);
         ScriptCall::granting(script, server.keys(&request.name, request.owner), arguments)
     }
 }

@@ -132,7 +132,7 @@ if called then
     local head = redis.call('ZRANGE', KEYS[3], readers, readers)[1]
     if not head then break end
     local entry = redis.call('HGET', KEYS[4], head) or ''
-    local ends, channel = string.match(entry, '^(%d+) (.*)$')
+    local ends, channel = string.match(entry, '^(%d+) [rw] (.*)$')
     ends = tonumber(ends or 0)
     -- An end more than one life ahead: the clock went back, and the entry may be long dead.
     -- guard: dead_entry | L3 | a_dead_entry(old) | if ends <= now + LIFE_US then

@@ -3,8 +3,7 @@
 local LONGEST, LIFE_US = 30000000, 3000000
 local function lease() return one_in(12) and 40000 or pick(1000, 1500, 20000, 30000) end
 local function floor() return pick(0, 0, 0, NOW - 5, NOW, NOW + 5, NOW + LONGEST, NOW + LONGEST + 1) end
--- A reader's floor has a 0 in front.
-local function of_either(number) return (one_in(5) and '0' or '') .. text(number) end
+local function mode() return one_in(5) and 'r' or '' end
 -- The watermark is above the token of every record.
 local MARK = 0
 local function epoch()
@@ -31,7 +30,8 @@ local function queue(name, most)
     if not one_in(8) then
       local until_ = pick(NOW - 5, NOW, NOW + 1, NOW + 1000000, NOW + LIFE_US, NOW + LIFE_US + 1)
       local lowest = pick(0, 0, NOW - 5, NOW, NOW + 5, NOW + LONGEST)
-      local words = {text(until_), pick(1000, 20000), of_either(lowest), channel(), label()}
+      local mode = one_in(5) and 'r' or 'w'
+      local words = {text(until_), mode, pick(1000, 20000), text(lowest), channel(), label()}
       both('HSET', 'entries:' .. name, owner, table.concat(words, ' '))
     end
   end
@@ -86,7 +86,7 @@ local function plainly(answer) return type(answer) ~= 'table' and 'short' or 'lo
 local function attempt()
   local owner = pick(unpack(OWNERS))
   if one_in(2) then return owner, in_epoch(owner, text(lease()), label()) end
-  return owner, in_epoch(owner, text(lease()), label(), of_either(floor()), one_in(2) and channel() or '')
+  return owner, in_epoch(owner, text(lease()), label(), text(floor()), one_in(2) and channel() or '', mode())
 end
 
 local function one_attempt()
@@ -117,7 +117,7 @@ local function one_release()
   if not one_in(3) then
     repeat next_ = pick(unpack(OWNERS)) until next_ ~= owner
     own = in_epoch(owner, one_in(6) and '5000' or '', next_, text(lease()), label(),
-      one_in(2) and '' or of_either(floor()), channel())
+      one_in(2) and '' or text(floor()), channel(), mode())
   end
   local words = shown(own) .. '\nBEFORE: ' .. data(worlds[1])
   local short = ask(release, worlds[1], 'a', next_, own)

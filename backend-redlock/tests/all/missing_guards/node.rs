@@ -152,14 +152,14 @@ impl Node {
         let mut arguments = self.in_time(attempt.late);
         arguments.extend([owner(attempt.owner), attempt.lease.to_string(), "label".to_owned()]);
         let Attempt { floor, proposed, number, late, estimated, shared, .. } = *attempt;
-        let (script, zero) = if shared { (&ACQUIRE_SHARED, "0") } else { (&ACQUIRE, "") };
-        arguments.push(format!("{zero}{floor}"));
+        let (script, mode) = if shared { (&ACQUIRE_SHARED, "r") } else { (&ACQUIRE, "") };
+        arguments.push(floor.to_string());
         arguments.extend([proposed, BOUND, number, late].map(|part| part.to_string()));
         arguments.extend(["mark1".to_owned(), estimated.to_string()]);
         let channel = if attempt.entry { "channel" } else { "" };
         // The rank is the letter, so owners are queued by their letters.
         let rank = attempt.owner.as_bytes()[0].to_string();
-        arguments.extend([channel.to_owned(), rank]);
+        arguments.extend([channel.to_owned(), rank, mode.to_owned()]);
         evaluating(script.text(), &self.keys(attempt.owner), &arguments)
     }
 

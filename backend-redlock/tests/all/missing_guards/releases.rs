@@ -44,7 +44,7 @@ pub(super) async fn is_turn(node: &mut Node, of: &str) -> Verdict {
 /// An entry is dead also if it lives longer than any entry can, since the clock went back.
 pub(super) async fn entry_until(node: &mut Node, of: &str, until: &str) {
     let until = if until == "old" { 1 } else { node.now().await + 3_600 * SECOND };
-    node.set_entry(&owner(of), &format!("{until} channel")).await;
+    node.set_entry(&owner(of), &format!("{until} w channel")).await;
 }
 
 pub(super) async fn a_dead_entry(node: &mut Node, until: &str) -> Verdict {

@@ -45,8 +45,7 @@ local function queue(name, most)
     both('ZADD', 'queue:' .. name, text(random(1, 5)), owner)
     if not one_in(8) then
       local until_ = pick(NOW - 5, NOW, NOW + 1, NOW + 1000000, NOW + LIFE_US, NOW + LIFE_US + 1)
-      -- A reader's `until` has a 0 in front.
-      both('HSET', 'entries:' .. name, owner, pick('', '0') .. text(until_) .. ' ' .. channel())
+      both('HSET', 'entries:' .. name, owner, text(until_) .. pick(' r ', ' w ') .. channel())
     end
   end
   if first and one_in(2) then
