@@ -31,7 +31,8 @@ if not sure then
     -- include text
     -- guard: new_epoch | S1 | an_epoch_with_another(run) | from = 0
     from = stored_quarantine == 'on' and now + span or 0
-    redis.call('HSET', KEYS[1], 'run', run, 'replid', replid, 'from', text(from), 'span', text(span),
+    -- include since
+    redis.call('HSET', KEYS[1], 'since', since, 'run', run, 'replid', replid, 'from', text(from), 'span', text(span),
       'longest', stored_longest, 'quarantine', stored_quarantine, 'why', why, 'version', VERSION)
   end
 end

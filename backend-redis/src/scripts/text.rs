@@ -13,7 +13,7 @@ use std::fmt::Write as _;
 pub(crate) const EPOCH_ARGUMENTS: &str = "run replid longest quarantine margin deadline";
 
 /// The files whose parts a script may include.
-const FILES: [&str; 16] = [
+const FILES: [&str; 17] = [
     include_str!("busy.lua"),
     include_str!("check_epoch.lua"),
     include_str!("check_request.lua"),
@@ -29,6 +29,7 @@ const FILES: [&str; 16] = [
     include_str!("records.lua"),
     include_str!("renewal.lua"),
     include_str!("server.lua"),
+    include_str!("since.lua"),
     include_str!("version.lua"),
 ];
 

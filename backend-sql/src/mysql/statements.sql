@@ -288,7 +288,9 @@ UPDATE `leasehold_locks` SET version = version + 1,
 WHERE name = ?;
 
 -- over_records(most)
-SELECT HEX(name) FROM `leasehold_records` WHERE forget_at <= TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) LIMIT ?;
+SELECT HEX(name) FROM `leasehold_records`
+WHERE forget_at <= TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))
+LIMIT ?;
 
 -- part(name, owner)
 INSERT INTO `leasehold_locks` (name, token, version, expires, kept)
@@ -320,7 +322,8 @@ SUBSTR(readers, LOCATE(?, readers) + 33, 16) > LPAD(TIMESTAMPDIFF(MICROSECOND, T
 
 -- read_record(name)
 SELECT r.token, r.value, r.written, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AS now
-FROM (SELECT 1 AS one) AS o LEFT JOIN `leasehold_records` AS r ON r.name = ?;
+FROM (SELECT 1 AS one) AS o LEFT JOIN `leasehold_records` AS r ON r.name = ?
+WHERE NOT EXISTS (SELECT expires FROM `leasehold_locks` WHERE 1 = 0);
 
 -- read_row(name, owner)
 SELECT name, IF((owner = '00000000000000000000000000000000' AND

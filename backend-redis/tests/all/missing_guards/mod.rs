@@ -3,6 +3,7 @@
 mod first_use;
 mod queue;
 mod readers;
+mod records;
 mod requests;
 pub(crate) mod server;
 mod short_ways;
@@ -14,7 +15,9 @@ use verification::{
     missing_guards::{Case, Trial},
 };
 
-use self::{first_use::*, queue::*, readers::*, requests::*, server::Server, short_ways::*};
+use self::{
+    first_use::*, queue::*, readers::*, records::*, requests::*, server::Server, short_ways::*,
+};
 
 fn table() -> Vec<Case<Server>> {
     cases![Server:
@@ -29,6 +32,8 @@ fn table() -> Vec<Case<Server>> {
         dead_entries, an_unclaimed_handover, an_entry_with_a_floor,
         a_reader_past_a_writer, a_reader_whose_lease_is_prolonged(how), a_renewal_after_the_end, a_reader_that_died,
         a_long_lease_that_left, a_reader_behind_a_dead_writer,
+        a_restart, a_restart_without_a_flush, a_server_that_was_a_replica,
+        a_restart_that_nobody_has_noticed, an_init_after_a_loss,
     ]
 }
 
