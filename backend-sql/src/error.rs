@@ -45,6 +45,9 @@ where
     row.try_get(at).map_err(general)
 }
 
+/// What the driver says if the URL demands TLS and the server offers none.
+const SERVER_WITHOUT_TLS: &str = "server does not support TLS";
+
 /// The error for what no rule of a database covers. The message contains no values. The driver puts
 /// a password into its own message only when it parses a URL, and we parse URLs ourselves.
 pub fn general(error: sqlx::Error) -> Error {
@@ -66,7 +69,11 @@ pub fn general(error: sqlx::Error) -> Error {
             (ErrorKind::Unavailable, message)
         }
         E::PoolClosed => (ErrorKind::Config, "the pool of connections is closed"),
-        E::Tls(_) => (ErrorKind::Unavailable, "no TLS connection to the database"),
+        // Neither is mended by another try.
+        E::Tls(cause) if cause.to_string() == SERVER_WITHOUT_TLS => {
+            (ErrorKind::Config, "the server has no TLS, which the URL demands")
+        }
+        E::Tls(_) => (ErrorKind::Config, "TLS cannot be used as the URL says"),
         E::Database(_) => {
             let refused = Error::new(ErrorKind::Unavailable, "the database refused the statement");
             return refused.with_source(UnknownRefusal(error));

@@ -90,6 +90,10 @@ fn told(url: &StoreUrl, met: Met) -> Option<String> {
         ("etcd", Met::Http) if tls => {
             "speaks HTTP without TLS: leave ca, cert and key out of the URL".to_owned()
         }
+        ("postgres" | "mysql", Met::Tls) => format!(
+            "begins with TLS, as a proxy for TLS does, and a {kind} server begins without: use the \
+             address of the server itself"
+        ),
         ("etcd", Met::Http) | (_, Met::Tls) => return None,
         (_, met) => {
             let (what, scheme) = match met {

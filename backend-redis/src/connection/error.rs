@@ -9,6 +9,8 @@ pub(crate) const PART_OF_A_CLUSTER: &str =
 pub(crate) const NO_PART_OF_A_CLUSTER: &str =
     "the server in a node's place is no part of a cluster";
 
+const NO_RESP3: &str = "the server, or a proxy before it, speaks no RESP3; must be Redis 7.0, Valkey 7.2 or later, at its own address";
+
 pub(crate) const CLOSED: &str = "the connection was closed";
 
 pub(crate) const NO_HOST_NAME: &str = "a node of the cluster should announce a host name and has none; set its cluster-announce-hostname, or \
@@ -98,10 +100,7 @@ fn meaning(error: &RedisError) -> Option<(ErrorKind, &'static str)> {
         (Driver::Server(_), _) if LACKING.iter().any(|text| says(error, text)) => {
             (ErrorKind::Config, "the server lacks a command that this library needs")
         }
-        (_, "NOPROTO") => (
-            ErrorKind::Config,
-            "the server speaks no RESP3; must be Redis 7.0, Valkey 7.2 or later",
-        ),
+        (_, "NOPROTO") => (ErrorKind::Config, NO_RESP3),
         (Driver::Server(_) | Driver::Extension, _) => return None,
         (Driver::InvalidClientConfig, _) => {
             (ErrorKind::Config, "the settings do not allow this connection")
@@ -175,10 +174,10 @@ fn says(error: &RedisError, text: &str) -> bool {
 
 /// An error while connecting: no request was sent yet.
 pub(crate) fn of_connecting(error: &RedisError) -> Error {
-    let no_hello = says(error, "unknown command") && says(error, "HELLO");
-    if error.kind() == Driver::RESP3NotSupported || no_hello {
-        let message = "the server speaks no RESP3; must be Redis 7.0, Valkey 7.2 or later";
-        return Error::new(ErrorKind::Config, message).with_source(error.clone());
+    let of_hello = says(error, "HELLO") || says(error, "hello");
+    let unknown = says(error, "unknown command") || says(error, "unsupported command");
+    if error.kind() == Driver::RESP3NotSupported || of_hello && unknown {
+        return Error::new(ErrorKind::Config, NO_RESP3).with_source(error.clone());
     }
     let converted = of_command(error);
     match (converted.kind(), error.kind()) {

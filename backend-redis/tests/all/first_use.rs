@@ -1,7 +1,12 @@
 //! The first use of a plain Redis, without and after losses of the data, of the script cache and of
 //! the server. The server's clock is stepped where it should have been up for longer.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    io::{BufRead as _, BufReader, Write as _},
+    net::TcpStream,
+    sync::Arc,
+    time::Duration,
+};
 
 use futures_util::future::join_all;
 use lock_core::{Backend, Env as _, Grant, Init, Promise, ReleaseOptions, Renewal, SystemEnv};
@@ -11,19 +16,26 @@ use crate::support::{
     connect, granted, permissions::documented_acl, quarantined, renewed, replica_of, request, url,
 };
 
-const LEASE: Duration = Duration::from_secs(20);
-const WHOLE: Duration = Duration::from_secs(29);
+pub(crate) const LEASE: Duration = Duration::from_secs(20);
+pub(crate) const WHOLE: Duration = Duration::from_secs(29);
+
+/// For an event that must come.
+const HANG: Duration = Duration::from_secs(60);
 
 /// A server, as if it had been up for this many seconds.
 async fn server_up_for(seconds: f64) -> (Redis, Clock) {
+    server_with(RedisOptions::new(), seconds).await
+}
+
+async fn server_with(options: RedisOptions, seconds: f64) -> (Redis, Clock) {
     let clock = Clock::new().await.unwrap();
-    let server = Redis::start(RedisOptions::new().clock(&clock)).await.unwrap();
+    let server = Redis::start(options.clock(&clock)).await.unwrap();
     step(&server, &clock, seconds).await;
     (server, clock)
 }
 
 /// Steps the server's clock, and so its uptime, which INFO shows from the next tick on.
-async fn step(server: &Redis, clock: &Clock, seconds: f64) {
+pub(crate) async fn step(server: &Redis, clock: &Clock, seconds: f64) {
     clock.step(seconds).unwrap();
     wait::until("the uptime", Duration::from_secs(60), || async {
         let uptime: f64 = server.info("uptime_in_seconds").await?.parse().unwrap();
@@ -34,7 +46,7 @@ async fn step(server: &Redis, clock: &Clock, seconds: f64) {
 }
 
 /// A store on such a server, whose first lock was granted at once.
-async fn held() -> (Redis, Clock, Arc<dyn Backend>, Grant) {
+pub(crate) async fn held() -> (Redis, Clock, Arc<dyn Backend>, Grant) {
     let (server, clock) = server_up_for(40.0).await;
     let store = connect(&url(&server)).await;
     let grant = granted(&*store, &request("a", LEASE)).await;
@@ -48,7 +60,7 @@ async fn waits(server: &Redis) {
 }
 
 /// Waits until a client has put the witness back.
-async fn put_back(server: &Redis) {
+pub(crate) async fn put_back(server: &Redis) {
     let file = include_str!("../../src/scripts/server.lua");
     let (_, text) = file.split_once("-- part: witness\n").unwrap();
     let (text, _) = text.split_once("\n-- part: ").unwrap();
@@ -62,13 +74,13 @@ async fn put_back(server: &Redis) {
     .unwrap();
 }
 
-async fn cli(server: &Redis, command: &str) {
+pub(crate) async fn cli(server: &Redis, command: &str) {
     let words: Vec<_> = command.split(' ').collect();
     let answer = server.cli(&words).await.unwrap();
     assert!(["OK", "1"].contains(&&*answer), "{answer}");
 }
 
-const DEL: &str = "DEL leasehold:{0}:epoch";
+pub(crate) const DEL: &str = "DEL leasehold:{0}:epoch";
 
 #[tokio::test]
 async fn a_server_that_has_been_up_for_a_lease_grants_its_first_locks_at_once() {
@@ -109,17 +121,94 @@ async fn a_server_that_has_not_been_up_for_a_lease_makes_its_first_client_wait()
     assert!(quarantined(&*store).await.remaining > WHOLE * 100);
 }
 
+/// Why the first client of a server waits.
+async fn why_it_waits(server: &Redis) -> String {
+    let store = connect(&url(server)).await;
+    let first_use = store.guarantees().first_use.clone().unwrap();
+    assert!(!first_use.holds(), "{first_use}");
+    first_use.to_string()
+}
+
 #[tokio::test]
 async fn a_server_with_a_replica_makes_its_first_client_wait() {
     let (server, clock) = server_up_for(40.0).await;
-    let _replica = replica_of(&server, RedisOptions::new().clock(&clock)).await;
+    let replica = replica_of(&server, RedisOptions::new().clock(&clock)).await;
     waits(&server).await;
-    let store = connect(&url(&server)).await;
-    let why = store.guarantees().first_use.clone().unwrap().to_string();
+    let why = why_it_waits(&server).await;
     assert!(
         why.contains("30s") && why.contains("replicas") && why.contains("--first-use"),
         "{why}"
     );
+    drop(replica);
+}
+
+/// The replica has gone, and the server keeps a backlog for it: it may come back, or be promoted.
+#[tokio::test]
+async fn a_server_that_had_a_replica_makes_its_first_client_wait() {
+    let (server, clock) = server_up_for(40.0).await;
+    drop(replica_of(&server, RedisOptions::new().clock(&clock)).await);
+    let gone = async || Ok((server.info("connected_slaves").await? == "0").then_some(()));
+    wait::until("the replica to be gone", HANG, gone).await.unwrap();
+    assert_eq!(server.info("repl_backlog_active").await.unwrap(), "1");
+    let why = why_it_waits(&server).await;
+    assert!(why.contains("had one lately"), "{why}");
+    waits(&server).await;
+}
+
+#[tokio::test]
+async fn a_server_that_wants_replicas_grants_nothing_without_and_then_waits() {
+    let options = RedisOptions::new().line("min-replicas-to-write 1");
+    let (server, _clock) = server_with(options, 40.0).await;
+    let why = why_it_waits(&server).await;
+    assert!(why.contains("wants some"), "{why}");
+    let store = connect(&url(&server)).await;
+    let error = store.try_acquire(&request("a", LEASE)).await.unwrap_err();
+    assert!(error.is_retryable(), "{error}");
+    store.close().await;
+    cli(&server, "CONFIG SET min-replicas-to-write 0").await;
+    waits(&server).await;
+}
+
+/// A server forgets a replica after `repl-backlog-ttl`, and may have had one within a lease.
+#[tokio::test]
+async fn a_server_that_forgets_replicas_soon_makes_its_first_client_wait() {
+    for (seconds, is_soon) in [(30, true), (31, false), (0, false)] {
+        let options = RedisOptions::new().line(format!("repl-backlog-ttl {seconds}"));
+        let (server, _clock) = server_with(options, 40.0).await;
+        if !is_soon {
+            granted(&*connect(&url(&server)).await, &request("a", LEASE)).await;
+            continue;
+        }
+        let why = why_it_waits(&server).await;
+        assert!(why.contains("repl-backlog-ttl is 30s; must be 0 or above 30s"), "{why}");
+        waits(&server).await;
+    }
+}
+
+/// A client that asked for the witness before it wrote its candidate would miss one that opens the
+/// store in between; one that loaded it after the opening would leave a store without a witness.
+#[tokio::test]
+async fn a_first_use_takes_its_steps_in_their_order() {
+    let (server, _clock) = server_up_for(40.0).await;
+    let mut monitor = BufReader::new(TcpStream::connect(server.address()).unwrap());
+    monitor.get_mut().write_all(b"MONITOR\r\n").unwrap();
+    let mut seen = String::new();
+    monitor.read_line(&mut seen).unwrap();
+    granted(&*connect(&url(&server)).await, &request("a", LEASE)).await;
+    server.cli(&["ECHO", "no more steps"]).await.unwrap();
+    while !seen.contains("\"no more steps\"") {
+        monitor.read_line(&mut seen).unwrap();
+    }
+    // Each step comes after the one before it.
+    let mut rest = &*seen;
+    let set = "lua] \"HSET\" \"leasehold:{0}:epoch\"";
+    let (candidate, opens) = (format!("{set} \"candidate\""), format!("{set} \"run\""));
+    let [exists, load] = ["EXISTS", "LOAD"].map(|word| format!("\"SCRIPT\" \"{word}\""));
+    let grants = "lua] \"SET\" \"leasehold:{0}:lock:a\"".to_owned();
+    for step in [&candidate, &exists, &load, &opens, &grants] {
+        let (_, later) = rest.split_once(step).unwrap_or_else(|| panic!("{step} is missing"));
+        rest = later;
+    }
 }
 
 #[tokio::test]

@@ -14,6 +14,7 @@ mod fair_turns;
 mod faults;
 mod fence;
 mod first_use;
+mod first_use_faults;
 mod handshake;
 mod heartbeats;
 mod missing_guards;

@@ -8,7 +8,7 @@ use leasehold::{ErrorKind, LockName};
 use serde_json::Value;
 use servers::{
     ClientCertificates, Etcd, EtcdOptions, Mariadb, MariadbOptions, Postgres, PostgresOptions,
-    Redis, RedisOptions, Server as _,
+    Redis, RedisOptions, Server as _, ports::Port, wait,
 };
 use tokio::net::TcpListener;
 
@@ -43,19 +43,32 @@ async fn a_server_of_another_kind_is_named() {
     let [redis_at, etcd_at] = [redis.address(), etcd.endpoints()[0]];
     let tls_at = redis.tls_address().unwrap();
     let [postgres_at, mysql_at] = [postgres.address(), mysql.address()];
-    let proxy = proxy_without_hello().await;
+    let twemproxy = proxy_that_answers("").await;
+    let [unknown, unsupported, without_resp3] = [
+        proxy_that_answers("-ERR unknown command 'HELLO', with args beginning with: '3' \r\n")
+            .await,
+        proxy_that_answers("-ERR unsupported command `hello`\r\n").await,
+        proxy_that_answers("-NOPROTO unsupported protocol version\r\n").await,
+    ];
     for (url, at, told) in [
         (format!("redis://{etcd_at}"), etcd_at, "such as etcd does"),
         (format!("redis://{tls_at}"), tls_at, "expects TLS: use rediss://"),
         (format!("rediss://{redis_at}?timeout=1s"), redis_at, "without TLS: use redis://"),
         (format!("redis://{postgres_at}"), postgres_at, "a PostgreSQL does: use postgres://"),
         (format!("redis://{mysql_at}"), mysql_at, "a MySQL or MariaDB does"),
-        (format!("redis://{proxy}"), proxy, "such as Twemproxy"),
+        (format!("redis://{twemproxy}"), twemproxy, "such as Twemproxy"),
+        (format!("redis://{unknown}"), unknown, "a proxy before it, speaks no RESP3"),
+        (format!("redis://{unsupported}"), unsupported, "a proxy before it, speaks no RESP3"),
+        (format!("redis://{without_resp3}"), without_resp3, "a proxy before it, speaks no RESP3"),
         (format!("etcd://{redis_at}"), redis_at, "a Redis does"),
         (format!("etcd://{tls_at}"), tls_at, "expects TLS: add ca=FILE"),
         (format!("postgres://u@{redis_at}/d?timeout=1s"), redis_at, "a Redis does"),
         (format!("postgres://u@{mysql_at}/d"), mysql_at, "a MySQL or MariaDB does"),
         (format!("mysql://u@{postgres_at}/d?timeout=1s"), postgres_at, "a PostgreSQL does"),
+        (format!("postgres://u@{postgres_at}/d?sslmode=require"), postgres_at, "has no TLS"),
+        (format!("mysql://u@{mysql_at}/d?ssl-mode=required"), mysql_at, "has no TLS"),
+        (format!("postgres://u@{tls_at}/d?timeout=1s"), tls_at, "begins with TLS"),
+        (format!("mysql://u@{tls_at}/d?timeout=1s"), tls_at, "begins with TLS"),
     ] {
         // A wait does not mend it.
         let line = refusal(&url, &["run", "--wait", "forever", "a", "--", "true"], 69);
@@ -63,24 +76,58 @@ async fn a_server_of_another_kind_is_named() {
     }
 }
 
-/// A proxy that answers PING, and closes the connection at any other command.
-async fn proxy_without_hello() -> SocketAddr {
+/// A proxy that knows no HELLO. It answers PING, and this to any other command; if this is empty, it
+/// closes the connection, as Twemproxy does (twitter/twemproxy#645, redis/go-redis#2616). The others
+/// answer with an error.
+async fn proxy_that_answers(other: &'static str) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
             tokio::spawn(async move {
                 let mut read = [0; 256];
-                stream.readable().await.unwrap();
-                let count = stream.try_read(&mut read).unwrap_or(0);
-                if read[..count].ends_with(b"PING\r\n") {
-                    let _ = stream.try_write(b"+PONG\r\n");
-                    let _ = stream.readable().await;
+                loop {
+                    stream.readable().await.unwrap();
+                    let count = match stream.try_read(&mut read) {
+                        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => continue,
+                        read => read.unwrap_or(0),
+                    };
+                    let is_ping = read[..count].ends_with(b"PING\r\n");
+                    let answer = if is_ping { "+PONG\r\n" } else { other };
+                    if count == 0 || answer.is_empty() {
+                        return;
+                    }
+                    let _ = stream.try_write(answer.as_bytes());
                 }
             });
         }
     });
     address
+}
+
+/// The real one, for the soak.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs the program nutcracker, for the soak"]
+async fn a_twemproxy_is_named() {
+    let redis = Redis::start(RedisOptions::new()).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let [port, stats] = [Port::reserve().unwrap(), Port::reserve().unwrap()];
+    let at = port.address();
+    let settings = format!(
+        "pool:\n  listen: {at}\n  hash: fnv1a_64\n  redis: true\n  servers:\n   - {}:1\n",
+        redis.address()
+    );
+    let file = folder.path().join("nutcracker.yml");
+    std::fs::write(&file, settings).unwrap();
+    let mut command = Command::new("nutcracker");
+    let stats = stats.address().port().to_string();
+    command.arg("-c").arg(&file).args(["-a", "127.0.0.1", "-s", &stats]);
+    let _proxy = Running::start(&mut command);
+    let listens = async || Ok(std::net::TcpStream::connect(at).is_ok().then_some(()));
+    wait::until("the proxy to listen", Duration::from_secs(60), listens).await.unwrap();
+    let url = format!("redis://{at}");
+    let line = refusal(&url, &["run", "--wait", "forever", "a", "--", "true"], 69);
+    assert!(line.contains("such as Twemproxy") && line.contains(&at.to_string()), "{line}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,12 +1,15 @@
 //! Clients that are closed, first attempts, and waiters that come and go.
 
 use std::{
+    error::Error as _,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
 use futures_util::FutureExt as _;
-use lock_core::{Backend as _, Blocked, ClientOptions, ErrorKind, LockClient, LockName};
+use lock_core::{
+    Backend as _, Blocked, ClientOptions, ErrorKind, LockClient, LockName, LossReason, Memory,
+};
 
 use crate::support::{Fault, Stub, held, one_entry_waits};
 
@@ -50,6 +53,33 @@ async fn a_grant_that_comes_after_close_is_released() {
         tokio::task::yield_now().await;
     }
     panic!("left behind: {:?}", held().await);
+}
+
+/// A loss through a close says so: nothing is wrong with the store.
+#[tokio::test]
+async fn what_a_close_has_ended_says_so() {
+    let client = LockClient::new(Arc::new(Memory::new()));
+    let guard = client.lock("job").acquire().await.unwrap();
+    let (begun, begins) = tokio::sync::oneshot::channel();
+    let work = client.lock("work").with(async |_| {
+        begun.send(()).unwrap();
+        std::future::pending::<()>().await;
+    });
+    let work = tokio::spawn(work);
+    begins.await.unwrap();
+    client.close().await;
+    assert_eq!(guard.lost().await, LossReason::Closed);
+    let stopped = work.await.unwrap().unwrap_err();
+    for (error, text) in [
+        (guard.release().await.unwrap_err(), "the client was closed before the guard was released"),
+        (stopped, "the client was closed, which stopped the work under the lock"),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::Lost, "{error}");
+        assert!(error.to_string().contains(text), "{error}");
+        let source = error.source().unwrap();
+        assert_eq!(source.downcast_ref(), Some(&LossReason::Closed), "{source}");
+        assert_eq!(source.to_string(), "the client was closed");
+    }
 }
 
 /// The lock is no longer in the renewer, and the caller may drop the release.

@@ -79,8 +79,8 @@ async fn each_mode_does_what_is_said_of_it() {
         (0, "required", None),
         (0, "verify_identity", Some(ErrorKind::Unavailable)),
         (1, "preferred", Some(ErrorKind::Auth)),
-        (1, "required", Some(ErrorKind::Unavailable)),
-        (1, "verify_ca", Some(ErrorKind::Unavailable)),
+        (1, "required", Some(ErrorKind::Config)),
+        (1, "verify_ca", Some(ErrorKind::Config)),
     ] {
         let address = servers[server].address();
         let url = format!("mysql://ciphered@{address}/test?ssl-mode={mode}");
