@@ -5,7 +5,7 @@ mod bad_input;
 #[cfg(all(feature = "etcd", feature = "mysql", feature = "postgres", feature = "redis"))]
 mod boot_order;
 mod counter;
-#[cfg(feature = "redis")]
+#[cfg(all(feature = "postgres", feature = "redis"))]
 mod cron;
 mod ending;
 #[cfg(feature = "redis")]
