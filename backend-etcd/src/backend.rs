@@ -6,14 +6,14 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 use lock_core::{
     Attempt, Backend, Cursor, Enqueued, Error, ErrorKind, FencingToken, Grant, Guarantees, Init,
-    Instant, LockName, LockState, Page, Quarantined, ReleaseOptions, ReleaseOutcome, Released,
-    Renewal, Request, StoreSettings,
+    Instant, LockName, LockState, Page, Quarantined, RecordRead, RecordWrite, ReleaseOptions,
+    ReleaseOutcome, Released, Renewal, Request, StoreSettings, WriteOutcome,
 };
 
 use crate::{
     keys::entry::Held,
     restore,
-    steps::{acquire, admin, claim, enqueue, raise, release, renew},
+    steps::{acquire, admin, claim, enqueue, raise, record, release, renew},
     store::Store,
 };
 
@@ -95,6 +95,19 @@ impl Backend for Store {
         Err(Error::new(ErrorKind::NotHeld, message).at("etcd", "raise").on(&grant.name))
     }
 
+    async fn read_record(&self, name: &LockName) -> Result<RecordRead, Error> {
+        record::read(self, name).await.during("read-record")
+    }
+
+    async fn write_record(
+        &self,
+        grant: &Grant,
+        write: &RecordWrite,
+    ) -> Result<WriteOutcome, Error> {
+        let held = held(grant).during("write-record")?;
+        record::write(self, grant, held, write).await.during("write-record")
+    }
+
     async fn inspect(&self, name: &LockName) -> Result<Option<LockState>, Error> {
         admin::inspect(self, name).await.during("inspect")
     }
@@ -121,7 +134,6 @@ impl Backend for Store {
 
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
         init.refuse_reset_tokens().during("init")?;
-        init.refuse_records_complete().during("init")?;
         admin::init(self, init).await.during("init")
     }
 

@@ -57,6 +57,7 @@ fn guarantees(shortest: Duration, record: &Record, connection: ConnectionSecurit
          no longer knows the longest); without it, clients notice a restored snapshot when they connect, \
          unless as many requests were sent to the new cluster as to the lost one, or a proxy hides the new one",
     );
+    let restores_of_records = restores.clone();
     promised.exclusion = if record.quarantine {
         Promise::Holds {
             assuming: vec![
@@ -92,6 +93,21 @@ fn guarantees(shortest: Duration, record: &Record, connection: ConnectionSecurit
                 "revisions-are-slow",
                 "between the making of a queue entry and its grant, and the raise of its token, etcd writes \
                  fewer revisions than the longest lease has microseconds",
+            ),
+        ],
+    };
+    promised.record = Promise::Holds {
+        assuming: vec![
+            restores_of_records,
+            Assumption::new(
+                "client-clocks-agree",
+                "the clocks of the clients differ by little, compared with the time for which a record counts: they \
+                 stand in for the clock of etcd, which it does not show",
+            ),
+            Assumption::new(
+                "flushed",
+                "a majority of the members keeps what it has flushed (and has no `--unsafe-no-fsync`), and nobody \
+                 deletes the keys or leases of records",
             ),
         ],
     };

@@ -61,7 +61,7 @@ impl Harness for OnEtcd {
     }
 
     fn skips(&self) -> &'static [&'static str] {
-        &["limited_readers", "records"]
+        &["limited_readers"]
     }
 
     fn lease(&self) -> Duration {

@@ -32,7 +32,8 @@ impl Harness for OnRedis {
     }
 
     async fn start(&self) -> Result<Store, SetUpError> {
-        let mut options = with_user("# Permissions", "");
+        // Without this no record is promised.
+        let mut options = with_user("# Permissions", "").aof().line("appendfsync always");
         if self.tls {
             options = options.tls(ClientCertificates::Required);
         }
@@ -53,10 +54,6 @@ impl Harness for OnRedis {
 
     async fn connect(&self, address: &str) -> Result<Arc<dyn Backend>, Error> {
         backend_redis::connect(address).await
-    }
-
-    fn skips(&self) -> &'static [&'static str] {
-        &["records"]
     }
 }
 

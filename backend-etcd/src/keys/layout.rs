@@ -92,6 +92,11 @@ impl KeyLayout {
         format!("{}%leasehold/abandoned/{owner}", self.prefix)
     }
 
+    /// The key of the record of a name.
+    pub(crate) fn record(&self, name: &LockName) -> String {
+        format!("{}%leasehold/records/{}", self.prefix, escape(name.as_str()))
+    }
+
     /// The key that names the entry of a reader, so that a repeat of its request finds the entry.
     /// It lives by the same lease.
     pub(crate) fn reader(&self, owner: OwnerId) -> String {
@@ -215,7 +220,8 @@ mod tests {
         let layout = KeyLayout::new("p/");
         let tombstone = layout.tombstone(OwnerId::from_bits(7));
         let reader = layout.reader(OwnerId::from_bits(7));
-        for key in [layout.settings(), layout.quarantine(), tombstone, reader] {
+        let record = layout.record(&name("a/b"));
+        for key in [layout.settings(), layout.quarantine(), tombstone, reader, record] {
             assert_eq!(layout.read(&key), None, "{key}");
             assert!(!key.starts_with(&layout.entries(&name("%leasehold"))));
         }

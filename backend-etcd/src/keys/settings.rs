@@ -44,6 +44,9 @@ pub(crate) struct Record {
     /// A random number, drawn with the first settings and kept as long as a client knows them.
     /// `None` as long as there are no settings.
     pub(crate) store: Option<u64>,
+    /// No record that was written since then was lost, in microseconds since 1970.
+    #[serde(default)]
+    pub(crate) records_since: u64,
     /// The number of the history. A new one is drawn after a restore.
     pub(crate) history: u64,
     /// etcd's id of the cluster.
@@ -84,6 +87,7 @@ impl Record {
             offset: 0,
             least: 0,
             store: None,
+            records_since: 0,
             history: 0,
             cluster: 0,
             lead: i64::MIN,

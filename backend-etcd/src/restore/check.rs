@@ -263,6 +263,7 @@ impl RestoreCheck {
         let micros = u64::try_from(span.as_micros()).unwrap_or(u64::MAX / 4);
         let highest = SystemEnv.wall_micros().saturating_add(micros);
         next.least = next.least.max(highest.cast_signed());
+        next.records_since = SystemEnv.wall_micros();
         // A reported restore starts a quarantine even if the store has quarantines off.
         let quarantine = (next.quarantine || why == REPORTED).then_some((span, why));
         self.write_settings(state, next, quarantine).await

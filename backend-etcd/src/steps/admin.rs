@@ -192,6 +192,11 @@ pub(crate) async fn init(store: &Store, init: &Init) -> Result<StoreSettings, Er
     }
     if init.restored {
         restore.begin_reported_restore().await?;
+        // The operator says of the restore that no record was lost in it.
+        let complete = Init::new().with_records_complete(init.records_complete);
+        while !put_init(store, &complete, before).await? {
+            restore.history.doubt();
+        }
     }
     let record = restore.settings().record;
     let mut settings = StoreSettings::new(record.longest_lease(), Some(record.quarantine));
@@ -225,6 +230,9 @@ pub(crate) async fn put_init(
     let first_use = init.first_use && now.is_no_later_than(before);
     let mut record = settings.record.clone();
     record.quarantine = init.quarantine.unwrap_or(record.quarantine);
+    if init.records_complete {
+        record.records_since = 0;
+    }
     if let Some(longest) = init.longest_lease {
         record.longest_lease_micros = u64::try_from(longest.as_micros()).unwrap_or(u64::MAX);
     }

@@ -6,5 +6,6 @@ pub(crate) mod claim;
 pub(crate) mod enqueue;
 mod grant;
 pub(crate) mod raise;
+pub(crate) mod record;
 pub(crate) mod release;
 pub(crate) mod renew;

@@ -19,6 +19,7 @@ mod offset;
 mod past;
 mod queue;
 mod readers;
+mod records;
 mod repeats;
 mod restore;
 mod settings;

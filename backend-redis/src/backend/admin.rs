@@ -152,7 +152,8 @@ impl Admin<'_> {
         let longest = init.longest_lease.or(self.0.settings.longest_lease);
         let quarantine = init.quarantine.or(self.0.settings.quarantine);
         let (first_use, reset_tokens) = (init.first_use, init.reset_tokens);
-        let own = scripts::init(first_use, reset_tokens, longest, quarantine);
+        let own =
+            scripts::init(first_use, reset_tokens, longest, quarantine, init.records_complete);
         let all = self.0.keys.buckets().map(|bucket| {
             let own = &own;
             async move {

@@ -5,8 +5,9 @@ use std::{fmt, sync::Arc};
 use async_trait::async_trait;
 use lock_core::{
     Attempt, Backend, Busy, Cursor, Enqueued, Env as _, Error, ErrorKind, FencingToken, Grant,
-    Guarantees, Init, Instant, LockName, LockState, Mode, OwnerId, Page, Quarantined,
-    ReleaseOptions, ReleaseOutcome, Released, Renewal, Request, StoreSettings, SystemEnv,
+    Guarantees, Init, Instant, LockName, LockState, Mode, OwnerId, Page, Quarantined, RecordRead,
+    RecordWrite, ReleaseOptions, ReleaseOutcome, Released, Renewal, Request, StoreSettings,
+    SystemEnv, WriteOutcome,
 };
 
 use crate::{
@@ -14,6 +15,7 @@ use crate::{
         admin::Admin,
         batch::{BatchQueue, Job, batch_queue, call_in_batch},
         heartbeat::{HeartbeatAnswer, HeartbeatQueue, heartbeat, heartbeat_queue},
+        record,
         renew::renew,
         waiter::{self, RedisWaiter},
     },
@@ -319,6 +321,20 @@ impl Backend for Redis {
         asked.await.map_err(|error: Error| error.at("redis", "raise").on(&grant.name))
     }
 
+    async fn read_record(&self, name: &LockName) -> Result<RecordRead, Error> {
+        let read = record::read(&self.store, name).await;
+        read.map_err(|error| error.at("redis", "read-record").on(name))
+    }
+
+    async fn write_record(
+        &self,
+        grant: &Grant,
+        write: &RecordWrite,
+    ) -> Result<WriteOutcome, Error> {
+        let written = record::write(&self.store, grant, write).await;
+        written.map_err(|error| error.at("redis", "write-record").on(&grant.name))
+    }
+
     async fn inspect(&self, name: &LockName) -> Result<Option<LockState>, Error> {
         let state =
             self.admin().states(self.store.keys.bucket(name), std::slice::from_ref(name)).await;
@@ -343,7 +359,6 @@ impl Backend for Redis {
     }
 
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
-        init.refuse_records_complete().map_err(|error| error.at("redis", "init"))?;
         self.admin().set_up(init).await.map_err(|error| error.at("redis", "init"))
     }
 

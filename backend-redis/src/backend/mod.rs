@@ -4,6 +4,7 @@ pub(crate) mod admin;
 mod backend;
 pub(crate) mod batch;
 mod heartbeat;
+mod record;
 mod renew;
 mod waiter;
 

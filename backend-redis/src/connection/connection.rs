@@ -342,6 +342,7 @@ impl Connection {
         }
         let mut ask = redis::cmd("CONFIG");
         ask.arg("GET").arg("min-replicas-*").arg("cluster-node-timeout").arg("repl-backlog-ttl");
+        ask.arg("appendonly").arg("appendfsync").arg("no-appendfsync-on-rewrite");
         match self.send(&ask).await? {
             Ok(answer) => Ok(Limits::read(&redis::from_redis_value(answer).unwrap_or_default())),
             // It may pass. Until the server has answered once, nothing is promised; after that, no

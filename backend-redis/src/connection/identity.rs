@@ -28,7 +28,7 @@ pub(crate) struct Identity {
     pub(crate) doubt: Option<String>,
 }
 
-/// The settings that stop the writes of an isolated master.
+/// The settings that limit what a failover or a crash may lose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Limits {
     /// `min-replicas-to-write`
@@ -37,6 +37,9 @@ pub(crate) struct Limits {
     pub(crate) max_lag: Option<Duration>,
     /// `cluster-node-timeout`
     pub(crate) node_timeout: Option<Duration>,
+    /// Whether each write is flushed before it is answered: `appendonly yes`, `appendfsync always`
+    /// and `no-appendfsync-on-rewrite no`.
+    pub(crate) flushes: Option<bool>,
     /// `repl-backlog-ttl`: how long the server remembers that it had a replica. Zero: for ever.
     pub(crate) backlog_ttl: Option<Duration>,
 }
@@ -45,10 +48,14 @@ impl Limits {
     /// Reads the answer to CONFIG GET.
     pub(crate) fn read(answer: &HashMap<String, String>) -> Self {
         let value = |name| answer.get(name)?.parse().ok();
+        let flushes =
+            [("appendonly", "yes"), ("appendfsync", "always"), ("no-appendfsync-on-rewrite", "no")]
+                .map(|(name, wanted)| answer.get(name).map(|value| value == wanted));
         Self {
             to_write: value("min-replicas-to-write"),
             max_lag: value("min-replicas-max-lag").map(Duration::from_secs),
             node_timeout: value("cluster-node-timeout").map(Duration::from_millis),
+            flushes: flushes.into_iter().reduce(|one, two| Some(one? && two?)).flatten(),
             backlog_ttl: value("repl-backlog-ttl").map(Duration::from_secs),
         }
     }

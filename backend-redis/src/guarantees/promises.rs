@@ -24,6 +24,7 @@ pub(crate) fn of(agreed: AgreedSettings, settings: &Settings, servers: &[&Identi
         )],
     };
     promised.shared = Promise::Holds { assuming: Vec::new() };
+    promised.record = record(settings, servers);
     promised.one_token_for_readers = true;
     promised.quarantine = if agreed.quarantine { QuarantineUse::On } else { QuarantineUse::Off };
     promised.push = true;
@@ -43,6 +44,55 @@ pub(crate) fn of(agreed: AgreedSettings, settings: &Settings, servers: &[&Identi
         assuming.extend(more.iter().cloned());
     }
     promised
+}
+
+/// Whether no record is lost that was written.
+fn record(settings: &Settings, servers: &[&Identity]) -> Promise {
+    let withheld = |why: String| Promise::Withheld { why };
+    if let Some(why) = why_records_vanish(servers) {
+        return withheld(why);
+    }
+    if settings.topology.fails_over() || servers.iter().any(|server| server.is_replicated()) {
+        let why = "a replica that is promoted may lack the last records; reads then say that some may have been lost";
+        return withheld(why.to_owned());
+    }
+    let flushes: Vec<_> = servers.iter().map(|server| server.limits.flushes).collect();
+    match flushes[..] {
+        [Some(true)] => {}
+        [Some(false)] => {
+            let why = "a crash may lose the records of the last seconds, and after each restart reads say so; set \
+                       appendonly yes, appendfsync always and no-appendfsync-on-rewrite no";
+            return withheld(why.to_owned());
+        }
+        _ => {
+            let why = "whether the server flushes what it answers is not known; permit CONFIG GET";
+            return withheld(why.to_owned());
+        }
+    }
+    Promise::Holds {
+        assuming: vec![
+            Assumption::new(
+                "flushed",
+                "appendonly, appendfsync and no-appendfsync-on-rewrite stay as they were read, and the disk keeps \
+                 what was flushed",
+            ),
+            Assumption::new(
+                "one-server",
+                "no replica of the server is promoted, the server does not start from an older copy of its files, \
+                 and nobody removes its keys but all of them (FLUSHALL)",
+            ),
+        ],
+    }
+}
+
+/// Why records may vanish without anybody noticing, if so.
+pub(crate) fn why_records_vanish(servers: &[&Identity]) -> Option<String> {
+    if let Some(policy) = servers.iter().find_map(|server| server.evicting.as_deref()) {
+        return Some(format!(
+            "the server's maxmemory-policy is {policy}, which may remove records; set noeviction"
+        ));
+    }
+    servers.iter().find_map(|server| server.doubt.clone())
 }
 
 /// Whether a store that nobody has used since its server's start grants at once.

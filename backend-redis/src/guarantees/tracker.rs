@@ -84,6 +84,13 @@ impl GuaranteeTracker {
         self.identities.lock().values().find_map(|identity| identity.doubt.clone())
     }
 
+    /// Whether records may vanish without anybody noticing.
+    pub(crate) fn may_lose_records_unnoticed(&self) -> bool {
+        let identities = self.identities.lock();
+        let known: Vec<&Identity> = identities.values().map(AsRef::as_ref).collect();
+        promises::why_records_vanish(&known).is_some()
+    }
+
     /// The `maxmemory-policy` of a server that may remove held locks.
     pub(crate) fn evicting(&self) -> Option<String> {
         let identities = self.identities.lock();

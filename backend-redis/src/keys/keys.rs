@@ -35,7 +35,7 @@ impl Bucket {
 pub(crate) enum Content {
     /// The epoch record, a hash.
     Epoch,
-    /// A lock or a tombstone.
+    /// A lock, a tombstone, or the record of a name.
     Text,
     /// A list, or a sorted set on a node of Redlock.
     Queue,
@@ -111,6 +111,11 @@ impl Keys {
         format!("{}queue:{name}", self.base(self.bucket(name)))
     }
 
+    /// The record of a name.
+    pub(crate) fn record(&self, name: &LockName) -> String {
+        format!("{}record:{name}", self.base(self.bucket(name)))
+    }
+
     fn entries(&self, name: &LockName) -> String {
         format!("{}entries:{name}", self.base(self.bucket(name)))
     }
@@ -140,7 +145,7 @@ impl Keys {
         let (_, rest) = rest.split_once("}:")?;
         Some(match rest.split(':').next()? {
             "epoch" => Content::Epoch,
-            "lock" | "gone" => Content::Text,
+            "lock" | "gone" | "record" => Content::Text,
             "queue" => Content::Queue,
             "entries" => Content::Entries,
             "fence" => Content::Token,

@@ -30,7 +30,8 @@ if not sure then
     -- include text.lua
     -- guard: new_epoch
     from = stored_quarantine == 'on' and now + span or 0
-    redis.call('HSET', KEYS[1], 'run', run, 'replid', replid, 'from', text(from), 'span', text(span),
+    -- include since.lua
+    redis.call('HSET', KEYS[1], 'since', since, 'run', run, 'replid', replid, 'from', text(from), 'span', text(span),
       'longest', stored_longest, 'quarantine', stored_quarantine, 'why', why, 'version', VERSION)
   end
 end

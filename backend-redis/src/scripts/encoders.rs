@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use lock_core::{FencingToken, Mode, OwnerId, Request, whole_millis as millis};
+use lock_core::{FencingToken, Grant, Mode, OwnerId, RecordWrite, Request, whole_millis as millis};
 
 use super::arguments::{Arguments, arguments, declared};
 
@@ -97,6 +97,7 @@ pub(crate) fn init(
     reset_tokens: bool,
     longest: Option<Duration>,
     quarantine: Option<bool>,
+    records_complete: bool,
 ) -> Arguments {
     let action = match (first_use, reset_tokens) {
         (true, _) => "1",
@@ -105,7 +106,8 @@ pub(crate) fn init(
     };
     arguments!("init.lua": action,
         new_longest = Field(longest.map(|longest| longest.as_micros())),
-        new_quarantine = Field(quarantine.map(|on| if on { "on" } else { "off" })))
+        new_quarantine = Field(quarantine.map(|on| if on { "on" } else { "off" })),
+        records = if records_complete { "complete" } else { "" })
 }
 
 /// The arguments of `open.lua`. `witness` is whether the witness was there; `None` to write a
@@ -113,6 +115,15 @@ pub(crate) fn init(
 pub(crate) fn open(nonce: u128, witness: Option<bool>) -> Arguments {
     let witness = witness.map(|known| if known { "known" } else { "unknown" });
     arguments!("open.lua": nonce = format_args!("{nonce:032x}"), witness = Field(witness))
+}
+
+/// The arguments of `write_record.lua`. `flushed` says whether the server flushes each write.
+pub(crate) fn record_write(grant: &Grant, write: &RecordWrite, flushed: bool) -> Arguments {
+    declared!("write_record.lua": writer token number keep flushed value);
+    let mut arguments = Arguments::with_room(6, write.value.len() + 80);
+    arguments.add(grant.owner).add(grant.token).add(write.number).add(millis(write.keep_for));
+    arguments.add(if flushed { "yes" } else { "" }).add_bytes(&write.value);
+    arguments
 }
 
 /// The arguments of `fence.lua`: a fenced write.

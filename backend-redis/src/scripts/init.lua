@@ -1,8 +1,8 @@
 -- Creates or changes the store's settings.
 -- KEYS: 1 epoch record
--- epoch args: action new_longest new_quarantine
+-- epoch args: action new_longest new_quarantine records
 --       action: 1 for a first use, 2 to set the tokens back, or 0. The settings: '' to keep the
---       present one
+--       present one. records: 'complete' if the operator says that none was lost
 -- Answer: {'set', longest lease, quarantine, µs until grants begin}, or that of unknown.lua
 
 -- include limits.lua
@@ -57,6 +57,12 @@ if action == '1' or (action == '0' and new_quarantine == 'off'
   and not (known and (stored_longest ~= new_longest or stored_quarantine == 'off'))) then
   from = 0
 end
+-- guard: init_since
+if not known then
+  -- include since.lua
+  redis.call('HSET', KEYS[1], 'since', since)
+end
+if records == 'complete' then redis.call('HSET', KEYS[1], 'since', '0') end
 redis.call('HSET', KEYS[1], 'run', true_run, 'replid', true_replid, 'from', text(from), 'span', text(span),
   'longest', new_longest, 'quarantine', new_quarantine, 'version', VERSION)
 if action == '2' then

@@ -12,12 +12,12 @@ pub(crate) use self::{
     arguments::Arguments,
     batch::{Batch, Plain, PlainAttempt},
     encoders::{
-        abandon, acquire, entry_of, fenced_write, heartbeats, identity, init, open, raise, release,
-        renewals,
+        abandon, acquire, entry_of, fenced_write, heartbeats, identity, init, open, raise,
+        record_write, release, renewals,
     },
     epoch::Epoch,
     script::{
         ABANDON, ACQUIRE, BATCH, FENCE, FORCE, HEARTBEAT, IDENTITY, INIT, INSPECT, OPEN, RAISE,
-        RELEASE, RENEW, Script,
+        READ_RECORD, RELEASE, RENEW, Script, WRITE_RECORD,
     },
 };

@@ -48,7 +48,8 @@ if not young then return {'again'} end
 local waits = witness == 'known' and gate(now)
 -- guard: open_known
 if waits then return type(waits) == 'table' and waits or {'done'} end
+-- include since.lua
 -- `from` stays: nothing that it waits for ends later than what the uptime has waited for.
-redis.call('HSET', KEYS[1], 'run', run, 'replid', replid, 'from', from or '0', 'span', text(span),
+redis.call('HSET', KEYS[1], 'since', since, 'run', run, 'replid', replid, 'from', from or '0', 'span', text(span),
   'longest', stored_longest, 'quarantine', stored_quarantine, 'version', VERSION)
 return {'done'}

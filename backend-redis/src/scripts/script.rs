@@ -40,6 +40,8 @@ scripts! {
     INSPECT "inspect.lua";
     OPEN "open.lua";
     RAISE "raise.lua";
+    READ_RECORD "read_record.lua";
     RELEASE "release.lua";
     RENEW "renew.lua";
+    WRITE_RECORD "write_record.lua";
 }

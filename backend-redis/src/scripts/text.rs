@@ -13,7 +13,7 @@ use std::fmt::Write as _;
 pub(crate) const EPOCH_ARGUMENTS: &str = "run replid longest quarantine margin deadline";
 
 /// The files that a script may include. Each stands before those that it includes.
-const PARTS: [(&str, &str); 26] = [
+const PARTS: [(&str, &str); 27] = [
     ("epoch.lua", include_str!("epoch.lua")),
     ("grant.lua", include_str!("grant.lua")),
     ("gate.lua", include_str!("gate.lua")),
@@ -37,6 +37,7 @@ const PARTS: [(&str, &str); 26] = [
     ("reader_token.lua", include_str!("reader_token.lua")),
     ("make_token.lua", include_str!("make_token.lua")),
     ("server_change.lua", include_str!("server_change.lua")),
+    ("since.lua", include_str!("since.lua")),
     ("text.lua", include_str!("text.lua")),
     ("unknown.lua", include_str!("unknown.lua")),
     ("version.lua", include_str!("version.lua")),

@@ -5,6 +5,6 @@ mod first_use;
 mod refusals;
 mod run;
 mod store;
-mod unreadable;
+pub(crate) mod unreadable;
 
 pub(crate) use self::store::Store;

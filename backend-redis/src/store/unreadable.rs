@@ -18,6 +18,11 @@ pub(super) fn epoch(key: &str, what: &str) -> Error {
     refuse(key, what, "remove the key with DEL; then nothing is granted for one longest lease")
 }
 
+/// The error that names the key of a record.
+pub(crate) fn record(key: &str) -> Error {
+    refuse(key, "has no record", "remove the key with DEL, or let the next write replace it")
+}
+
 fn refuse(key: &str, what: &str, remedy: &str) -> Error {
     let message = format!("the key {key:?} {what}, which this library did not write; {remedy}");
     Error::new(ErrorKind::Config, message)

@@ -20,6 +20,7 @@ mod missing_guards;
 mod out_of_memory;
 mod permissions;
 mod readers;
+mod records;
 mod redis;
 mod refusals;
 mod sentinel_failover;

@@ -5,6 +5,7 @@ mod cases;
 mod first_use;
 mod heartbeats;
 mod readers;
+mod records;
 mod scripts;
 pub(crate) mod server;
 mod short_ways;
@@ -33,6 +34,11 @@ async fn readers_miss_their_guards() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn records_miss_their_guards() {
+    try_all(FOLDERS, records::VARIANTS).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_scripts_miss_their_guards() {
     try_all(FOLDERS, scripts::VARIANTS).await;
 }
@@ -46,6 +52,7 @@ async fn the_first_use_misses_its_guards() {
 fn each_guard_is_left_out_once() {
     let mut names = MissingGuard::names(store::VARIANTS);
     names.extend(MissingGuard::names(readers::VARIANTS));
+    names.extend(MissingGuard::names(records::VARIANTS));
     names.extend(MissingGuard::names(scripts::VARIANTS));
     names.extend(MissingGuard::names(heartbeats::VARIANTS));
     names.extend(MissingGuard::names(first_use::VARIANTS));

@@ -36,7 +36,7 @@ impl OneRedis {
         format!("redis://{}", self.proxy.address())
     }
 
-    async fn restart(&mut self) {
+    pub(super) async fn restart(&mut self) {
         let before = self.server.info("run_id").await.unwrap();
         self.server.restart(Data::Keep).await.unwrap();
         assert_ne!(self.server.info("run_id").await.unwrap(), before);

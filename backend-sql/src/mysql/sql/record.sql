@@ -42,7 +42,10 @@ SHOW GLOBAL STATUS LIKE 'Uptime'
 
 -- name: over_records(most)
 -- Part of a sweep: at most $most names of records whose time is over.
-SELECT HEX(name) FROM {records} WHERE forget_at <= {now} LIMIT $most
+SELECT HEX(name) FROM {records}
+-- guard: record-over
+WHERE forget_at <= {now}
+LIMIT $most
 
 -- name: forget_records(batch)
 -- Deletes the records of the names in $batch, a JSON array of [name in hexadecimal digits], if

@@ -92,7 +92,8 @@ const COMMON: Common = Common {
     record_kept: &[LeaveOut("record-kept")],
     record_expired: &[LeaveOut("record-expired")],
     record_number: &[Replace("record-number", "AND ? IS NULL")],
-    record_time: &[LeaveOut("record-time")],
+    // Another client may have written the record between the two statements.
+    record_time: &[LeaveOut("record-over"), LeaveOut("record-time")],
 };
 
 variants! {
