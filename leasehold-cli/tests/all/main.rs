@@ -19,6 +19,8 @@ mod loss;
 #[cfg(all(feature = "migrate", feature = "sqlite"))]
 mod migrate;
 mod naming_a_store;
+#[cfg(all(feature = "etcd", feature = "mysql", feature = "postgres", feature = "redis"))]
+mod nights;
 mod once;
 mod operate;
 mod passing_through;
