@@ -5,7 +5,7 @@ mod bad_input;
 #[cfg(all(feature = "etcd", feature = "mysql", feature = "postgres", feature = "redis"))]
 mod boot_order;
 mod counter;
-#[cfg(feature = "redis")]
+#[cfg(all(feature = "postgres", feature = "redis"))]
 mod cron;
 mod ending;
 #[cfg(feature = "redis")]
@@ -19,6 +19,8 @@ mod loss;
 #[cfg(all(feature = "migrate", feature = "sqlite"))]
 mod migrate;
 mod naming_a_store;
+#[cfg(all(feature = "etcd", feature = "mysql", feature = "postgres", feature = "redis"))]
+mod nights;
 mod once;
 mod operate;
 mod passing_through;

@@ -19,5 +19,5 @@ fn of_ten_processes_one_runs_the_job() {
         })
         .collect();
     let with = |part: &str| texts.iter().filter(|text| text.contains(part)).count();
-    assert_eq!((with("running, with token"), with("it runs elsewhere")), (1, 9), "{texts:?}");
+    assert_eq!((with("attempt 1, with token"), with("it has run on")), (1, 9), "{texts:?}");
 }

@@ -96,18 +96,8 @@ impl Lock {
         W: Future,
     {
         let guard = self.acquire().await?;
-        match while_valid(&guard, work(guard.monitor())).await {
-            Ok(output) => Ok(Finished { output, release: guard.release().await }),
-            Err(reason) => {
-                let message = match reason {
-                    LossReason::Closed => {
-                        "the client was closed, which stopped the work under the lock"
-                    }
-                    _ => "the lock was lost and the work stopped",
-                };
-                Err(Error::new(ErrorKind::Lost, message).with_source(reason).on(guard.name()))
-            }
-        }
+        let output = guard.while_valid(work(guard.monitor())).await?;
+        Ok(Finished { output, release: guard.release().await })
     }
 
     /// As [`with`](Lock::with), for work that returns a `Result`.
@@ -129,17 +119,40 @@ impl Lock {
     }
 }
 
-/// Polls `work` only while the lock is valid.
-async fn while_valid<W: Future>(guard: &Guard, work: W) -> Result<W::Output, LossReason> {
-    let (mut lost, mut work) = (pin!(guard.lost()), pin!(work));
-    poll_fn(|context| {
-        // After a pause of the process, both the work and the loss may be ready.
-        if guard.is_valid()
-            && let Poll::Ready(output) = work.as_mut().poll(context)
-        {
-            return Poll::Ready(Ok(output));
-        }
-        lost.as_mut().poll(context).map(Err)
-    })
-    .await
+impl Guard {
+    /// Runs `work` while the lock is valid, as [`Lock::with`] does. If the lock is lost, the future
+    /// of `work` is dropped.
+    ///
+    /// # Guarantees
+    ///
+    /// As [`Lock::with`]; the guard is not released.
+    ///
+    /// # Errors
+    ///
+    /// `Lost` if the lock was lost and the work was stopped.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops the work.
+    pub async fn while_valid<W: Future>(&self, work: W) -> Result<W::Output, Error> {
+        let (mut lost, mut work) = (pin!(self.lost()), pin!(work));
+        let ended = poll_fn(|context| {
+            // After a pause of the process, both the work and the loss may be ready.
+            if self.is_valid()
+                && let Poll::Ready(output) = work.as_mut().poll(context)
+            {
+                return Poll::Ready(Ok(output));
+            }
+            lost.as_mut().poll(context).map(Err)
+        });
+        ended.await.map_err(|reason| {
+            let message = match reason {
+                LossReason::Closed => {
+                    "the client was closed, which stopped the work under the lock"
+                }
+                _ => "the lock was lost and the work stopped",
+            };
+            Error::new(ErrorKind::Lost, message).with_source(reason).on(self.name())
+        })
+    }
 }

@@ -68,9 +68,10 @@ impl Lock {
     /// # let client = lock_core::LockClient::new(std::sync::Arc::new(lock_core::Memory::new()));
     /// let report = client.lock("report").once_per(Duration::from_secs(86_400));
     /// match report.begin().await? {
-    ///     Decision::Due(run) => match send_the_report().await {
+    ///     // If the lock is lost, the report is not finished, and another client tries again.
+    ///     Decision::Due(run) => match run.guard().while_valid(send_the_report()).await? {
     ///         Ok(()) => run.succeeded().await?,
-    ///         Err(_) => run.failed().await?, // the next one that asks tries again
+    ///         Err(_) => run.failed().await?,
     ///     },
     ///     Decision::NotDue(last) => println!("{} ran it at {}", last.label, last.began),
     ///     Decision::Unknown(unknown) => println!("has it run? {}", unknown.why),
