@@ -20,7 +20,8 @@ use ::metrics::{
     describe_histogram, gauge, histogram,
 };
 use lock_core::{
-    Event, EventKind, LockName, LossReason, NotAcquired, Observer, ReleaseOutcome, RwLock,
+    Event, EventKind, LockName, LossReason, NotAcquired, Observer, OwnerLabel, ReleaseOutcome,
+    RwLock,
 };
 
 /// Acquires that have ended, by `outcome`: `acquired`, `busy`, `quarantined`, `failed`,
@@ -56,15 +57,26 @@ pub const RATIO: &[f64] = &[0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.
 /// Keeps metrics of the clients that it observes. The constants of this module are their names.
 ///
 /// Each metric has the label `store`, the kind of store. The name of a lock is not a label, because
-/// there may be as many names as orders; see [`with_lock_label`](Self::with_lock_label).
+/// there may be as many names as orders; see [`with_lock_label`](Self::with_lock_label). Nor is the
+/// client's own label, which by default differs for each process; see
+/// [`with_client_label`](Self::with_client_label).
 #[derive(Default)]
 pub struct Metrics {
-    label: Option<LockLabel>,
+    lock: Option<LockLabel>,
+    client: bool,
     series: RwLock<HashMap<Labels, Arc<Series>>>,
 }
 
-/// The kind of store, and the label that the function made of the lock's name.
-type Labels = (&'static str, Option<String>);
+/// The labels that all series of some events have.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Labels {
+    /// The kind of store.
+    store: &'static str,
+    /// What the function has made of the lock's name.
+    lock: Option<String>,
+    /// The client's label.
+    client: Option<OwnerLabel>,
+}
 
 type LockLabel = Box<dyn Fn(&LockName) -> Option<String> + Send + Sync>;
 
@@ -97,18 +109,32 @@ impl Metrics {
     where
         F: Fn(&LockName) -> Option<String> + Send + Sync + 'static,
     {
-        self.label = Some(Box::new(label));
+        self.lock = Some(Box::new(label));
+        self
+    }
+
+    /// Adds the label `client` to all metrics: the label of the client, as
+    /// [`ClientOptions::label`](crate::ClientOptions::label) or `label=` in the URL sets it.
+    ///
+    /// Each value makes about two hundred series. So set the labels of all clients, to few different
+    /// values, such as the part of the application: the default label has the process id, and each
+    /// start of a process would make new series.
+    #[must_use]
+    pub fn with_client_label(mut self) -> Self {
+        self.client = true;
         self
     }
 
     fn series(&self, event: &Event<'_>) -> Arc<Series> {
-        let key = (event.store, self.label.as_ref().and_then(|label| label(event.name)));
-        if let Some(series) = self.series.read().get(&key) {
+        let lock = self.lock.as_ref().and_then(|label| label(event.name));
+        let client = self.client.then(|| event.label.clone());
+        let labels = Labels { store: event.store, lock, client };
+        if let Some(series) = self.series.read().get(&labels) {
             return Arc::clone(series);
         }
         let mut all = self.series.write();
-        let new = || Arc::new(Series::new(key.0, key.1.as_deref()));
-        Arc::clone(all.entry(key.clone()).or_insert_with(new))
+        let new = || Arc::new(Series::new(&labels));
+        Arc::clone(all.entry(labels.clone()).or_insert_with(new))
     }
 }
 
@@ -119,7 +145,7 @@ fn histogram_of(name: &'static str, unit: Option<Unit>, text: &'static str) {
     }
 }
 
-/// All series of one store and one label. They are made together: a counter that is made at its
+/// All series with these labels. They are made together: a counter that is made at its
 /// first loss would not show that loss as an increase.
 struct Series {
     acquires: Vec<(&'static str, Counter, Histogram)>,
@@ -132,10 +158,13 @@ struct Series {
 }
 
 impl Series {
-    fn new(store: &'static str, lock: Option<&str>) -> Self {
+    fn new(of: &Labels) -> Self {
         let with = |more: Option<(&'static str, &'static str)>| {
-            let mut labels = vec![Label::from_static_parts("store", store)];
-            labels.extend(lock.map(|lock| Label::new("lock", lock.to_owned())));
+            let mut labels = vec![Label::from_static_parts("store", of.store)];
+            let lock = of.lock.as_deref().map(|lock| ("lock", lock));
+            let client = of.client.as_ref().map(|client| ("client", client.as_str()));
+            let own = lock.into_iter().chain(client);
+            labels.extend(own.map(|(key, value)| Label::new(key, value.to_owned())));
             labels.extend(more.map(|(key, value)| Label::from_static_parts(key, value)));
             labels
         };

@@ -11,8 +11,10 @@ use std::{
 
 use leasehold::{
     ErrorKind, LockName,
+    metrics::Metrics,
     testing::{Operation, TestStore},
 };
+use metrics_exporter_prometheus::PrometheusBuilder;
 use serde_json::Value;
 use tracing_subscriber::{filter::Targets, layer::SubscriberExt as _};
 
@@ -115,6 +117,25 @@ fn each_metric_of_the_page_of_the_rules_and_of_the_dashboard_is_exported() {
     assert!(!body.contains("report/"), "{body}");
 }
 
+#[tokio::test]
+async fn a_clients_label_is_a_label_of_its_metrics_if_that_is_asked_for() {
+    for (metrics, labels) in [
+        (Metrics::new(), r#"{store="memory",outcome="acquired"}"#),
+        (
+            Metrics::new().with_client_label(),
+            r#"{store="memory",client="billing",outcome="acquired"}"#,
+        ),
+    ] {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let _local = ::metrics::set_default_local_recorder(&recorder);
+        let client = leasehold::connect("memory:?label=billing").await.unwrap();
+        let client = client.observed_by(Arc::new(metrics)).unwrap();
+        client.lock("job").acquire().await.unwrap().release().await.unwrap();
+        let text = recorder.handle().render();
+        assert!(text.contains(&format!("leasehold_acquires_total{labels} 1")), "{text}");
+    }
+}
+
 #[test]
 fn the_dashboard_is_one_and_has_a_panel_for_each_metric() {
     let dashboard: Value = serde_json::from_str(DASHBOARD).unwrap();
@@ -143,8 +164,8 @@ fn the_span_of_an_acquire_arrives_below_that_of_its_caller() {
     let request = request.split(' ').nth(1).unwrap();
     assert_eq!(acquires.len(), 2, "{text}");
     for (acquire, outcome) in acquires.iter().zip(["acquired", "busy"]) {
-        for field in ["name=order-17", "store=memory", "waited_ms=", &format!("outcome={outcome}")]
-        {
+        let fields = ["name=order-17", "store=memory", "label=", "waited_ms="];
+        for field in fields.into_iter().chain([&*format!("outcome={outcome}")]) {
             assert!(acquire.contains(field), "{field} in {acquire}");
         }
         assert!(acquire.contains(&format!(" in {request}:")), "{acquire} is not below {request}");
@@ -204,7 +225,7 @@ async fn each_event_for_tracing_has_the_level_and_the_fields_of_the_table() {
         let level = line["level"].as_str().unwrap().to_lowercase();
         seen.insert(line["message"].as_str().unwrap().to_owned(), (level, fields));
     }
-    let always = ["timestamp", "level", "message", "target", "name"];
+    let always = ["timestamp", "level", "message", "target", "name", "label"];
     let rows: Vec<_> = PAGE.lines().filter(|line| line.starts_with("| `")).take(8).collect();
     let mut shown = 0;
     for row in rows {

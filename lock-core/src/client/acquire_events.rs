@@ -72,6 +72,7 @@ impl<'a> AcquireEvents<'a> {
             "acquire",
             name = name.as_str(),
             store = state.backend.kind(),
+            label = state.options.label.as_str(),
             waited_ms = field::Empty,
             token = field::Empty,
             outcome = field::Empty,

@@ -148,6 +148,7 @@ macro_rules! event {
         tracing::$level!(
             target: TARGET,
             name = $event.name.as_str(),
+            label = $event.label.as_str(),
             owner = $event.holder.map(|(owner, _)| tracing::field::display(owner)),
             token = $event.holder.map(|(_, token)| token.get()),
             $($fields)*
