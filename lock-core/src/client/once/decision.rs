@@ -113,7 +113,7 @@ impl Rule {
     }
 
     /// Decides by the record that was read. `last` is what it contains.
-    pub(super) fn decide(&self, read: &RecordRead, last: Option<LastRun>) -> Verdict {
+    pub(super) fn decide(&self, read: &RecordRead, mut last: Option<LastRun>) -> Verdict {
         let (now, distance) = (read.now, self.distance());
         let unknown = |why, last, next| Verdict::Unknown(UnknownRun { why, last }, next);
         let mut next = (now, 1);
@@ -125,12 +125,9 @@ impl Rule {
             if now < run.round + distance {
                 next = (run.round, run.attempt.saturating_add(1));
                 let counts = run.state == RunState::Done || self.at_most_once;
-                match last {
-                    // Whatever the store may have lost: this run is within the period.
-                    Some(run) if counts => return Verdict::NotDue(run),
-                    // Nothing was lost since it was written, so no later attempt has succeeded.
-                    Some(run) if read.complete_since <= run.written => return Verdict::Due(next),
-                    _ => {}
+                // Whatever the store may have lost: this run is within the period.
+                if let Some(run) = last.take_if(|_| counts) {
+                    return Verdict::NotDue(run);
                 }
             }
         }
@@ -253,10 +250,6 @@ mod tests {
         let done = run(RunState::Done, (at(2, 0), 1), at(2, 30));
         let verdict = decide(DAILY, &done, at(13, 0), at(12, 0));
         assert_eq!(verdict, Verdict::NotDue(done));
-        // Written after the loss: no later one is lost.
-        let failed = run(RunState::Failed, (at(12, 30), 1), at(12, 30));
-        let verdict = decide(DAILY, &failed, at(13, 0), at(12, 30));
-        assert_eq!(verdict, Verdict::Due((at(12, 30), 2)));
     }
 
     #[test]
@@ -284,6 +277,10 @@ mod tests {
         };
         // If it runs nevertheless, it stays in its round, so that tomorrow's is in time.
         assert_eq!(verdict, Verdict::Unknown(unknown, (at(2, 0), 2)));
+        // And if that attempt failed, it is still unknown whether an earlier one has succeeded.
+        let again = run(RunState::Failed, (at(2, 0), 2), at(12, 30));
+        let lost = Doubt::Lost { complete_since: at(12, 0), until };
+        assert_eq!(doubt(decide(DAILY, &again, at(13, 0), at(12, 0))), lost);
     }
 
     #[test]
@@ -346,10 +343,12 @@ mod tests {
         Pass {
             minutes: u32,
         },
-        /// A client asks, and the run ends so, or not at all.
+        /// A client asks, and the run ends so, or not at all. If it is unknown whether the job has
+        /// run, it runs if `anyway`.
         Ask {
             end: Option<bool>,
             minutes: u32,
+            anyway: bool,
         },
         /// The store keeps only this many of its writes, in thousandths.
         Lose {
@@ -360,8 +359,8 @@ mod tests {
     fn step() -> impl Strategy<Value = Step> {
         prop_oneof![
             3 => (0_u32..2_000).prop_map(|minutes| Step::Pass { minutes }),
-            5 => (any::<Option<bool>>(), 0_u32..90)
-                .prop_map(|(end, minutes)| Step::Ask { end, minutes }),
+            5 => (any::<Option<bool>>(), 0_u32..90, any::<bool>())
+                .prop_map(|(end, minutes, anyway)| Step::Ask { end, minutes, anyway }),
             1 => (0_usize..=1_000).prop_map(|keep| Step::Lose { keep }),
         ]
     }
@@ -386,21 +385,26 @@ mod tests {
                         now = now + MINUTE;
                         complete_since = now;
                     }
-                    Step::Ask { end, minutes } => {
+                    Step::Ask { end, minutes, anyway } => {
                         let within = |run: &LastRun| now < run.round + rule.distance();
                         let read = RecordRead::new(None, now).with_complete_since(complete_since);
                         let attempt = match rule.decide(&read, writes.last().cloned()) {
-                            Verdict::Due(attempt) => attempt,
+                            Verdict::Due(attempt) => {
+                                prop_assert!(!counting.iter().any(within), "{counting:?}");
+                                attempt
+                            }
                             Verdict::NotDue(run) => {
                                 prop_assert!(counting.contains(&run) && within(&run), "{run:?}");
                                 continue;
                             }
-                            Verdict::Unknown(_, _) => {
+                            Verdict::Unknown(_, attempt) => {
                                 prop_assert!(now < complete_since + rule.distance());
-                                continue;
+                                if !anyway {
+                                    continue;
+                                }
+                                attempt
                             }
                         };
-                        prop_assert!(!counting.iter().any(within), "{attempt:?} of {counting:?}");
                         prop_assert!(attempt.0 <= now && now < attempt.0 + rule.distance());
                         let started = run(RunState::Started, attempt, now);
                         writes.push(started.clone());
