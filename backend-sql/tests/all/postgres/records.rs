@@ -32,7 +32,7 @@ async fn read(store: &Arc<dyn Backend>, of: &str) -> RecordRead {
 }
 
 fn value(read: &RecordRead) -> &[u8] {
-    &read.record.as_ref().expect("a record").value
+    &read.record.as_ref().unwrap().value
 }
 
 /// The server answers commits before it flushes them, and a crash takes back the last ones. A
