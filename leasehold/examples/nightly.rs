@@ -24,7 +24,8 @@ async fn main() -> Result<(), Error> {
     match nightly.begin().await {
         Ok(Decision::Due(run)) => {
             println!("attempt {}, with token {}", run.attempt(), run.guard().token());
-            // If the lock is lost, the job is dropped at its await, and another machine tries again.
+            // If the lock is lost, the job is dropped at its await, and another machine tries
+            // again.
             match run.guard().while_valid(job(run.guard().token())).await {
                 Ok(Ok(())) => run.succeeded().await?,
                 Ok(Err(error)) => {

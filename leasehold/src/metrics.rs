@@ -116,9 +116,9 @@ impl Metrics {
     /// Adds the label `client` to all metrics: the label of the client, as
     /// [`ClientOptions::label`](crate::ClientOptions::label) or `label=` in the URL sets it.
     ///
-    /// Each value makes about two hundred series. So set the labels of all clients, to few different
-    /// values, such as the part of the application: the default label has the process id, and each
-    /// start of a process would make new series.
+    /// Each value makes about two hundred series. So set the labels of all clients, to few
+    /// different values, such as the part of the application: the default label has the process id,
+    /// and each start of a process would make new series.
     #[must_use]
     pub fn with_client_label(mut self) -> Self {
         self.client = true;

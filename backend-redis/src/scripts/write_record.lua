@@ -1,8 +1,8 @@
 -- Writes the record of a name, if a writer holds its lock.
 -- KEYS: 1 epoch record   2 lock   3 record
 -- args: writer token number keep flushed value
---       number: of the write, among those of the grant. keep: for how many ms. flushed: 'yes' if the
---       server flushes each write before it answers, and has no replica; otherwise ''
+--       number: of the write, among those of the grant. keep: for how many ms. flushed: 'yes' if
+--       the server flushes each write before it answers, and has no replica; otherwise ''
 -- Answer: 1 if it was written, now or by an earlier request; 0 if `writer` does not hold the lock;
 --       or that of `unknown`.
 -- A record is "token number written", on the next line the value, and has Redis's own expiry.

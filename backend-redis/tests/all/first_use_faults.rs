@@ -1,5 +1,5 @@
-//! What the next client of a plain Redis meets after each fault, while a lock is held and while none
-//! is: the table in docs/fault-matrix.md.
+//! What the next client of a plain Redis meets after each fault, while a lock is held and while
+//! none is: the table in docs/fault-matrix.md.
 
 use lock_core::{Attempt, Backend, Env as _, Grant, ReleaseOptions, Renewal, SystemEnv};
 use servers::{Clock, Data, Redis, RedisOptions, Server as _};

@@ -76,9 +76,9 @@ async fn a_server_of_another_kind_is_named() {
     }
 }
 
-/// A proxy that knows no HELLO. It answers PING, and this to any other command; if this is empty, it
-/// closes the connection, as Twemproxy does (twitter/twemproxy#645, redis/go-redis#2616). The others
-/// answer with an error.
+/// A proxy that knows no HELLO. It answers PING, and this to any other command; if this is empty,
+/// it closes the connection, as Twemproxy does (twitter/twemproxy#645, redis/go-redis#2616). The
+/// others answer with an error.
 async fn proxy_that_answers(other: &'static str) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

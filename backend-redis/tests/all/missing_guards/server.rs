@@ -86,8 +86,8 @@ impl Server {
         Attempt { owner, lease: 20_000, floor: 0, late }
     }
 
-    /// The token if it is granted, otherwise the answer. With `margin`, a replica may be promoted, so
-    /// that the script checks the server's identity again.
+    /// The token if it is granted, otherwise the answer. With `margin`, a replica may be promoted,
+    /// so that the script checks the server's identity again.
     pub(super) async fn ask(&mut self, attempt: &Attempt, margin: &str) -> Result<u64, String> {
         let [epoch, lock, queue, entries, tombstone] = self.keys(attempt.owner);
         let mut arguments = self.in_epoch();
@@ -97,8 +97,8 @@ impl Server {
         told(self.eval(&ACQUIRE, &[epoch, lock, queue, entries, tombstone], &arguments).await)
     }
 
-    /// The same for the next request that a release carries, while somebody waits. `e` releases, and
-    /// `holder` holds the lock.
+    /// The same for the next request that a release carries, while somebody waits. `e` releases,
+    /// and `holder` holds the lock.
     pub(super) async fn release(&mut self, holder: &str, attempt: &Attempt) -> Result<u64, String> {
         let [epoch, lock, queue, entries, tombstone] = self.keys(attempt.owner);
         self.say(&["RPUSH", &queue, &owner("f")]).await;

@@ -30,8 +30,8 @@ CREATE UNLOGGED TABLE IF NOT EXISTS {locks} (
     version   bigint      NOT NULL, -- one more with every grant
     expires   timestamptz NOT NULL, -- another version of the records renames it
     kept      boolean     NOT NULL, -- released, and kept for a minimum hold
-    -- Where it was granted last: the marker's store, and the file of this table. As long as this row
-    -- exists, so does the marker, and nothing was lost. If these values are wrong, the row was
+    -- Where it was granted last: the marker's store, and the file of this table. As long as this
+    -- row exists, so does the marker, and nothing was lost. If these values are wrong, the row was
     -- copied here, or the table was logged for a time.
     store     text,
     itself    oid,

@@ -55,8 +55,8 @@ impl Lock {
     /// store's clock counts.
     ///
     /// `period` is the shortest time between two rounds, not a schedule: something else, such as
-    /// cron, asks. A daily job that may catch up late takes a period of 12 h. Nothing else may write
-    /// the record of this name.
+    /// cron, asks. A daily job that may catch up late takes a period of 12 h. Nothing else may
+    /// write the record of this name.
     ///
     /// ```
     /// # use std::time::Duration;

@@ -4,9 +4,9 @@
 //! This shows that the *backend's* tests notice a missing guard. Whether the *suite's* cases notice
 //! a broken backend, `mutants` shows.
 //!
-//! A guard is one line of a text. Comments before it, which must reach the server, name the variant,
-//! the requirement and the case: see [`Variant`]. The tests of a backend have a table of their cases
-//! ([`cases!`](crate::cases)) for each [`Setup`], and let a [`Trial`] run.
+//! A guard is one line of a text. Comments before it, which must reach the server, name the
+//! variant, the requirement and the case: see [`Variant`]. The tests of a backend have a table of
+//! their cases ([`cases!`](crate::cases)) for each [`Setup`], and let a [`Trial`] run.
 
 pub mod cases;
 mod copies;

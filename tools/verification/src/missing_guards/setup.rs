@@ -12,8 +12,8 @@ pub type Verdict = Result<(), String>;
 /// A store whose texts can be changed.
 #[async_trait::async_trait]
 pub trait Setup: Sized + Send + Sync + 'static {
-    /// The name of the test that tries the guards, for a store that has no server: each case runs in
-    /// a copy of the test program with the changes, and [`start`](Self::start) gets none.
+    /// The name of the test that tries the guards, for a store that has no server: each case runs
+    /// in a copy of the test program with the changes, and [`start`](Self::start) gets none.
     const IN_COPIES: Option<&'static str> = None;
 
     /// Starts a server, and a proxy that makes these changes:
@@ -51,8 +51,8 @@ pub struct Case<S> {
     pub run: Box<Run<S>>,
 }
 
-/// A table of the cases that a store's markers may name, of functions with these names. A case whose
-/// marker has an argument stands here as `case(argument)`, and gets it as a text.
+/// A table of the cases that a store's markers may name, of functions with these names. A case
+/// whose marker has an argument stands here as `case(argument)`, and gets it as a text.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! cases {

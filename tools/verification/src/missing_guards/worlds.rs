@@ -51,8 +51,8 @@ pub struct BothWays {
 }
 
 impl BothWays {
-    /// `Err` if there is a difference. Each of `kinds`, such as `attempt short`, must be tried often
-    /// enough.
+    /// `Err` if there is a difference. Each of `kinds`, such as `attempt short`, must be tried
+    /// often enough.
     pub async fn agree(&mut self, kinds: &[&str]) -> Verdict {
         // Sound scripts are tried with other states in each run.
         let random = SystemEnv.random() as u64 % 1_000_000_000;

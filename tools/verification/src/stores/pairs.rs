@@ -58,8 +58,8 @@ impl Kind {
                 let servers = Redis::start_many(3, RedisOptions::new()).await?;
                 let hosts: Vec<_> =
                     servers.iter().map(|server| server.address().to_string()).collect();
-                // Wide limits, so that nodes on a busy machine do not look as if they were down, or had
-                // other clocks.
+                // Wide limits, so that nodes on a busy machine do not look as if they were down, or
+                // had other clocks.
                 let options = "timeout=10s&node_timeout=5s&clock_bound=200ms";
                 (format!("redlock://{}?{options}", hosts.join(",")), Box::new(servers))
             }

@@ -37,8 +37,8 @@ pub(super) async fn a_second_entry_for_a_free_name(stage: &OnePostgres) -> Verdi
     not_granted(&*store, &second).await
 }
 
-/// The release grants the lock to the entry, or notifies an entry that is asking for the lock itself
-/// because it has a floor.
+/// The release grants the lock to the entry, or notifies an entry that is asking for the lock
+/// itself because it has a floor.
 pub(super) async fn a_release_notifies(stage: &OnePostgres, whom: &str) -> Verdict {
     let store = first_use(stage).await;
     let held = granted(&*store, &request("a", LONG)).await?;

@@ -53,8 +53,8 @@ pub(super) async fn an_attempt_that_waits_for_a_new_row(stage: &OnePostgres) -> 
     above(&grant, watermark)
 }
 
-/// Begins a transaction that has changed the row of `a`: a statement that waits for it reads the row
-/// again.
+/// Begins a transaction that has changed the row of `a`: a statement that waits for it reads the
+/// row again.
 pub(super) const LOCKED: &str =
     "BEGIN; UPDATE leasehold_locks SET version = version WHERE name = 'a'";
 

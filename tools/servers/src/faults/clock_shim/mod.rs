@@ -31,8 +31,8 @@ const SOURCE: &str = include_str!("shim.c");
 const SLOTS_AT: usize = 8;
 const SLOT_LEN: usize = 32;
 
-/// By how much each clock is shifted, in nanoseconds; negative is back in time. An offset of a clock
-/// that stands still still counts.
+/// By how much each clock is shifted, in nanoseconds; negative is back in time. An offset of a
+/// clock that stands still still counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offsets {
     /// Of `CLOCK_REALTIME`, `gettimeofday` and `time`.

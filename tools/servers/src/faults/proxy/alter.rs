@@ -11,15 +11,15 @@ pub enum Change<'a> {
     Text(&'a str, &'a str),
 }
 
-/// The beginning of the comment line before the guard of this name. A guard in a script or statement
-/// is the first line behind it that is no comment.
+/// The beginning of the comment line before the guard of this name. A guard in a script or
+/// statement is the first line behind it that is no comment.
 #[must_use]
 pub fn marker(name: &str) -> String {
     format!("-- guard: {name} |")
 }
 
-/// How long a marker and its guard are in `bytes`, which begin with the marker. `None` if the end is
-/// still to come.
+/// How long a marker and its guard are in `bytes`, which begin with the marker. `None` if the end
+/// is still to come.
 #[must_use]
 pub fn guard_length(bytes: &[u8], is_all: bool) -> Option<usize> {
     let mut from = 0;
@@ -67,8 +67,8 @@ impl Alteration {
         if self.of_guard { 1 } else { SHORTEST }
     }
 
-    /// How many bytes are to be replaced where `bytes` begins with `from`. `None` if the end is still
-    /// to come.
+    /// How many bytes are to be replaced where `bytes` begins with `from`. `None` if the end is
+    /// still to come.
     fn length(&self, bytes: &[u8], is_all: bool) -> Option<usize> {
         if self.of_guard { guard_length(bytes, is_all) } else { Some(self.from.len()) }
     }
