@@ -288,7 +288,9 @@ UPDATE `leasehold_locks` SET version = version + 1,
 WHERE name = ?;
 
 -- over_records(most)
-SELECT HEX(name) FROM `leasehold_records` WHERE forget_at <= TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) LIMIT ?;
+SELECT HEX(name) FROM `leasehold_records`
+WHERE forget_at <= TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))
+LIMIT ?;
 
 -- part(name, owner)
 INSERT INTO `leasehold_locks` (name, token, version, expires, kept)

@@ -1,7 +1,7 @@
 //! What the scripts refuse in requests, in the epoch record and in settings.
 
-use backend_redis::{Fence, FenceError};
-use lock_core::{Backend, Error, FencingToken};
+use backend_redis::Fence;
+use lock_core::{Backend, Error, FenceError, FencingToken};
 use std::sync::Arc;
 use verification::missing_guards::{
     Clients as _, Verdict,
