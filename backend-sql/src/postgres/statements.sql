@@ -618,7 +618,7 @@ doubted AS (
     UPDATE "leasehold_locks" AS l SET store = NULL FROM trusted WHERE l.name = trusted.name
 )
 INSERT INTO "leasehold_marker" AS m (id, store, itself, grants_from, watermark, raised, records_since)
-SELECT 1, coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false)), '"leasehold_marker"'::regclass, pg_catalog.clock_timestamp() + s.held_back, 0, 'epoch',
+SELECT 1, coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false)), pg_catalog.pg_relation_filenode('"leasehold_marker"'::regclass), pg_catalog.clock_timestamp() + s.held_back, 0, 'epoch',
     pg_catalog.clock_timestamp()
 FROM (
     SELECT CASE WHEN quarantined THEN greatest(quarantine
@@ -641,7 +641,7 @@ SELECT pg_catalog.pg_notify($1, '');
 
 -- open_at_once()
 INSERT INTO "leasehold_marker" AS m (id, store, itself, grants_from, watermark, raised, records_since)
-VALUES (1, coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false)), '"leasehold_marker"'::regclass, 'epoch', 0, 'epoch', pg_catalog.clock_timestamp())
+VALUES (1, coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false)), pg_catalog.pg_relation_filenode('"leasehold_marker"'::regclass), 'epoch', 0, 'epoch', pg_catalog.clock_timestamp())
 ON CONFLICT (id) DO UPDATE SET
     store = excluded.store, itself = excluded.itself, grants_from = excluded.grants_from,
     records_since = CASE WHEN (m.store, m.itself) = (excluded.store, excluded.itself) THEN m.records_since ELSE excluded.records_since END;
@@ -673,7 +673,7 @@ FROM (SELECT $1::text AS name) AS n
 LEFT JOIN "leasehold_records" AS r ON r.name = n.name
 LEFT JOIN "leasehold_marker" AS m ON
 m.store = coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false)) AND
-m.itself = m.tableoid
+m.itself = pg_catalog.pg_relation_filenode('"leasehold_marker"'::regclass)
 WHERE NOT EXISTS (SELECT expires FROM "leasehold_locks" WHERE false);
 
 -- read_row(name, owner)
@@ -873,7 +873,7 @@ SELECT (SELECT pg_catalog.count(*) FROM ahead) > (SELECT pg_catalog.count(*) FRO
 
 -- reset_watermark(longest)
 INSERT INTO "leasehold_marker" AS m (id, store, itself, grants_from, watermark, raised, records_since)
-SELECT 1, coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false)), '"leasehold_marker"'::regclass, pg_catalog.clock_timestamp() + greatest(quarantine, $1), 0, 'epoch', pg_catalog.clock_timestamp() FROM "leasehold_settings"
+SELECT 1, coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false)), pg_catalog.pg_relation_filenode('"leasehold_marker"'::regclass), pg_catalog.clock_timestamp() + greatest(quarantine, $1), 0, 'epoch', pg_catalog.clock_timestamp() FROM "leasehold_settings"
 ON CONFLICT (id) DO UPDATE SET
     store = excluded.store, itself = excluded.itself, watermark = 0, raised = 'epoch',
     records_since = CASE WHEN (m.store, m.itself) = (excluded.store, excluded.itself) THEN m.records_since ELSE excluded.records_since END,
@@ -906,7 +906,7 @@ THEN pg_catalog.set_config('synchronous_commit', 'on', true) END;
 -- set_quarantine(quarantined)
 WITH held_back AS (
     INSERT INTO "leasehold_marker" AS m (id, store, itself, grants_from, watermark, raised, records_since)
-    SELECT 1, coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false)), '"leasehold_marker"'::regclass, pg_catalog.clock_timestamp() + quarantine, 0, 'epoch', pg_catalog.clock_timestamp()
+    SELECT 1, coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false)), pg_catalog.pg_relation_filenode('"leasehold_marker"'::regclass), pg_catalog.clock_timestamp() + quarantine, 0, 'epoch', pg_catalog.clock_timestamp()
     FROM "leasehold_settings" WHERE $1 AND NOT quarantined
     ON CONFLICT (id) DO UPDATE SET
         store = excluded.store, itself = excluded.itself, records_since = CASE WHEN (m.store, m.itself) = (excluded.store, excluded.itself) THEN m.records_since ELSE excluded.records_since END,
@@ -917,7 +917,7 @@ RETURNING CASE WHEN pg_catalog.current_setting('synchronous_commit') = 'off'
 THEN pg_catalog.set_config('synchronous_commit', 'on', true) END;
 
 -- set_records_complete()
-UPDATE "leasehold_marker" SET records_since = 'epoch' WHERE store = coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false)) AND itself = tableoid;
+UPDATE "leasehold_marker" SET records_since = 'epoch' WHERE store = coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false)) AND itself = pg_catalog.pg_relation_filenode('"leasehold_marker"'::regclass);
 
 -- settings()
 SELECT (pg_catalog.date_part('epoch', longest_lease) * 1000000::double precision)::bigint,
