@@ -105,11 +105,11 @@ pub use lock_core::{
     All, Any, Assumption, Backend, Blocked, Busy, CancellationToken, ClientOptions,
     ConnectionSecurity, Credentials, CredentialsProvider, Cursor, Decision, Doubt, DueRun,
     Election, Error, ErrorKind, Event, EventKind, Fence, FencingToken, Finished, Guarantees, Guard,
-    Guards, Holder, IfUnknown, Init, LastRun, Leader, Leadership, Lock, LockClient, LockName,
-    LockState, LossReason, Mode, Monitor, NotAcquired, Observer, Once, OwnerId, OwnerLabel, Page,
-    Promise, QuarantineUse, Quarantined, Record, RecordRead, RecordWrite, ReleaseOutcome,
-    RenewalHealth, RunState, Semaphore, Stale, StoreCheck, StoreSettings, StoreTime, TryAcquire,
-    UnknownRun, WithError, all, any,
+    Guards, Holder, IfUnknown, Init, LastRun, Latch, Leader, LeaderWord, Leadership, Lock,
+    LockClient, LockName, LockState, LossReason, Mode, Monitor, NotAcquired, Observer, Once,
+    OwnerId, OwnerLabel, Page, Promise, QuarantineUse, Quarantined, Record, RecordRead,
+    RecordWrite, ReleaseOutcome, RenewalHealth, RunState, Semaphore, Stale, StoreCheck,
+    StoreSettings, StoreTime, TryAcquire, UnknownRun, WithError, all, any,
 };
 
 pub use self::{
