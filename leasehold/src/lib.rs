@@ -212,6 +212,7 @@ pub mod sqlite {
 /// The examples of the README and of the docs compile.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
+#[doc = include_str!("../../docs/latch.md")]
 #[doc = include_str!("../../docs/observability.md")]
 #[doc = include_str!("../../docs/patterns.md")]
 #[doc = include_str!("../../docs/readers-and-writers.md")]
