@@ -70,8 +70,8 @@ pub use backend::{
 };
 pub use client::{
     All, Any, ClientOptions, Decision, Doubt, DueRun, Election, Finished, Guard, Guards, IfUnknown,
-    LastRun, Leader, Leadership, Lock, LockClient, Monitor, Once, RenewalHealth, RunState,
-    Semaphore, StoreCheck, TryAcquire, UnknownRun, WithError, all, any,
+    LastRun, Latch, Leader, LeaderWord, Leadership, Lock, LockClient, Monitor, Once, RenewalHealth,
+    RunState, Semaphore, StoreCheck, TryAcquire, UnknownRun, WithError, all, any,
 };
 pub use credentials::{Credentials, CredentialsProvider};
 pub use env::{BoxFuture, Env, NoRuntime, SystemEnv, jittered};

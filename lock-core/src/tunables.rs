@@ -58,6 +58,14 @@ pub(crate) const SHORTEST_PERIOD: Duration = Duration::from_secs(1);
 /// The longest one, a year of 365.25 days, so that a wrong unit is noticed.
 pub(crate) const LONGEST_PERIOD: Duration = Duration::from_secs(31_557_600);
 
+// Latches.
+
+/// How often a client that waits for a latch reads it: nobody is told of a record.
+pub(crate) const LATCH_POLL: Duration = Duration::from_secs(1);
+
+/// How long the store keeps a latch: longer than work is left alone, and not for ever.
+pub(crate) const LATCH_KEPT: Duration = Duration::from_secs(30 * 24 * 3_600);
+
 // Validity.
 
 /// The part of a lease that a holder subtracts: the rates of its clock and the store's clock may

@@ -259,7 +259,16 @@ async fn a_record_that_is_not_of_a_run_is_shown_and_left_alone() {
     let guard = client.lock("job").acquire().await.unwrap();
     guard.write_record("line\n4711", day).await.unwrap();
     guard.release().await.unwrap();
+    client.latch("parts", ["users", "orders"]).count_down("users").await.unwrap();
+    let leader = client.election("chief").campaign().await.unwrap();
+    leader.monitor().publish("10.0.0.1:80").await.unwrap();
     client.close().await;
+    for (name, value) in
+        [("parts", "-orders\\u{a}+users"), ("chief", "value      10.0.0.1:80 (11 bytes)")]
+    {
+        let shown = store.ok(&["record", name]);
+        assert!(shown.contains(value), "{value} in {shown}");
+    }
     let (code, line) = failure(&store.act(&["run", "--once-per", "24h", "job", "--", "echo"]));
     assert_eq!(code, 69);
     assert!(line.contains("9 bytes, is not that of a run"), "{line}");

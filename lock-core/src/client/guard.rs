@@ -131,7 +131,7 @@ impl Guard {
     /// `Lost` if the lock was lost.
     pub fn reenter(&self) -> Result<Self, Error> {
         if !self.is_valid() {
-            return Err(self.lost_error("the lock was lost before it was entered again"));
+            return Err(lost_error(&self.held, "the lock was lost before it was entered again"));
         }
         self.held.share();
         Ok(Self::new(Arc::clone(&self.handle), Arc::clone(&self.held)))
@@ -182,7 +182,7 @@ impl Guard {
         let valid = check_at(state, &self.held, now);
         let last = self.leave();
         if !valid || (last && !self.held.finish(End::Released)) {
-            return Err(self.lost_error("the lock was lost before it was released"));
+            return Err(lost_error(&self.held, "the lock was lost before it was released"));
         }
         if !last {
             return Ok(());
@@ -213,20 +213,21 @@ impl Guard {
     fn leave(&mut self) -> bool {
         std::mem::take(&mut self.counted) && self.held.leave()
     }
+}
 
-    pub(super) fn lost_error(&self, message: &str) -> Error {
-        let end = self.held.end();
-        let message = match end {
-            Some(End::Lost(LossReason::Closed)) => {
-                "the client was closed before the guard was released"
-            }
-            _ => message,
-        };
-        let error = Error::new(ErrorKind::Lost, message);
-        match end {
-            Some(End::Lost(reason)) => error.with_source(reason).on(self.name()),
-            _ => error.on(self.name()),
+/// The error of a call that needs a lock which is lost.
+pub(super) fn lost_error(held: &Held, message: &str) -> Error {
+    let end = held.end();
+    let message = match end {
+        Some(End::Lost(LossReason::Closed)) => {
+            "the client was closed before the guard was released"
         }
+        _ => message,
+    };
+    let error = Error::new(ErrorKind::Lost, message);
+    match end {
+        Some(End::Lost(reason)) => error.with_source(reason).on(&held.grant.name),
+        _ => error.on(&held.grant.name),
     }
 }
 

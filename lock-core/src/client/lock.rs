@@ -3,6 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use super::{
+    lock_client::LockClient,
     state::{ClientState, Handle, Wanted},
     waiting::{Limit, QuarantineWait},
 };
@@ -132,6 +133,10 @@ impl Lock {
 
     pub(super) fn state(&self) -> &Arc<ClientState> {
         &self.handle.0
+    }
+
+    pub(super) fn client(&self) -> LockClient {
+        LockClient { handle: Arc::clone(&self.handle) }
     }
 
     /// The same options for another name.

@@ -5,6 +5,7 @@ mod acquire;
 mod acquire_events;
 mod calls;
 mod guard;
+mod latch;
 mod lock;
 mod lock_client;
 mod monitor;
@@ -23,13 +24,14 @@ pub(crate) use self::lock_client::WeakClient;
 pub use self::{
     acquire::TryAcquire,
     guard::Guard,
+    latch::Latch,
     lock::Lock,
     lock_client::LockClient,
     monitor::Monitor,
     once::{Decision, Doubt, DueRun, IfUnknown, LastRun, Once, RunState, UnknownRun},
     operators::StoreCheck,
     renewal_health::RenewalHealth,
-    several::{All, Any, Election, Guards, Leader, Leadership, Semaphore, all, any},
+    several::{All, Any, Election, Guards, Leader, LeaderWord, Leadership, Semaphore, all, any},
     state::ClientOptions,
     with::{Finished, WithError},
 };

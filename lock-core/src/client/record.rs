@@ -3,10 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    calls::{Call, after_write, lose, write_record},
-    guard::Guard,
+    calls::{Call, after_write, check, lose, write_record},
+    guard::{Guard, lost_error},
     lock_client::LockClient,
-    state::ClientState,
+    state::{ClientState, Held},
 };
 use crate::{Error, ErrorKind, LockName, LossReason, Mode, RecordRead, RecordWrite, WriteOutcome};
 
@@ -92,34 +92,43 @@ impl Guard {
         value: impl Into<Vec<u8>>,
         keep_for: Duration,
     ) -> Result<(), Error> {
-        let write = RecordWrite::new(value, keep_for).map_err(|error| error.on(self.name()))?;
-        if self.mode() == Mode::Shared {
-            let message = "a reader cannot write the record; the lock must be exclusive";
-            return Err(Error::new(ErrorKind::InvalidInput, message).on(self.name()));
+        write_held(&self.state(), self.held(), value, keep_for).await
+    }
+}
+
+/// As [`Guard::write_record`], for a lock that a guard or a monitor has.
+pub(super) async fn write_held(
+    state: &Arc<ClientState>,
+    held: &Arc<Held>,
+    value: impl Into<Vec<u8>>,
+    keep_for: Duration,
+) -> Result<(), Error> {
+    let name = &held.grant.name;
+    let write = RecordWrite::new(value, keep_for).map_err(|error| error.on(name))?;
+    if held.grant.mode == Mode::Shared {
+        let message = "a reader cannot write the record; the lock must be exclusive";
+        return Err(Error::new(ErrorKind::InvalidInput, message).on(name));
+    }
+    if !check(state, held) {
+        return Err(lost_error(held, "the lock was lost before the record was written"));
+    }
+    let _in_flight = ClientState::begin(&**state)?;
+    let write = write.with_number(held.next_record_write());
+    let limit = state.options.call_timeout;
+    let end = state.env.now() + limit;
+    let work = write_record(Arc::clone(state), Arc::clone(held), write, end);
+    match Call::new(state, work, after_write).within(limit).await {
+        Some(Ok(WriteOutcome::Written)) => Ok(()),
+        Some(Ok(WriteOutcome::NotHeld)) => {
+            lose(state, held, LossReason::Gone);
+            let message = "the store no longer had the lock when its record was written";
+            Err(Error::new(ErrorKind::NotHeld, message).on(name))
         }
-        if !self.is_valid() {
-            return Err(self.lost_error("the lock was lost before the record was written"));
-        }
-        let state = &self.state();
-        let _in_flight = ClientState::begin(&**state)?;
-        let held = self.held();
-        let write = write.with_number(held.next_record_write());
-        let limit = state.options.call_timeout;
-        let end = state.env.now() + limit;
-        let work = write_record(Arc::clone(state), Arc::clone(held), write, end);
-        match Call::new(state, work, after_write).within(limit).await {
-            Some(Ok(WriteOutcome::Written)) => Ok(()),
-            Some(Ok(WriteOutcome::NotHeld)) => {
-                lose(state, held, LossReason::Gone);
-                let message = "the store no longer had the lock when its record was written";
-                Err(Error::new(ErrorKind::NotHeld, message).on(self.name()))
-            }
-            Some(Err(error)) => Err(error.on(self.name())),
-            None => {
-                let limit = humantime::format_duration(limit);
-                let message = format!("no answer to the write of the record within {limit}");
-                Err(Error::new(ErrorKind::Timeout, message).on(self.name()))
-            }
+        Some(Err(error)) => Err(error.on(name)),
+        None => {
+            let limit = humantime::format_duration(limit);
+            let message = format!("no answer to the write of the record within {limit}");
+            Err(Error::new(ErrorKind::Timeout, message).on(name))
         }
     }
 }

@@ -5,6 +5,7 @@
 mod client;
 mod close_and_waits;
 mod guards;
+mod latch;
 mod log_lines;
 mod memory;
 mod once;

@@ -1,6 +1,6 @@
 //! `client.lock(name).once_per(period)`: reads the last run, decides, and begins the next.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use super::{
     decision::{Rule, UnknownRun, Verdict},
@@ -182,7 +182,7 @@ impl Once {
     /// Dropping the future changes nothing.
     pub async fn not_due(&self) -> Result<Option<LastRun>, Error> {
         let name = self.checked()?;
-        match self.client().read_record(name).await {
+        match self.lock.client().read_record(name).await {
             Ok(read) => match self.verdict(&read, name)? {
                 Verdict::NotDue(last) => Ok(Some(last)),
                 _ => Ok(None),
@@ -235,10 +235,6 @@ impl Once {
         last.round + self.rule.distance()
     }
 
-    fn client(&self) -> LockClient {
-        LockClient { handle: Arc::clone(&self.lock.handle) }
-    }
-
     /// The name, after a check of the options.
     fn checked(&self) -> Result<&LockName, Error> {
         let name = self.lock.checked()?;
@@ -278,7 +274,7 @@ impl Once {
 
     /// Reads the record, and repeats this while the store may still answer in time.
     async fn read(&self, guard: &Guard) -> Result<RecordRead, Error> {
-        let (state, client) = (self.lock.state(), self.client());
+        let (state, client) = (self.lock.state(), self.lock.client());
         let limit = guard.grant().lease.max(state.options.call_timeout);
         let mut backoff = Backoff::until(state.env.now() + limit);
         loop {

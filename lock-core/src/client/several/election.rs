@@ -5,6 +5,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 use tokio::sync::watch;
 
 use super::leader_watch::{Leadership, watch_leader};
+use super::leader_word::{LeaderWord, read_word};
 use crate::{
     Error, ErrorKind, Guard, Lock, LockClient, LockName, Monitor, OncePer,
     client::Finished,
@@ -114,6 +115,30 @@ impl Election {
                 ended => return ended,
             }
         }
+    }
+
+    /// Reads what the last leader that published has said ([`Monitor::publish`]), and whether that
+    /// leader still leads; `None` if none has.
+    ///
+    /// # Guarantees
+    ///
+    /// If [`LeaderWord::leads`], the leader of this term had published the word and led while the
+    /// store answered. It may have lost the leadership since. A leader that has not published yet
+    /// leaves the word of the one before, whose `leads` is then `false`.
+    ///
+    /// # Durations
+    ///
+    /// It ends within twice the client's `call_timeout`.
+    ///
+    /// # Errors
+    ///
+    /// As [`LockClient::read_record`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future changes nothing.
+    pub async fn word(&self) -> Result<Option<LeaderWord>, Error> {
+        read_word(&self.lock.client(), self.lock.name()?).await
     }
 
     /// Watches who leads, for display and for routing requests to the leader.

@@ -6,6 +6,7 @@ mod any;
 mod election;
 mod guards;
 mod leader_watch;
+mod leader_word;
 mod semaphore;
 
 pub use self::{
@@ -14,6 +15,7 @@ pub use self::{
     election::Election,
     guards::Guards,
     leader_watch::{Leader, Leadership},
+    leader_word::LeaderWord,
     semaphore::Semaphore,
 };
 

@@ -5,8 +5,9 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use lock_core::{
     Attempt, Backend, Busy, Cursor, Enqueued, Error, ErrorKind, FencingToken, Grant, Guarantees,
-    Init, Instant, LockName, LockState, LossReason, Mode, Page, Quarantined, ReleaseOptions,
-    ReleaseOutcome, Released, Renewal, Request, Signal, StoreSettings, Waiter,
+    Init, Instant, LockName, LockState, LossReason, Mode, Page, Quarantined, RecordRead,
+    RecordWrite, ReleaseOptions, ReleaseOutcome, Released, Renewal, Request, Signal, StoreSettings,
+    Waiter, WriteOutcome,
 };
 use tokio::sync::mpsc;
 
@@ -332,6 +333,21 @@ impl Backend for Link {
 
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<(), Error> {
         self.net.memory.raise(grant, token).await
+    }
+
+    async fn read_record(&self, name: &LockName) -> Result<RecordRead, Error> {
+        let name = name.clone();
+        self.call("read-record", move |link: &Self, _: bool| link.read_once(&name)).await
+    }
+
+    async fn write_record(
+        &self,
+        grant: &Grant,
+        write: &RecordWrite,
+    ) -> Result<WriteOutcome, Error> {
+        let (grant, write) = (grant.clone(), write.clone());
+        let step = move |link: &Self, _: bool| link.write_once(&grant, &write);
+        self.call("write-record", step).await
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Option<LockState>, Error> {

@@ -13,8 +13,10 @@ mod composed;
 mod env;
 mod link;
 mod load;
+mod month;
 mod net;
 mod plan;
+mod records;
 mod world;
 
 use std::{
@@ -27,8 +29,9 @@ use lock_core::{Backend as _, ClientOptions, LockClient, LockName, OwnerId, Owne
 pub use self::{
     env::SimEnv,
     load::{Register, Worker},
-    net::{Link, Net},
-    plan::{MUTANTS, Mutant, Plan},
+    month::{CALLS, Month, month},
+    net::{Link, Net, Planted, Step},
+    plan::{MONTH_MUTANTS, MUTANTS, Mutant, Plan},
     world::{End, NET, Process, Sleep, World},
 };
 use self::{load::Registers, net::at_once};

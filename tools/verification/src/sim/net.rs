@@ -13,9 +13,16 @@ use tokio::sync::oneshot;
 use super::{
     env::SimEnv,
     plan::{Mutant, Plan},
+    records::Records,
     world::{NET, Process, World},
 };
 use conformance_tests::history::{Acquisition, What};
+
+/// How long a planted standstill of the store lasts: longer than the lease of a job.
+const STANDSTILL: Duration = Duration::from_secs(15);
+
+/// How long a planted delay of a request lasts: longer than all jobs of a night.
+const DELAY: Duration = Duration::from_secs(3_600);
 
 /// How long a client waits for the answer to a call.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -54,6 +61,43 @@ pub(super) struct NetState {
     pub(super) asking: BTreeMap<(Process, LockName), Acquisition>,
     /// For mutants: a token that goes round.
     pub(super) counter: u64,
+    pub(super) records: Records,
+    /// What happens to a process at a step of one of its calls.
+    pub(super) planted: BTreeMap<Process, Plant>,
+    /// What has happened so.
+    pub(super) happened: BTreeSet<(&'static str, Step, Planted)>,
+}
+
+/// A fault that is planted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Plant {
+    pub(super) what: Planted,
+    pub(super) call: &'static str,
+    pub(super) step: Step,
+    /// How many such calls come before.
+    pub(super) before: u64,
+}
+
+/// A step of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Step {
+    /// The process sends the request.
+    Sent,
+    /// The request is at the store.
+    Arrived,
+    /// The store has carried it out, and has not answered.
+    CarriedOut,
+}
+
+/// A fault at a step of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Planted {
+    /// The process dies.
+    Death,
+    /// The store carries out nothing for longer than a lease.
+    Standstill,
+    /// The request arrives, and the store carries it out much later.
+    Delay,
 }
 
 /// The state of an owner.
@@ -195,6 +239,10 @@ impl Link {
     ) -> Result<T, Error> {
         let (net, world) = (&self.net, &self.net.world);
         let fate = net.fate();
+        if self.reach(what, Step::Sent) == Some(Planted::Death) {
+            // The task is dropped.
+            std::future::pending::<()>().await;
+        }
         let fail = |kind, why: &str| Err(Error::new(kind, why).at("sim", what));
         if let Some(kind) = fate.refused {
             world.sleep(fate.back).await;
@@ -213,8 +261,12 @@ impl Link {
                 world.sleep(fate.out).await;
                 let mut result = None;
                 if !fate.lost_out {
+                    if link.reach(what, Step::Arrived) == Some(Planted::Delay) {
+                        world.sleep(DELAY).await;
+                    }
                     link.net.awake().await;
                     result = Some(step(&link, !answer.is_closed()));
+                    link.reach(what, Step::CarriedOut);
                     if fate.twice {
                         drop(step(&link, !answer.is_closed()));
                     }
@@ -235,6 +287,32 @@ impl Link {
             Either::Left((Err(_), _)) => fail(ErrorKind::OutcomeUnknown, "connection lost"),
             Either::Right(_) => fail(ErrorKind::Timeout, "no answer"),
         }
+    }
+
+    /// Lets what is planted happen, if this is the step for it, and returns it.
+    fn reach(&self, call: &'static str, step: Step) -> Option<Planted> {
+        let standstill = self.net.world.now() + STANDSTILL.as_nanos() as u64;
+        let planted = {
+            let mut state = self.net.state();
+            let here = |plant: &&mut Plant| (plant.call, plant.step) == (call, step);
+            let plant = state.planted.get_mut(&self.process).filter(here)?;
+            if let Some(before) = plant.before.checked_sub(1) {
+                plant.before = before;
+                return None;
+            }
+            let planted = plant.what;
+            state.planted.remove(&self.process);
+            state.happened.insert((call, step, planted));
+            if planted == Planted::Standstill {
+                state.store_stopped_until = standstill;
+            }
+            planted
+        };
+        self.net.world.log(format_args!("{planted:?} of {} at {call} {step:?}", self.process));
+        if planted == Planted::Death {
+            self.net.world.kill(self.process);
+        }
+        Some(planted)
     }
 
     /// Records an attempt. A late request of an abandoned owner is no mistake of the client.

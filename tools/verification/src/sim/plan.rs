@@ -42,6 +42,12 @@ pub enum Mutant {
     EndsWithTheFirstReader,
     /// A reader gets the token of the last writer (S2).
     ReadersTakeTheLastToken,
+    /// A holder whose lease is over writes the record (S7).
+    WritesForFormerHolders,
+    /// The store answers with the record before the last (S7).
+    ReadsOldRecords,
+    /// A crash that loses records is not told (S7).
+    HidesLosses,
 }
 
 /// Every mutant, with the requirement that it breaks and the words of the finding meant for it.
@@ -63,6 +69,13 @@ pub const MUTANTS: &[(Mutant, &str, &str)] = &[
     (Mutant::OneSlotMore, "S1", "Permits broken"),
     (Mutant::EndsWithTheFirstReader, "S1", "Exclusion broken"),
     (Mutant::ReadersTakeTheLastToken, "S2", "Tokens broken"),
+];
+
+/// The mutants of [`month`](super::month), with the words of the finding meant for each.
+pub const MONTH_MUTANTS: &[(Mutant, &str)] = &[
+    (Mutant::WritesForFormerHolders, "has already run"),
+    (Mutant::ReadsOldRecords, "has already run"),
+    (Mutant::HidesLosses, "has already run"),
 ];
 
 /// The odds of a run, in thousandths of the calls.

@@ -9,5 +9,6 @@ mod listing;
 mod migration_servers;
 #[cfg(feature = "redis")]
 mod missing_guards;
+mod month;
 mod mutants;
 mod simulation;
