@@ -423,9 +423,6 @@ q.heard > 0 ORDER BY q.position LIMIT 1), ?)
 )
     AND (? = 2 OR kept <> 2);
 
--- uptime()
-SHOW GLOBAL STATUS LIKE 'Uptime';
-
 -- version()
 SELECT (SELECT version FROM `leasehold_settings` WHERE id = 1) FROM (SELECT 0 AS version) AS before_it;
 

@@ -38,10 +38,6 @@ SELECT r.token, r.value, r.written, {now} AS now
 FROM (SELECT 1 AS one) AS o LEFT JOIN {records} AS r ON r.name = $name
 WHERE NOT EXISTS (SELECT expires FROM {locks} WHERE 1 = 0)
 
--- name: uptime
--- How many seconds ago the server was started.
-SHOW GLOBAL STATUS LIKE 'Uptime'
-
 -- name: over_records(most)
 -- Part of a sweep: at most $most names of records whose time is over.
 SELECT HEX(name) FROM {records}
