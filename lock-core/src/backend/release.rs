@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Enqueued, ReleaseOutcome, Request};
 
-/// The options of [`Backend::release`].
+/// The options of [`Backend::release`](crate::Backend::release).
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct ReleaseOptions<'a> {

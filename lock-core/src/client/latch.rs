@@ -1,4 +1,4 @@
-//! A latch: opens when each of its parts has been counted down. The record of its name has the parts.
+//! A latch: opens when each of its parts has been counted down. The record of its name has them.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -142,8 +142,8 @@ impl Latch {
     ///
     /// # Guarantees
     ///
-    /// The latch was open: each part was counted down. A store that does not answer, or has lost its
-    /// records, never opens a latch.
+    /// The latch was open: each part was counted down. A store that does not answer, or has lost
+    /// its records, never opens a latch.
     ///
     /// # Durations
     ///
@@ -151,8 +151,8 @@ impl Latch {
     ///
     /// # Errors
     ///
-    /// As [`open_parts`](Self::open_parts), except those that a retry may mend; `Config` also if the
-    /// client is closed.
+    /// As [`open_parts`](Self::open_parts), except those that a retry may mend; `Config` also if
+    /// the client is closed.
     ///
     /// # Cancel safety
     ///

@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use super::{
-    decision::{Attempt, Doubt},
+    decision::Attempt,
+    doubt::Doubt,
     last_run::{RunState, value_of},
 };
 use crate::{Error, Guard, StoreTime, client::calls::Backoff};
 
 /// A job that is due. It holds the lock, and the store knows that the run has begun.
 ///
-/// Dropping it releases the lock and leaves the run *started*, as a crash does: the next client that
-/// asks makes the next attempt, unless a start counts
-/// ([`Once::at_most_once`](crate::Once::at_most_once)).
+/// Dropping it releases the lock and leaves the run *started*, as a crash does: the next client
+/// that asks makes the next attempt, unless a start counts ([`Once::at_most_once`](crate::Once::at_most_once)).
 #[derive(Debug)]
 #[must_use = "dropping it leaves the run started, so that the next client makes another attempt"]
 pub struct DueRun {

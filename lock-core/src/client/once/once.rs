@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::{
-    decision::{Rule, UnknownRun, Verdict},
+    decision::{Rule, Verdict},
+    doubt::UnknownRun,
     due_run::DueRun,
     last_run::LastRun,
 };
@@ -55,8 +56,8 @@ impl Lock {
     /// store's clock counts.
     ///
     /// `period` is the shortest time between two rounds, not a schedule: something else, such as
-    /// cron, asks. A daily job that may catch up late takes a period of 12 h. Nothing else may write
-    /// the record of this name.
+    /// cron, asks. A daily job that may catch up late takes a period of 12 h. Nothing else may
+    /// write the record of this name.
     ///
     /// ```
     /// # use std::time::Duration;

@@ -41,8 +41,8 @@ impl Monitor {
     ///
     /// # Guarantees
     ///
-    /// As [`Guard::write_record`](crate::Guard::write_record): a former leader cannot replace what a
-    /// later one has published. Do not use it where something else writes the record of this name.
+    /// As [`Guard::write_record`](crate::Guard::write_record): a former leader cannot replace what
+    /// a later one has published. Do not use it where something else writes the record of this name.
     ///
     /// # Durations
     ///
