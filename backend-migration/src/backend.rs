@@ -19,6 +19,7 @@ use crate::{
     guarantees::of_one,
     phase::Phase,
     record::{OwnRecord, is_record},
+    records::{self, Other},
 };
 
 /// A backend over an old and a new store.
@@ -85,8 +86,10 @@ impl Migration {
         let ordered = in_order(stores.clone()).await?;
         let record = OwnRecord::open(stores.clone(), phase, label, env).await?;
         let end = |side: usize| {
-            let (store, record) = (Arc::clone(&stores[side]), Arc::clone(&record));
-            Active::End(EndPhase { store, record })
+            let [store, other] = [side, 1 - side].map(|side| Arc::clone(&stores[side]));
+            let is_first = Arc::ptr_eq(&other, &ordered[0]);
+            let other = Other { store: other, is_first };
+            Active::End(EndPhase { store, other, record: Arc::clone(&record) })
         };
         let active = match phase {
             Phase::Old => end(0),
@@ -158,7 +161,7 @@ impl Backend for Migration {
 
     fn guarantees(&self) -> Arc<Guarantees> {
         match &self.active {
-            Active::End(end) => Arc::new(of_one(&*end.store)),
+            Active::End(end) => Arc::new(of_one(&*end.store, &*end.other.store)),
             Active::Both(both) => both.guarantees(),
         }
     }
@@ -203,7 +206,10 @@ impl Backend for Migration {
     }
 
     async fn read_record(&self, name: &LockName) -> Result<RecordRead, Error> {
-        self.store().read_record(name).await
+        match &self.active {
+            Active::End(end) => end.read_record(name).await,
+            Active::Both(both) => both.read_record(name).await,
+        }
     }
 
     async fn write_record(
@@ -211,7 +217,10 @@ impl Backend for Migration {
         grant: &Grant,
         write: &RecordWrite,
     ) -> Result<WriteOutcome, Error> {
-        self.store().write_record(grant, write).await
+        match &self.active {
+            Active::End(end) => end.write_record(grant, write).await,
+            Active::Both(both) => both.write_record(grant, write).await,
+        }
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Option<LockState>, Error> {
@@ -242,6 +251,9 @@ impl Backend for Migration {
     }
 
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
+        if let (Active::End(end), true) = (&self.active, init.records_complete) {
+            records::set_complete(&*end.other.store).await?;
+        }
         self.store().init(init).await
     }
 

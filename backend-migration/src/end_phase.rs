@@ -5,16 +5,21 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use lock_core::{
-    Attempt, Backend, Enqueued, Error, Grant, Instant, ReleaseOptions, Released, Renewal, Request,
-    Signal, Waiter,
+    Attempt, Backend, Enqueued, Error, Grant, Instant, LockName, RecordRead, RecordWrite,
+    ReleaseOptions, Released, Renewal, Request, Signal, Waiter, WriteOutcome,
 };
 
-use crate::record::OwnRecord;
+use crate::{
+    record::OwnRecord,
+    records::{self, Other},
+};
 
 /// The only store that a process in an end phase uses.
 #[derive(Debug)]
 pub(crate) struct EndPhase {
     pub(crate) store: Arc<dyn Backend>,
+    /// The other store of the migration, which may have records of names.
+    pub(crate) other: Other,
     pub(crate) record: Arc<OwnRecord>,
 }
 
@@ -93,6 +98,23 @@ impl EndPhase {
             released.next = released.next.map(|enqueued| self.enqueued(enqueued, until));
         }
         Ok(released)
+    }
+}
+
+impl EndPhase {
+    pub(crate) async fn read_record(&self, name: &LockName) -> Result<RecordRead, Error> {
+        records::read_from_one(&*self.store, &self.other, name).await
+    }
+
+    /// A process that has lost its record may be two phases away from another, which holds the same
+    /// lock in the other store. So it writes nothing.
+    pub(crate) async fn write_record(
+        &self,
+        grant: &Grant,
+        write: &RecordWrite,
+    ) -> Result<WriteOutcome, Error> {
+        self.record.belief()?;
+        self.store.write_record(grant, write).await
     }
 }
 

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use lock_core::{Assumption, Backend, Guarantees, Promise, QuarantineUse};
 
 /// In phase `Old` or `New`.
-pub(crate) fn of_one(store: &dyn Backend) -> Guarantees {
+pub(crate) fn of_one(store: &dyn Backend, other: &dyn Backend) -> Guarantees {
     let mut promised = (*store.guarantees()).clone();
     promised.exclusion = both(promised.exclusion, phases());
     promised.tokens = both(promised.tokens, phases());
     promised.shared = both(promised.shared, phases());
-    promised.record = Promise::Withheld { why: "a migration keeps no records".into() };
+    promised.record = records(promised.record, other.guarantees().record.clone());
     // A process in phase `Both` may raise the token of readers that hold the lock to that of its
     // other store.
     promised.one_token_for_readers = false;
@@ -27,6 +27,7 @@ pub(crate) fn of_both(stores: &[Arc<dyn Backend>; 2]) -> Guarantees {
     promised.exclusion = both(both(one.exclusion.clone(), two.exclusion.clone()), phases());
     promised.tokens = both(both(one.tokens.clone(), two.tokens.clone()), phases());
     promised.shared = both(both(one.shared.clone(), two.shared.clone()), phases());
+    promised.record = records(one.record.clone(), two.record.clone());
     promised.most_readers = [one.most_readers, two.most_readers].into_iter().flatten().min();
     promised.lease_step = one.lease_step.max(two.lease_step);
     promised.quarantine = weaker(one.quarantine, two.quarantine);
@@ -62,6 +63,14 @@ fn phases() -> Promise {
             Assumption::new("records-are-kept", kept),
         ],
     }
+}
+
+/// Every phase reads the records of both stores.
+fn records(one: Promise, two: Promise) -> Promise {
+    let text = "a record of a name that nobody writes in phases both and new stays in the old store: processes stay in \
+                these phases for as long as such a record counts";
+    let stay = Promise::Holds { assuming: vec![Assumption::new("records-are-written-anew", text)] };
+    both(both(both(one, two), phases()), stay)
 }
 
 fn both(one: Promise, two: Promise) -> Promise {
@@ -127,7 +136,7 @@ mod tests {
             }
             let promised = of_both(&parts);
             assert_eq!(Some(promised.longest_lease), seconds(together));
-            assert_eq!(Some(of_one(&*parts[1]).longest_lease), seconds(new));
+            assert_eq!(Some(of_one(&*parts[1], &*parts[0]).longest_lease), seconds(new));
             assert!(promised.push && promised.raise && !promised.fair);
             let own = parts[0].guarantees();
             for (ours, theirs) in

@@ -13,6 +13,7 @@ mod guarantees;
 mod member;
 mod phase;
 mod record;
+mod records;
 mod refusal;
 mod tunables;
 

@@ -15,7 +15,7 @@ use super::{
     acquire::Both,
     pair::{self, Pair},
 };
-use crate::guarantees::of_both;
+use crate::{guarantees::of_both, records};
 
 #[async_trait]
 impl Backend for Both {
@@ -67,13 +67,15 @@ impl Backend for Both {
     }
 
     async fn read_record(&self, name: &LockName) -> Result<RecordRead, Error> {
-        let refusal = Error::new(ErrorKind::Unsupported, "a migration keeps no records");
-        Err(refusal.at("migration", "read-record").on(name))
+        records::read_from_both(&self.stores, name).await
     }
 
-    async fn write_record(&self, grant: &Grant, _: &RecordWrite) -> Result<WriteOutcome, Error> {
-        let refusal = Error::new(ErrorKind::Unsupported, "a migration keeps no records");
-        Err(refusal.at("migration", "write-record").on(&grant.name))
+    async fn write_record(
+        &self,
+        grant: &Grant,
+        write: &RecordWrite,
+    ) -> Result<WriteOutcome, Error> {
+        records::write_to_both(&self.stores, grant, write).await
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Option<LockState>, Error> {

@@ -5,4 +5,4 @@ mod backend;
 mod pair;
 mod waiter;
 
-pub(crate) use self::acquire::Both;
+pub(crate) use self::{acquire::Both, pair::Pair};

@@ -14,27 +14,12 @@ use crate::{
 pub struct Durability {
     /// Why locks may be lost, if so.
     pub doubt: Option<String>,
-    /// When what was committed may be lost.
-    pub(super) loss: Loss,
-}
-
-/// When the server may lose what was committed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Loss {
-    /// Never, by its settings.
-    None,
-    /// By a crash, so not since it was started.
-    AtRestart,
-    /// By a failover to another server, or it does not tell.
-    #[default]
-    AtAnyTime,
 }
 
 impl Durability {
     /// By the server's variables, of which some are not known to each version.
     pub fn read<'a>(variables: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
         let (mut doubt, mut log, mut sync_log, mut flush) = (None, false, false, false);
-        let mut one_server = true;
         for (name, value) in variables {
             let value = value.to_ascii_lowercase();
             match (name.to_ascii_lowercase().as_str(), value.as_str()) {
@@ -57,7 +42,6 @@ impl Durability {
                 ("log_bin", "on" | "1") => log = true,
                 ("sync_binlog", "1") => sync_log = true,
                 ("wsrep_on", "on" | "1") => {
-                    one_server = false;
                     doubt = Some(
                         "the server is a node of a Galera cluster (wsrep_on), where this was not \
                          tried; use one server of its own"
@@ -65,7 +49,6 @@ impl Durability {
                     );
                 }
                 ("group_replication_group_name", name) if !name.is_empty() => {
-                    one_server = false;
                     doubt = Some(
                         "the server is set up for Group Replication (group_replication_group_name), \
                          where this was not tried; use one server of its own"
@@ -76,7 +59,6 @@ impl Durability {
             }
         }
         if doubt.is_none() && !flush {
-            one_server = false;
             doubt = Some(
                 "the server, or a proxy before it, does not tell innodb_flush_log_at_trx_commit, so \
                  a crash may lose locks that are still held; let clients read it"
@@ -91,12 +73,7 @@ impl Durability {
                     .into(),
             );
         }
-        let loss = match &doubt {
-            None => Loss::None,
-            Some(_) if one_server => Loss::AtRestart,
-            Some(_) => Loss::AtAnyTime,
-        };
-        Self { doubt, loss }
+        Self { doubt }
     }
 }
 
@@ -165,19 +142,6 @@ mod tests {
     }
 
     #[test]
-    fn it_is_known_when_committed_records_may_be_lost() {
-        let loss = |variables: &[(&str, &str)]| Durability::read(variables.iter().copied()).loss;
-        let flush = "innodb_flush_log_at_trx_commit";
-        assert_eq!(loss(&[(flush, "1")]), Loss::None);
-        for settings in [&[(flush, "2")][..], &[(flush, "0")], &[(flush, "1"), ("log_bin", "ON")]] {
-            assert_eq!(loss(settings), Loss::AtRestart, "{settings:?}");
-        }
-        for settings in [&[(flush, "2"), ("wsrep_on", "ON")][..], &[]] {
-            assert_eq!(loss(settings), Loss::AtAnyTime, "{settings:?}");
-        }
-    }
-
-    #[test]
     fn what_a_crash_may_lose_is_stated() {
         let flush = "innodb_flush_log_at_trx_commit";
         for good in [
@@ -199,10 +163,7 @@ mod tests {
         ] {
             assert!(doubt(bad).unwrap().contains(word), "{bad:?}");
         }
-        let withheld = guarantees(
-            Duration::from_secs(1),
-            &Durability { doubt: Some("x".into()), loss: Loss::AtRestart },
-        );
+        let withheld = guarantees(Duration::from_secs(1), &Durability { doubt: Some("x".into()) });
         assert!(!withheld.exclusion.holds() && withheld.tokens.holds());
         assert!(!withheld.record.holds());
     }

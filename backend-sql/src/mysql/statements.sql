@@ -288,7 +288,9 @@ UPDATE `leasehold_locks` SET version = version + 1,
 WHERE name = ?;
 
 -- over_records(most)
-SELECT HEX(name) FROM `leasehold_records` WHERE forget_at <= TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) LIMIT ?;
+SELECT HEX(name) FROM `leasehold_records`
+WHERE forget_at <= TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))
+LIMIT ?;
 
 -- part(name, owner)
 UPDATE `leasehold_locks` SET
@@ -308,7 +310,8 @@ SUBSTR(readers, LOCATE(?, readers) + 33, 16) > LPAD(TIMESTAMPDIFF(MICROSECOND, T
 
 -- read_record(name)
 SELECT r.token, r.value, r.written, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AS now
-FROM (SELECT 1 AS one) AS o LEFT JOIN `leasehold_records` AS r ON r.name = ?;
+FROM (SELECT 1 AS one) AS o LEFT JOIN `leasehold_records` AS r ON r.name = ?
+WHERE NOT EXISTS (SELECT expires FROM `leasehold_locks` WHERE 1 = 0);
 
 -- read_row(name, owner)
 SELECT name, IF((owner = '00000000000000000000000000000000' AND
@@ -407,9 +410,6 @@ q.heard > 0 ORDER BY q.position LIMIT 1), ?)
 <> ?
 )
     AND (? = 2 OR kept <> 2);
-
--- uptime()
-SHOW GLOBAL STATUS LIKE 'Uptime';
 
 -- version()
 SELECT (SELECT version FROM `leasehold_settings` WHERE id = 1) FROM (SELECT 0 AS version) AS before_it;

@@ -14,7 +14,7 @@ use tokio::sync::OnceCell;
 
 use super::{
     connection::server::Server,
-    guarantees::{Durability, Loss, guarantees},
+    guarantees::{Durability, guarantees},
     removals::Removals,
     rows::text,
     statements::{
@@ -38,7 +38,7 @@ pub(super) struct Mysql {
     pub(super) settings: Settings,
     pub(super) entries: QueueEntries,
     pub(super) removals: Removals,
-    pub(super) promised: RwLock<(Arc<Guarantees>, Loss)>,
+    pub(super) promised: RwLock<Arc<Guarantees>>,
     pub(super) agreed: OnceCell<()>,
     /// The highest watermark that this client has read.
     pub(super) watermark: AtomicI64,
@@ -53,7 +53,7 @@ impl Mysql {
     ) -> Result<Self, Error> {
         let longest = settings.longest_lease_of_new();
         let promised = guarantees(longest, &Durability::default());
-        let promised = RwLock::new((Arc::new(promised), Loss::AtAnyTime));
+        let promised = RwLock::new(Arc::new(promised));
         let (server, sql) = (Arc::new(server), Arc::new(Statements::new(&tables)));
         let (entries, removals, agreed) =
             (QueueEntries::default(), Removals::default(), OnceCell::new());
@@ -144,7 +144,7 @@ impl Mysql {
         let durability = Durability::read(pairs);
         let mut promised = guarantees(longest, &durability);
         promised.connection = self.settings.connection;
-        *self.promised.write() = (Arc::new(promised), durability.loss);
+        *self.promised.write() = Arc::new(promised);
         Ok(())
     }
 

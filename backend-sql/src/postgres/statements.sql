@@ -691,7 +691,8 @@ FROM (SELECT $1::text AS name) AS n
 LEFT JOIN "leasehold_records" AS r ON r.name = n.name
 LEFT JOIN "leasehold_marker" AS m ON
 m.store = coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false)) AND
-m.itself = m.tableoid;
+m.itself = m.tableoid
+WHERE NOT EXISTS (SELECT expires FROM "leasehold_locks" WHERE false);
 
 -- read_row(name, owner)
 SELECT name, owner, label, token, version, kept, greatest((pg_catalog.date_part('epoch', greatest(least(expires, pg_catalog.clock_timestamp() + interval '1000 years'), pg_catalog.clock_timestamp()) - pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint, 0) AS remaining,

@@ -270,7 +270,8 @@ ELSE ?3 END)
 RETURNING version;
 
 -- read_record(name)
-SELECT token, value, written FROM "leasehold_records" WHERE name = ?1;
+SELECT token, value, written FROM "leasehold_records" WHERE name = ?1
+    AND NOT EXISTS (SELECT expires FROM "leasehold_locks" WHERE false);
 
 -- read_row(name, owner, now, epoch, wall)
 SELECT l.name, CASE WHEN EXISTS (SELECT 1 FROM (SELECT key AS reader, value AS ends FROM json_each(l.readers)

@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use lock_core::{
-    Attempt, Backend, Env as _, Error, FencingToken, Grant, Init, LockClient, LockName, OwnerId,
-    OwnerLabel, ReleaseOptions, ReleaseOutcome, Renewal, Request, SystemEnv,
+    Attempt, Backend, Env as _, Error, ErrorKind, FencingToken, Grant, Init, LockClient, LockName,
+    OwnerId, OwnerLabel, RecordWrite, ReleaseOptions, ReleaseOutcome, Renewal, Request, SystemEnv,
 };
 use servers::wait::until;
 
@@ -53,6 +53,12 @@ async fn all_refused(store: &dyn Backend, held: (&Request, &Grant), stored: u64,
     let (own, grant) = held;
     let told = |what: &str, error| told(what, error, stored, helps);
     told("an attempt", store.try_acquire(&request("other")).await.err());
+    let read = store.read_record(&own.name).await.err();
+    if read.as_ref().is_none_or(|error| error.kind() != ErrorKind::Unsupported) {
+        told("a read of a record", read);
+        let write = RecordWrite::new("late", LEASE).unwrap();
+        told("a write of a record", store.write_record(grant, &write).await.err());
+    }
     told("an attempt on a held lock", store.try_acquire(&request("held")).await.err());
     told("a repeat", store.try_acquire(own).await.err());
     told("a queue entry", store.enqueue(&request("held")).await.err());

@@ -12,8 +12,9 @@ use std::{
 use async_trait::async_trait;
 use lock_core::{
     Attempt, Backend, Blocked, BoxFuture, Cursor, Enqueued, Error, ErrorKind, FencingToken, Grant,
-    Guarantees, Init, Instant, LockName, LockState, Memory, Page, Quarantined, ReleaseOptions,
-    ReleaseOutcome, Released, Renewal, Request, StoreSettings,
+    Guarantees, Init, Instant, LockName, LockState, Memory, Page, Quarantined, RecordRead,
+    RecordWrite, ReleaseOptions, ReleaseOutcome, Released, Renewal, Request, StoreSettings,
+    WriteOutcome,
 };
 use tokio::sync::Notify;
 
@@ -45,6 +46,8 @@ pub(crate) struct Faulty {
     identity: Mutex<Option<&'static str>>,
     /// The store sets no lease longer than this.
     limit: Option<Duration>,
+    /// Whether it may have lost records until now.
+    lost_records: AtomicBool,
     faults: Mutex<HashMap<&'static str, VecDeque<Fault>>>,
     late: Mutex<Vec<BoxFuture>>,
     calls: Mutex<Vec<&'static str>>,
@@ -87,6 +90,11 @@ impl Faulty {
     /// Makes the store unreachable, or reachable again.
     pub(crate) fn set_down(&self, down: bool) {
         self.down.store(down, Ordering::SeqCst);
+    }
+
+    /// Makes it a store that may have lost records until now.
+    pub(crate) fn lose_records(&self) {
+        self.lost_records.store(true, Ordering::SeqCst);
     }
 
     /// Lets the held call continue, or the next one that will be held.
@@ -231,6 +239,25 @@ impl Backend for Faulty {
         self.call("raise", call, |_| None).await
     }
 
+    async fn read_record(&self, name: &LockName) -> Result<RecordRead, Error> {
+        let (memory, name) = (self.memory.clone(), name.clone());
+        let call = async move { memory.read_record(&name).await };
+        let read = self.call("read_record", call, |_| None).await?;
+        let now = read.now;
+        let lost = self.lost_records.load(Ordering::SeqCst);
+        Ok(if lost { read.with_complete_since(now) } else { read })
+    }
+
+    async fn write_record(
+        &self,
+        grant: &Grant,
+        write: &RecordWrite,
+    ) -> Result<WriteOutcome, Error> {
+        let (memory, grant, write) = (self.memory.clone(), grant.clone(), write.clone());
+        let call = async move { memory.write_record(&grant, &write).await };
+        self.call("write_record", call, |_| None).await
+    }
+
     async fn inspect(&self, name: &LockName) -> Result<Option<LockState>, Error> {
         self.memory.inspect(name).await
     }
@@ -245,6 +272,9 @@ impl Backend for Faulty {
     }
 
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
+        if init.records_complete {
+            self.lost_records.store(false, Ordering::SeqCst);
+        }
         self.memory.init(init).await
     }
 

@@ -62,7 +62,7 @@ impl Dialect for Mysql {
     }
 
     fn guarantees(&self) -> Arc<Guarantees> {
-        Arc::clone(&self.promised.read().0)
+        Arc::clone(&self.promised.read())
     }
 
     fn broken(&self) -> u64 {

@@ -1,16 +1,14 @@
 //! Records of names.
 
-use std::time::Duration;
-
-use lock_core::{Error, Grant, LockName, RecordRead, RecordWrite, StoreTime, WriteOutcome};
+use lock_core::{
+    Error, ErrorKind, Grant, LockName, Promise, RecordRead, RecordWrite, StoreTime, WriteOutcome,
+};
 use sqlx::Row as _;
 
 use crate::{
     dialect::{number_of, record_of},
     error::general,
     mysql::{
-        guarantees::Loss,
-        rows::text,
         statements::Argument::{Bytes, Number},
         store::Mysql,
     },
@@ -26,23 +24,21 @@ impl Mysql {
         let read = || Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?));
         let (token, value, written, now) = read().map_err(general)?;
         let read = record_of(token, value, written, now)?;
-        let loss = self.promised.read().1;
-        let complete_since = match loss {
-            Loss::None => StoreTime::EVER,
-            Loss::AtRestart => self.started(read.now).await?,
-            Loss::AtAnyTime => read.now,
-        };
+        // Every record was flushed when its write was answered.
+        let complete_since =
+            if self.promised.read().record.holds() { StoreTime::EVER } else { read.now };
         Ok(read.with_complete_since(complete_since))
     }
 
-    /// When the server was started, or a little later.
-    async fn started(&self, now: StoreTime) -> Result<StoreTime, Error> {
-        let rows = self.server.rows(&self.sql.uptime, &[]).await?;
-        let uptime = rows.first().map(|row| text(row, 1)).transpose().map_err(general)?;
-        let uptime = uptime.and_then(|secs| secs.parse().ok()).map(Duration::from_secs);
-        // A server, or a proxy before it, that does not tell.
-        let uptime = uptime.unwrap_or_default().as_micros() as u64;
-        Ok(StoreTime::from_micros(now.as_micros().saturating_sub(uptime)))
+    /// A server that does not flush each commit gets no record: when it has lost one and its
+    /// settings are others, nothing tells.
+    async fn check_durability(&self) -> Result<(), Error> {
+        let longest = self.promised.read().longest_lease;
+        self.promise(longest).await?;
+        match &self.promised.read().record {
+            Promise::Holds { .. } => Ok(()),
+            Promise::Withheld { why } => Err(Error::new(ErrorKind::Config, why.clone())),
+        }
     }
 
     pub(super) async fn write_record_of(
@@ -51,6 +47,7 @@ impl Mysql {
         write: &RecordWrite,
     ) -> Result<WriteOutcome, Error> {
         let server = self.ready().await?;
+        self.check_durability().await?;
         let (name, owner) = (Bytes(grant.name.as_str().as_bytes()), grant.owner.to_string());
         let (token, number) = (Number(grant.token.get().cast_signed()), Number(number_of(write)));
         let (value, keep_for) = (Bytes(&write.value), Number(micros(write.keep_for)));

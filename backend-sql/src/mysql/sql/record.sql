@@ -33,12 +33,10 @@ SELECT 1 FROM {records} WHERE name = $name AND token = $token AND number >= $num
 
 -- name: read_record(name)
 -- The record of a name, and the clock.
+-- It names a column of the locks, so that it fails where the tables are of another version.
 SELECT r.token, r.value, r.written, {now} AS now
 FROM (SELECT 1 AS one) AS o LEFT JOIN {records} AS r ON r.name = $name
-
--- name: uptime
--- How many seconds ago the server was started.
-SHOW GLOBAL STATUS LIKE 'Uptime'
+WHERE NOT EXISTS (SELECT expires FROM {locks} WHERE 1 = 0)
 
 -- name: over_records(most)
 -- Part of a sweep: at most $most names of records whose time is over.

@@ -41,6 +41,7 @@ SELECT EXISTS (SELECT 1 FROM written) OR EXISTS (
 -- name: read_record(name)
 -- The record of a name, the clock, and since when no record was lost: since now if the marker is
 -- missing or belongs to another store, because then nobody has noticed the loss yet.
+-- It names a column of the locks, so that it fails where the tables are of another version.
 SELECT r.token, pg_catalog.encode(r.value, 'hex') AS value, {micros_of_written} AS written, {micros} AS now,
     {micros_of_records_since} AS complete_since
 FROM (SELECT $name::text AS name) AS n
@@ -49,6 +50,7 @@ LEFT JOIN {marker} AS m ON
 -- guard: records-marker
 m.store = {here} AND
 m.itself = m.tableoid
+WHERE NOT EXISTS (SELECT expires FROM {locks} WHERE false)
 
 -- name: forget_records(most)
 -- Part of a sweep: deletes at most $most records whose time is over. Records that others have

@@ -27,7 +27,9 @@ SELECT 1 FROM {records} WHERE name = $name AND token = $token AND number >= $num
 
 -- name: read_record(name)
 -- The record of a name.
+-- It names a column of the locks, so that it fails where the tables are of another version.
 SELECT token, value, written FROM {records} WHERE name = $name
+    AND NOT EXISTS (SELECT expires FROM {locks} WHERE false)
 
 -- name: forget_records(wall)
 -- Part of a sweep: deletes the records whose time is over.

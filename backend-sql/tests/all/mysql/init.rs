@@ -19,7 +19,7 @@ async fn all_who_call_init_at_once_get_the_same_store() {
         locks.map(|sql| format!("{sql};")).collect()
     };
     let count = statements("mysql://db/a").len();
-    assert_eq!(count, 4, "three tables and a row");
+    assert_eq!(count, 5, "four tables and a row");
     for done in 0..=count {
         let url = format!("{}&table_prefix=after_{done}", url(server.address()));
         server.sql(&statements(&url)[..done].concat()).await.unwrap();

@@ -7,7 +7,7 @@ use lock_core::{
     Backend, ErrorKind, Grant, Init, RecordRead, RecordWrite, ReleaseOptions, StoreTime,
     WriteOutcome,
 };
-use servers::{Data, Mariadb, MariadbOptions, Proxy, Server as _, wait::until};
+use servers::{Data, Proxy, Server as _, wait::until};
 use sqlx::mysql::MySqlPoolOptions;
 use verification::late_write;
 
@@ -28,30 +28,28 @@ async fn read(store: &Arc<dyn Backend>, name: &str) -> RecordRead {
     store.read_record(&request(name).name).await.unwrap()
 }
 
-/// A server that does not flush each commit loses records only by a crash.
+/// It may lose a record by a crash, and flush each commit when it is asked again. So it gets none,
+/// and the ones from before its settings were changed stay.
 #[tokio::test]
-async fn a_server_that_flushes_seldom_has_all_records_since_its_start() {
-    let options = MariadbOptions::new().flag("--innodb-flush-log-at-trx-commit=2");
-    let mut server = Mariadb::start(options).await.unwrap();
+async fn a_server_that_flushes_seldom_gets_no_record() {
+    let mut server = start().await;
     let store = made(&server, Strategy::PrimaryKey).await;
-    assert!(!store.guarantees().record.holds());
-    let why = store.guarantees().record.to_string();
+    let grant = write(&store, "job").await;
+    server.sql("SET GLOBAL innodb_flush_log_at_trx_commit = 2").await.unwrap();
+    let next = RecordWrite::new("next", DAY).unwrap().with_number(2);
+    let error = store.write_record(&grant, &next).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+    let why = error.to_string();
     assert!(why.contains("may lose records") && why.contains("set it to 1"), "{why}");
+    assert!(!store.guarantees().record.holds());
     let error = store.init(&Init::new().with_records_complete(true)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
-    write(&store, "job").await;
-    // It counts its uptime in seconds.
-    let old_enough = async || {
-        let read = read(&store, "job").await;
-        let written = read.record.as_ref().unwrap().written;
-        assert!(read.complete_since <= read.now, "{read:?}");
-        Ok((read.complete_since < written && read.complete_since > StoreTime::EVER).then_some(read))
-    };
-    let before = until("an uptime above a second", WAIT, old_enough).await.unwrap();
+    let doubted = read(&store, "job").await;
+    assert_eq!(doubted.complete_since, doubted.now);
+    // The setting was not in its files.
     server.restart(Data::Keep).await.unwrap();
     let after = read(&open(&server, Strategy::PrimaryKey).await, "job").await;
-    assert!(after.complete_since > before.now, "{after:?}");
-    assert_eq!(after.record, before.record, "a crash of the server alone lost it");
+    assert_eq!((after.record, after.complete_since), (doubted.record, StoreTime::EVER));
 }
 
 #[tokio::test]
@@ -72,8 +70,7 @@ async fn a_server_that_flushes_keeps_records_over_a_crash() {
 
 #[tokio::test]
 async fn a_sweep_forgets_records_whose_time_is_over_and_no_other() {
-    let options = MariadbOptions::new().flag("--innodb-flush-log-at-trx-commit=2");
-    let server = Mariadb::start(options).await.unwrap();
+    let server = start().await;
     for strategy in BOTH {
         let (store, prefix) = (made(&server, strategy).await, prefix(strategy));
         for name in ["kept", "over"] {

@@ -26,6 +26,11 @@ pub enum Kind {
     Mysql,
 }
 
+/// It flushes what it has written before it answers, and so keeps its records.
+fn durable_redis() -> RedisOptions {
+    RedisOptions::new().aof().line("appendfsync always")
+}
+
 /// A store that runs: its URL, and what keeps it running.
 pub type Running = (String, Box<dyn Any + Send + Sync>);
 
@@ -46,7 +51,7 @@ impl Kind {
                 (url, Box::new(folder))
             }
             Self::Redis => {
-                let server = Redis::start(RedisOptions::new()).await?;
+                let server = Redis::start(durable_redis()).await?;
                 (format!("redis://{}", server.address()), Box::new(server))
             }
             Self::Redlock => {
@@ -63,7 +68,7 @@ impl Kind {
                 (format!("etcd://{}", endpoints.join(",")), Box::new(etcd))
             }
             Self::Postgres => {
-                let server = Postgres::start(PostgresOptions::new()).await?;
+                let server = Postgres::start(PostgresOptions::new().line("fsync = on")).await?;
                 let url = format!("postgres://postgres@{}/postgres", server.address());
                 (url, Box::new(server))
             }
