@@ -1,8 +1,11 @@
 //! Whether a job is due: a pure function of its last run, the period and the store's clock.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
-use super::last_run::{LastRun, RunState};
+use super::{
+    doubt::{Doubt, UnknownRun},
+    last_run::{LastRun, RunState},
+};
 use crate::{
     Error, RecordRead, StoreTime, check_span,
     tunables::{
@@ -30,65 +33,6 @@ pub(super) enum Verdict {
     NotDue(LastRun),
     /// It is unknown. If it runs nevertheless, this is its next attempt.
     Unknown(UnknownRun, Attempt),
-}
-
-/// It is unknown whether a job has run within its period.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct UnknownRun {
-    /// Why.
-    pub why: Doubt,
-    /// The last run that the store has a record of. A later one may be lost.
-    pub last: Option<LastRun>,
-}
-
-/// Why it is unknown whether a job has run within its period.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Doubt {
-    /// The store may have lost the record of a run.
-    Lost {
-        /// Records that were written before this time may be lost.
-        complete_since: StoreTime,
-        /// When such a run no longer counts, so that the job is due.
-        until: StoreTime,
-    },
-    /// There is no record, and the period is longer than a run with a shorter period is kept for.
-    Forgotten {
-        /// How long each run is kept for at least.
-        kept_for: Duration,
-    },
-    /// The record is from the future: the store's clock was set back. So it is unknown how long ago
-    /// the run was.
-    ClockWentBack {
-        /// When the record was written.
-        written: StoreTime,
-        /// The time of the store now.
-        now: StoreTime,
-    },
-}
-
-impl fmt::Display for Doubt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Lost { complete_since, until } => write!(
-                f,
-                "the store may have lost the record of a run before {complete_since}, and such a run \
-                 counts until {until} (if nothing was lost, `leasehold init --records-complete` says so)"
-            ),
-            Self::Forgotten { kept_for } => write!(
-                f,
-                "the store has no record of a run, and may have forgotten one: of a job with a shorter \
-                 period it keeps the record for {} days only",
-                kept_for.as_secs() / 86_400
-            ),
-            Self::ClockWentBack { written, now } => write!(
-                f,
-                "the last run was recorded at {written} by the store's clock, which now shows {now}: it \
-                 was set back"
-            ),
-        }
-    }
 }
 
 impl Rule {
@@ -322,19 +266,6 @@ mod tests {
             rule.check().unwrap();
             crate::RecordWrite::new("", rule.keep_for()).unwrap();
         }
-    }
-
-    #[test]
-    fn a_doubt_says_what_ends_it() {
-        let lost = Doubt::Lost { complete_since: at(12, 0), until: at(35, 0) };
-        let text = lost.to_string();
-        for part in ["1970-04-11T12:00:00Z", "1970-04-12T11:00:00Z", "init --records-complete"] {
-            assert!(text.contains(part), "{part} in {text}");
-        }
-        let text = Doubt::Forgotten { kept_for: RUNS_KEPT }.to_string();
-        assert!(text.contains("for 40 days only"), "{text}");
-        let back = Doubt::ClockWentBack { written: at(2, 30), now: at(1, 0) };
-        assert!(back.to_string().contains("was set back"), "{back}");
     }
 
     /// What happens to the store and to the clients that ask.

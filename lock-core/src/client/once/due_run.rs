@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::{
-    decision::{Attempt, Doubt},
+    decision::Attempt,
+    doubt::Doubt,
     last_run::{RunState, value_of},
 };
 use crate::{Error, Guard, StoreTime, client::calls::Backoff};

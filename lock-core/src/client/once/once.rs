@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::{
-    decision::{Rule, UnknownRun, Verdict},
+    decision::{Rule, Verdict},
+    doubt::UnknownRun,
     due_run::DueRun,
     last_run::LastRun,
 };
