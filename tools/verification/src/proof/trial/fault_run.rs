@@ -146,13 +146,14 @@ pub(crate) async fn run(
             set(proxies, Mode::Pass).await?;
         }
         fault => {
-            let (_, proxies) = started.proxies.as_ref().ok_or("no proxy")?;
-            if run.silenced {
+            let proxies = started.proxies.as_ref().map(|(_, proxies)| proxies);
+            let silencing = proxies.filter(|_| run.silenced);
+            if let Some(proxies) = silencing {
                 set(proxies, Mode::BlackHole).await?;
             }
             let injector = started.injector.as_mut().ok_or("this store has no server of ours")?;
             run.happened = injector.inject(fault, run.name).await?;
-            if run.silenced {
+            if let Some(proxies) = silencing {
                 let name = run.name.as_str();
                 run.record.until(PATIENCE, |seen| seen.successor(name, token, began)).await;
                 set(proxies, Mode::Pass).await?;
