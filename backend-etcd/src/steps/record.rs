@@ -68,10 +68,13 @@ pub(crate) async fn write(
             CompareOp::Equal,
             before.as_ref().map_or(0, |seen| seen.modified),
         ));
+        // Nothing is written beside settings of another version.
+        same.push(store.restore.settings().unchanged(&store.layout));
+        let reads = [TxnOp::get(held.key(), None), TxnOp::get(key.as_str(), None)];
         let txn = Txn::new()
             .when(std::mem::take(&mut same))
             .and_then([put(&key, value_of(grant, write), lease.id)])
-            .or_else([TxnOp::get(held.key(), None), TxnOp::get(key.as_str(), None)]);
+            .or_else(reads.into_iter().chain([store.layout.get_settings()]).collect::<Vec<_>>());
         let answer = match store.rpc.txn(txn).await {
             // The lease of an old record has ended since it was extended.
             Err(Failure::LeaseGone) => None,
@@ -86,10 +89,13 @@ pub(crate) async fn write(
         if is_new {
             forget_lease(store, lease.id).await;
         }
-        let got = answer.as_ref().map(gets);
-        let (entry, found) = match got.as_deref() {
-            Some([entry, found]) => (entry.clone(), found.clone()),
-            Some(_) => return Err(incomplete()),
+        let (entry, found) = match answer {
+            Some(answer) => {
+                let got = gets(&answer);
+                let [entry, found, settings] = &got[..] else { return Err(incomplete()) };
+                store.restore.note_found(settings, revision(&answer))?;
+                (entry.clone(), found.clone())
+            }
             None => (read_one(store, held.key()).await?, read_one(store, &key).await?),
         };
         before = stored(&key, &found)?;

@@ -132,9 +132,21 @@ async fn lease_of_record(etcd: &Etcd) -> String {
     lease.unwrap_or("none").to_owned()
 }
 
-async fn all_leases(etcd: &Etcd) -> usize {
-    let all = etcd.ctl(&["lease", "list"]).await.unwrap();
-    all.lines().filter(|line| !line.contains("found")).count()
+/// Whether etcd has the lease of this number.
+async fn is_alive(etcd: &Etcd, lease: &str) -> bool {
+    let id = format!("{:x}", lease.parse::<i64>().unwrap());
+    etcd.ctl(&["lease", "list"]).await.unwrap().lines().any(|line| line == id)
+}
+
+/// Whether etcd has a lease of this length, which no lock has.
+async fn has_lease_of(etcd: &Etcd, length: Duration) -> bool {
+    for id in etcd.ctl(&["lease", "list"]).await.unwrap().lines().filter(|it| !it.contains(' ')) {
+        let shown = etcd.ctl(&["lease", "timetolive", id]).await.unwrap();
+        if shown.contains(&format!("TTL({}s)", length.as_secs())) {
+            return true;
+        }
+    }
+    false
 }
 
 /// However often a name is written, its record has one lease; when that ends, etcd forgets it.
@@ -143,7 +155,8 @@ async fn a_record_has_one_lease_and_is_forgotten_with_it() {
     let (etcd, [store, _other]) = pair().await;
     let grant = granted(&*store, &request()).await;
     write(&store, &grant, "1", 1).await;
-    let (lease, leases) = (lease_of_record(&etcd).await, all_leases(&etcd).await);
+    let lease = lease_of_record(&etcd).await;
+    assert!(is_alive(&etcd, &lease).await);
     for number in 2..6 {
         write(&store, &grant, &number.to_string(), number).await;
         assert_eq!(lease_of_record(&etcd).await, lease, "its lease was to be extended");
@@ -151,7 +164,7 @@ async fn a_record_has_one_lease_and_is_forgotten_with_it() {
     let brief = write_of("brief", 6, 3 * Duration::from_secs(1));
     assert_eq!(store.write_record(&grant, &brief).await.unwrap(), WriteOutcome::Written);
     assert_ne!(lease_of_record(&etcd).await, lease);
-    assert_eq!(all_leases(&etcd).await, leases, "the first lease was left behind");
+    assert!(!is_alive(&etcd, &lease).await, "the first lease was left behind");
     let written = read(&store).await.record.unwrap().written;
     until("the record to be forgotten", async || {
         let now = read(&store).await;
@@ -161,10 +174,9 @@ async fn a_record_has_one_lease_and_is_forgotten_with_it() {
     .await;
     // A grant that is gone leaves no lease of a record that it did not write.
     release(&*store, &grant).await;
-    let leases = all_leases(&etcd).await;
     let late = write_of("late", 7, DAY);
     assert_eq!(store.write_record(&grant, &late).await.unwrap(), WriteOutcome::NotHeld);
-    assert_eq!(all_leases(&etcd).await, leases);
+    assert!(!has_lease_of(&etcd, DAY).await, "a lease was left behind");
 }
 
 #[tokio::test(flavor = "multi_thread")]

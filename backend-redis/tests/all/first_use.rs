@@ -202,7 +202,7 @@ async fn a_first_use_takes_its_steps_in_their_order() {
     // Each step comes after the one before it.
     let mut rest = &*seen;
     let set = "lua] \"HSET\" \"leasehold:{0}:epoch\"";
-    let (candidate, opens) = (format!("{set} \"candidate\""), format!("{set} \"run\""));
+    let (candidate, opens) = (format!("{set} \"candidate\""), format!("{set} \"since\""));
     let [exists, load] = ["EXISTS", "LOAD"].map(|word| format!("\"SCRIPT\" \"{word}\""));
     let grants = "lua] \"SET\" \"leasehold:{0}:lock:a\"".to_owned();
     for step in [&candidate, &exists, &load, &opens, &grants] {

@@ -27,6 +27,9 @@ pub(crate) fn commands_of(acl: &str) -> BTreeSet<String> {
 pub(crate) fn of_scripts(folder: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for script in files(Path::new(folder), "lua") {
+        // A comment may hold a broken variant.
+        let code = script.lines().filter(|line| !line.trim_start().starts_with("--"));
+        let script = code.collect::<Vec<_>>().join("\n");
         // The first argument may be one of two commands: `call(one and 'A' or 'B', …)`.
         for beginning in ["call(", "read_typed("] {
             for call in script.split(beginning).skip(1) {
