@@ -21,7 +21,7 @@ fn bash_completes_actions_and_options() {
         String::from_utf8(output.unwrap().stdout).unwrap()
     };
     assert_eq!(complete(&["leasehold", "insp"]).trim(), "inspect");
-    assert_eq!(complete(&["leasehold", "run", "--at"]).trim(), "--at-least");
+    assert_eq!(complete(&["leasehold", "run", "--at-l"]).trim(), "--at-least");
     assert_eq!(complete(&["leasehold", "--log-format", "j"]).trim(), "json");
 }
 
