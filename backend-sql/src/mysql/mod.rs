@@ -39,6 +39,7 @@
 //! ```sql
 //! GRANT SELECT, INSERT, UPDATE, DELETE ON app.leasehold_locks TO worker;
 //! GRANT SELECT, INSERT, UPDATE, DELETE ON app.leasehold_queue TO worker;
+//! GRANT SELECT, INSERT, UPDATE, DELETE ON app.leasehold_records TO worker;
 //! GRANT SELECT, UPDATE (watermark) ON app.leasehold_settings TO worker;
 //! ```
 //!

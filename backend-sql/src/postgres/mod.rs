@@ -24,9 +24,10 @@
 //! besides the pool's. If NOTIFY does not arrive, as behind a pooler in transaction mode, waiters
 //! poll every 10 ms. `Guarantees::push` says whether NOTIFY arrives.
 //!
-//! A role needs SELECT, INSERT, UPDATE and DELETE on `leasehold_locks`, `leasehold_queue` and
-//! `leasehold_marker`, and SELECT on `leasehold_settings`; for [`PostgresFence`] SELECT, INSERT and
-//! UPDATE on `leasehold_fence`. Only the tables' owner can run `init` or change a setting.
+//! A role needs SELECT, INSERT, UPDATE and DELETE on `leasehold_locks`, `leasehold_queue`,
+//! `leasehold_records` and `leasehold_marker`, and SELECT on `leasehold_settings`; for
+//! [`PostgresFence`] SELECT, INSERT and UPDATE on `leasehold_fence`. Only the tables' owner can run
+//! `init` or change a setting.
 //!
 //! Other roles may create objects in the schemas of the search path. That does no harm: our
 //! statements name the schema of the tables (`schema` in the URL, default `public`), and run no

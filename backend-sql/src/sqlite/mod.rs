@@ -10,7 +10,7 @@
 //! ```
 //!
 //! The file is in WAL mode with `synchronous=NORMAL`. A loss of power may lose the last grants, but
-//! it also ends their holders. Leases run on CLOCK_BOOTTIME, which nobody sets; only tokens use the
+//! it also ends their holders. The write of a record waits for the disk. Leases run on CLOCK_BOOTTIME, which nobody sets; only tokens use the
 //! wall clock. An earlier boot had another clock, and a process in its own time namespace has
 //! another clock, as in some containers. A client that finds a lock of another clock cannot know
 //! when its lease ends. So it treats the lock as held for one full lease. This lease begins when
