@@ -63,7 +63,8 @@ pub(crate) const LONGEST_PERIOD: Duration = Duration::from_secs(31_557_600);
 /// How often a client that waits for a latch reads it: nobody is told of a record.
 pub(crate) const LATCH_POLL: Duration = Duration::from_secs(1);
 
-/// How long the store keeps a latch: longer than work is left alone, and not for ever.
+/// How long the store keeps a latch after its last count, so that old latches do not fill the
+/// store.
 pub(crate) const LATCH_KEPT: Duration = Duration::from_secs(30 * 24 * 3_600);
 
 // Validity.

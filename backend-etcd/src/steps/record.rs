@@ -1,5 +1,5 @@
-//! Records of names: keys that outlive the locks, each with a lease of its own, by whose end etcd
-//! forgets it.
+//! Records of names. A record is a key that outlives the lock. It has its own etcd lease, and etcd
+//! deletes the key when that lease ends.
 
 use etcd_client::{Compare, CompareOp, GetResponse, Txn, TxnOp};
 use lock_core::{
@@ -174,7 +174,7 @@ fn parse(value: &[u8]) -> Option<(Record, u64)> {
     Some((Record::new(value[line + 1..].to_vec(), token, written), number))
 }
 
-/// etcd does not show its clock, so this machine's stands in for it.
+/// The time by the clock of this machine, since etcd does not show its own.
 fn now() -> StoreTime {
     StoreTime::from_micros(SystemEnv.wall_micros())
 }

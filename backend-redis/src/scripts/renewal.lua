@@ -5,8 +5,9 @@
 
 -- include read
 
--- The records that this call has read: readers of one lock share a record, which may be long. A
--- renewal writes only the end of its own reader, of which a batch has one renewal.
+-- The records that this call has read. Readers of one lock share a record, which may be long, so it
+-- is read once. What was read stays right for the other readers: a renewal changes only the end of
+-- its own reader's lease, and a batch renews each reader once.
 local records = {}
 
 -- Renews one lock. It grants nothing, so it does not check the epoch. But it sets no lease above

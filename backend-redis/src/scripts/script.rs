@@ -20,7 +20,7 @@ impl Script {
     }
 }
 
-/// A part of `server.lua` that is a script of its own.
+/// The text of a script that is a part of `server.lua`.
 pub(crate) fn server(name: &str) -> String {
     part(include_str!("server.lua"), name).unwrap_or_default()
 }

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
     use crate::{FencingToken, OwnerId, OwnerLabel, Request, SystemEnv};
 
-    /// Records of names that nobody uses again do not stay in memory for ever.
+    /// Records of names that nobody uses again leave the memory.
     #[test]
     fn memory_is_bounded_by_records_that_are_kept() {
         let mut records = Records::new();

@@ -1,5 +1,5 @@
-//! Breaks each guard of the scripts once: see the markers there, and in the rule of renewals, which
-//! stands in backend-redis.
+//! Breaks each guard of the scripts once: see their markers. The rule of renewals, with its
+//! markers, is a file of backend-redis.
 
 mod node;
 mod nodes;

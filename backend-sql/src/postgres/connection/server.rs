@@ -32,8 +32,8 @@ impl Server {
     /// them yet. To parse and plan a statement takes the server up to ten times as long as to run
     /// it. A client that holds or waits has time for that, and a handoff has not.
     ///
-    /// It is a task of its own: on a busy server, these statements take longer than an entry lives
-    /// without a heartbeat.
+    /// A separate task does this, and no heartbeat waits for it: on a busy server, these statements
+    /// take longer than an entry lives without a heartbeat.
     pub(crate) fn prepare_handoff(self: &Arc<Self>) {
         if self.begin_to_prepare_handoff() {
             let server = Arc::clone(self);

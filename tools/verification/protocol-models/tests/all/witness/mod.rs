@@ -40,7 +40,7 @@ const ALL: Rules = Rules {
     prefix: true,
 };
 
-/// Each of these has a search of its own, since together they have too many states.
+/// Each of these budgets is searched alone, since one search for all has too many states.
 const LOSSES: Budget = Budget { tries: 3, flushes: 2, deletions: 0, forgets: 1, restarts: 0 };
 const DELETION: Budget = Budget { tries: 2, flushes: 1, deletions: 1, forgets: 1, restarts: 0 };
 const RESTART: Budget = Budget { tries: 2, flushes: 1, deletions: 0, forgets: 0, restarts: 1 };
