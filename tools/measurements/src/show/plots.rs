@@ -71,8 +71,7 @@ fn distribution(report: &Report, measure: Measure) -> Result<String, Failed> {
     let labels = ["10%", "50%", "90%", "99%", "99.9%"];
     let lines = report.stores.iter().map(|store| {
         let figure = store.figure(measure);
-        let times = figure.map_or([0.0; QUANTILES.len()], |figure| figure.median.quantiles_us);
-        (store, times.to_vec())
+        figure.map_or([0.0; QUANTILES.len()], |figure| figure.median.quantiles_us).to_vec()
     });
     let title = format!("{}: part of all that took at most", measure.title());
     plot(&title, &labels, lines, digits::time)
@@ -87,7 +86,7 @@ fn scaling(
     let lines = report
         .stores
         .iter()
-        .map(|store| (store, SCALING.iter().map(|(_, measure)| value(store, *measure)).collect()));
+        .map(|store| SCALING.iter().map(|(_, measure)| value(store, *measure)).collect());
     plot(title, &SCALING.map(|(label, _)| label), lines, show)
 }
 
@@ -98,14 +97,14 @@ pub(crate) fn finish(svg: String, says: &str) -> String {
 }
 
 /// A plot with one line for each store, on a logarithmic scale. Zero means that there is no value.
-fn plot<'a>(
+fn plot(
     title: &str,
     labels: &[&str],
-    lines: impl Iterator<Item = (&'a StoreReport, Vec<f64>)>,
+    lines: impl Iterator<Item = Vec<f64>>,
     show: fn(f64) -> String,
 ) -> Result<String, Failed> {
     let lines: Vec<_> = lines.collect();
-    let values = || lines.iter().flat_map(|(_, values)| values).copied().filter(|v| *v > 0.0);
+    let values = || lines.iter().flatten().copied().filter(|v| *v > 0.0);
     let (low, high) = (values().fold(f64::MAX, f64::min), values().fold(f64::MIN, f64::max));
     if low > high {
         return Ok(String::new());
@@ -136,7 +135,7 @@ fn plot<'a>(
             })
             .y_label_formatter(&|value| show(*value))
             .draw()?;
-        for (at, (_, values)) in lines.iter().enumerate() {
+        for (at, values) in lines.iter().enumerate() {
             let points = values.iter().enumerate().filter(|(_, value)| **value > 0.0);
             let points: Vec<_> = points.map(|(at, value)| (at as f64, *value)).collect();
             let colour = COLOURS[at % COLOURS.len()];
@@ -147,12 +146,17 @@ fn plot<'a>(
     Ok(finish(svg, title))
 }
 
+/// The part of the scale that stays free of ticks at its top, since the label of a tick there would
+/// overlap the caption.
+const TOP: f64 = 0.05;
+
 /// 1, 2 and 5 of each power of ten in the range; of a wide range the powers alone.
 fn ticks(low: f64, high: f64) -> Vec<f64> {
     let steps: &[f64] = if high / low > 1e4 { &[1.0] } else { &[1.0, 2.0, 5.0] };
     let powers = low.log10().floor() as i32..=high.log10().ceil() as i32;
     let all = powers.flat_map(|power| steps.iter().map(move |step| step * 10f64.powi(power)));
-    all.filter(|tick| (low..=high).contains(tick)).collect()
+    let top = high / (high / low).powf(TOP);
+    all.filter(|tick| (low..=top).contains(tick)).collect()
 }
 
 #[cfg(test)]
@@ -161,8 +165,17 @@ mod tests {
 
     #[test]
     fn each_range_has_a_few_ticks() {
-        assert_eq!(ticks(130.0, 2_100.0), [200.0, 500.0, 1_000.0, 2_000.0]);
+        assert_eq!(ticks(130.0, 2_400.0), [200.0, 500.0, 1_000.0, 2_000.0]);
         assert_eq!(ticks(2.1, 8.4), [5.0]);
         assert_eq!(ticks(0.5, 50_000.0), [1.0, 10.0, 100.0, 1_000.0, 10_000.0]);
+    }
+
+    #[test]
+    fn no_tick_overlaps_the_caption() {
+        assert_eq!(ticks(130.0, 2_001.0), [200.0, 500.0, 1_000.0]);
+        assert_eq!(ticks(0.5, 100_001.0), [1.0, 10.0, 100.0, 1_000.0, 10_000.0]);
+        // The narrowest range still has one.
+        assert_eq!(ticks(0.5, 2.0), [0.5, 1.0]);
+        assert_eq!(ticks(2.01, 8.04), [5.0]);
     }
 }
