@@ -130,8 +130,9 @@ fn check_prints_what_the_store_guarantees() {
     assert_eq!(json["guarantees"]["record_version"], 1);
     assert_eq!(json["clock_difference_micros"], serde_json::Value::Null);
     assert!(json["round_trip_micros"].is_u64(), "{json}");
-    assert_eq!(json["warnings"], serde_json::json!([]));
-    assert!(!text.contains("warning"), "{text}");
+    assert!(warnings(&json).is_empty(), "{json}");
+    let mut lines = text.lines().filter(|line| line.starts_with("warning"));
+    assert!(lines.all(|line| line.contains("20 times")), "{text}");
     assert!(json["guarantees"]["exclusion"]["holds"]["assuming"].is_array(), "{json}");
 }
 
@@ -140,10 +141,16 @@ fn check_prints_what_the_store_guarantees() {
 fn check_warns_of_a_file_in_a_folder_that_others_empty() {
     let store = Store::within("/tmp");
     let json = store.json(&["check"]);
-    assert_eq!(json["warnings"].as_array().unwrap().len(), 1, "{json}");
-    assert!(json["warnings"][0].as_str().unwrap().contains("is in /tmp: cleaners"), "{json}");
+    let [warning] = &warnings(&json)[..] else { panic!("{json}") };
+    assert!(warning.contains("is in /tmp: cleaners"), "{json}");
     let text = store.ok(&["check"]);
     assert!(text.contains("warning ") && text.contains("/var/lib/app"), "{text}");
+}
+
+/// The warnings of `check`, but for that of a slow store: on a busy machine any store may be slow.
+fn warnings(json: &serde_json::Value) -> Vec<&str> {
+    let all = json["warnings"].as_array().unwrap().iter().map(|warning| warning.as_str().unwrap());
+    all.filter(|warning| !warning.contains("20 times")).collect()
 }
 
 /// For health checks.
@@ -153,9 +160,9 @@ async fn check_fails_where_exclusion_is_not_promised_and_measures_a_slow_store()
     use servers::{Mode, Proxy, Redis, RedisOptions, Server as _};
     let (store, server) = (Store::new(), Redis::start(RedisOptions::new()).await.unwrap());
     let proxy = Proxy::start(server.address()).await.unwrap();
-    let url = format!("redis://{}", proxy.address());
+    let url = format!("redis://{}?timeout=60s", proxy.address());
     store.ok(&["--store", &url, "init", "--first-use"]);
-    assert_eq!(store.json(&["--store", &url, "check"])["warnings"], serde_json::json!([]));
+    assert!(warnings(&store.json(&["--store", &url, "check"])).is_empty());
 
     let direct = format!("redis://{}", server.address());
     store.ok(&["--store", &direct, "init", "--quarantine", "off"]);
@@ -166,8 +173,7 @@ async fn check_fails_where_exclusion_is_not_promised_and_measures_a_slow_store()
     assert!(warning.contains("not promise exclusion: the quarantine is off"), "{text}");
     let output = store.act(&["--store", &direct, "check", "--json"]);
     assert_eq!(output.status.code(), Some(78));
-    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(json["warnings"].as_array().unwrap().len(), 1, "{json}");
+    assert_eq!(warnings(&serde_json::from_slice(&output.stdout).unwrap()).len(), 1);
 
     store.ok(&["--store", &direct, "init", "--quarantine", "on", "--first-use"]);
     let late = std::time::Duration::from_millis(600);
