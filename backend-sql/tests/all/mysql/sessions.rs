@@ -36,6 +36,7 @@ async fn plain(server: &Mariadb, strategy: Strategy, connections: u32) -> Arc<dy
     let pool =
         MySqlPoolOptions::new().max_connections(connections).connect_with(options).await.unwrap();
     let builder = MysqlBuilder::with_pool(pool).strategy(strategy);
+    let builder = builder.timeout(Duration::from_secs(60));
     builder.table_prefix(prefix(strategy)).build().await.unwrap()
 }
 

@@ -48,7 +48,9 @@ async fn many_clients_count_without_losing_one_at_any_isolation_level() {
             made(&server, strategy).await;
             let prefix = strategy.to_string().replace('-', "_");
             let url = url(&server);
-            let to = format!("{url}?strategy={strategy}&table_prefix={prefix}&prepare={prepare}");
+            let to = format!(
+                "{url}?strategy={strategy}&table_prefix={prefix}&prepare={prepare}&timeout=60s"
+            );
             let mut clients = Vec::new();
             for _ in 0..4 {
                 clients.push(LockClient::new(connect(&to).await.unwrap()));

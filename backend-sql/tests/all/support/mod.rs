@@ -202,7 +202,8 @@ pub(crate) async fn drop_acquires(ours: &LockClient, theirs: &LockClient) {
     assert!(polls > 0);
 }
 
-/// Each client counts in a file with two tasks, under a lock. An overlap would lose some counts.
+/// Each client counts in a file with two tasks, under a lock. An overlap would lose some counts. The
+/// lease is the longest that the store allows: a busy machine may stop a task for seconds.
 pub(crate) async fn count(clients: Vec<LockClient>, times: u64) {
     let folder = tempfile::tempdir().unwrap();
     let counter = folder.path().join("counter");
@@ -212,7 +213,8 @@ pub(crate) async fn count(clients: Vec<LockClient>, times: u64) {
         let (client, counter) = (client.clone(), counter.clone());
         tasks.push(tokio::spawn(async move {
             for _ in 0..times {
-                let guard = client.lock("counter").acquire().await.unwrap();
+                let lock = client.lock("counter").lease(Duration::from_secs(30));
+                let guard = lock.acquire().await.unwrap();
                 let value: u64 = std::fs::read_to_string(&counter).unwrap().parse().unwrap();
                 std::fs::write(&counter, (value + 1).to_string()).unwrap();
                 guard.release().await.unwrap();
