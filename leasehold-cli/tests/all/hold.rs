@@ -3,8 +3,9 @@
 use std::fs;
 use std::process::Stdio;
 
+use crate::support::docs::{self, Shell};
 use crate::support::locks::{Store, failure};
-use crate::support::{Running, command, docs, new_session, until};
+use crate::support::{Running, until};
 use rustix::process::Signal;
 
 /// Starts `leasehold hold OPTIONS job`.
@@ -104,17 +105,11 @@ fn a_stdin_that_has_ended_from_the_beginning_is_refused() {
 /// The script of docs/cli.md, and one that is killed.
 #[test]
 fn a_script_holds_it_by_a_coprocess() {
-    let store = Store::new();
-    let script = docs::block("bash");
-    docs::program(&store.beside("leasehold"), &format!("exec {} \"$@\"", command()));
-    docs::program(&store.beside("work"), "echo \"$2\"; read -r _");
-    let start = || {
-        let mut command = new_session();
-        let path = format!("{}:{}", store.directory().display(), std::env::var("PATH").unwrap());
-        command.env("LEASEHOLD_STORE", store.url()).env("PATH", path);
-        Running::start(command.args(["bash", "-c", &script]).current_dir(store.directory()))
-    };
-    let free = || store.json(&["inspect", "nightly"])["holder"].is_null().then_some(());
+    let script = docs::block("docs/cli.md", "coproc LOCK");
+    let shell = Shell::new();
+    shell.program("work", "echo \"$2\"; read -r _");
+    let start = || Running::start(shell.command("bash").args(["-c", &script]));
+    let free = || shell.store.json(&["inspect", "nightly"])["holder"].is_null().then_some(());
     let mut running = start();
     token(&running);
     assert_eq!(free(), None);

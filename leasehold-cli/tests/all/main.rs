@@ -7,6 +7,8 @@ mod boot_order;
 mod counter;
 #[cfg(all(feature = "postgres", feature = "redis"))]
 mod cron;
+#[cfg(all(feature = "etcd", feature = "mysql", feature = "postgres", feature = "redis"))]
+mod documented;
 mod ending;
 #[cfg(feature = "redis")]
 mod failover;
@@ -16,6 +18,7 @@ mod hold;
 mod hostile;
 mod log_lines;
 mod loss;
+mod manifests;
 #[cfg(all(feature = "migrate", feature = "sqlite"))]
 mod migrate;
 mod naming_a_store;
@@ -26,6 +29,8 @@ mod operate;
 mod passing_through;
 #[cfg(all(feature = "etcd", feature = "mysql", feature = "postgres", feature = "redis"))]
 mod passwords;
+#[cfg(all(feature = "postgres", feature = "redis"))]
+mod readme;
 mod run;
 mod several;
 #[cfg(feature = "redis")]

@@ -240,32 +240,3 @@ fn one_limit_holds_for_the_wait_for_all() {
     assert!(line.contains("lock \"b\" not acquired within 1s"), "{line}");
     assert_eq!(holder.code(), 0);
 }
-
-/// The command in the Deployment of docs/several-locks.md, with only the program replaced.
-#[test]
-fn of_the_pods_of_a_deployment_one_leads_and_another_takes_over() {
-    let store = Store::new();
-    let page = include_str!("../../../docs/several-locks.md");
-    let (_, deployment) = page.split_once("kind: Deployment\n").unwrap();
-    let (_, command) = deployment.split_once("command: ").unwrap();
-    let command: Vec<String> = serde_json::from_str(command.lines().next().unwrap()).unwrap();
-    assert_eq!(command.first().map(String::as_str), Some("leasehold"));
-    let program = store.beside("scheduler");
-    crate::support::docs::program(&program, "echo $LEASEHOLD_TOKEN; exec sleep 1000");
-    let words: Vec<_> = command[1..]
-        .iter()
-        .map(|word| word.replace("/usr/local/bin/scheduler", program.to_str().unwrap()))
-        .collect();
-    let pod = || start(&store, &words.iter().map(String::as_str).collect::<Vec<_>>());
-    let mut leader = pod();
-    let term: u64 = leader.line().parse().unwrap();
-    let mut other = pod();
-    // As Kubernetes ends a pod.
-    leader.signal(rustix::process::Signal::TERM);
-    leader.ended();
-    let next: u64 = other.line().parse().unwrap();
-    assert!(next > term, "{next} after {term}");
-    // As an operator would: the leader learns of it, and its pod is started again.
-    store.ok(&["release", "--force", "scheduler"]);
-    assert_eq!(other.code(), 79);
-}
