@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use yaml_rust2::{Yaml, YamlLoader};
 
 use crate::support::docs::{self, Shell};
-use crate::support::{Running, new_session};
+use crate::support::{Running, new_session, until};
 
 /// The units of docs/cli.md, by their names. A comment with its path precedes each.
 fn units() -> Vec<(String, String)> {
@@ -123,6 +123,8 @@ fn of_the_pods_of_a_deployment_one_leads_and_another_takes_over() {
     let mut leader = pod(&shell, &manifest);
     let term: u64 = leader.line().parse().unwrap();
     let mut other = pod(&shell, &manifest);
+    let waiting = || shell.store.json(&["inspect", "scheduler"])["waiting"].as_u64();
+    until("the other pod to wait", || waiting().filter(|count| *count == 1));
     // As Kubernetes ends a pod.
     leader.signal(Signal::TERM);
     leader.ended();

@@ -199,20 +199,33 @@ fn each_crate_asks_for_the_rust_that_it_needs_without_optional_features() {
     }
 }
 
+/// In the commands that take too long for a test, too.
 #[test]
-fn the_docs_add_features_that_there_are() {
-    let (all, mut seen) = (features("leasehold"), 0);
+fn the_docs_name_packages_and_targets_that_there_are() {
+    let (packages, mut seen) = (metadata(&["--no-deps"]), 0);
     for page in crate::docs::pages() {
         let text = std::fs::read_to_string(&page).unwrap();
-        let adds = text.lines().filter(|line| line.contains("cargo add --path"));
-        for list in adds.filter_map(|line| line.split("--features ").nth(1)) {
-            for feature in list.split_whitespace().next().unwrap().split(',') {
-                assert!(all.contains(feature), "{}: {feature}", page.display());
-                seen += 1;
+        for line in text.lines().filter(|line| line.contains("cargo ")) {
+            let words: Vec<_> = line.split([' ', '`']).collect();
+            let after = |option| words.windows(2).find(|pair| pair[0] == option).map(|it| it[1]);
+            let Some(name) = after("-p").filter(|name| *name != "CRATE") else { continue };
+            // Of a dependency.
+            if after("--precise").is_some() {
+                continue;
             }
+            let package = packages.iter().find(|each| each["name"] == name);
+            let package = package.unwrap_or_else(|| panic!("{}: {line}", page.display()));
+            for (option, kind) in [("--test", "test"), ("--bench", "bench")] {
+                let targets = package["targets"].as_array().unwrap();
+                if let Some(name) = after(option) {
+                    let mut of_this = targets.iter().filter(|each| each["kind"][0] == kind);
+                    assert!(of_this.any(|each| each["name"] == name), "{line}");
+                }
+            }
+            seen += 1;
         }
     }
-    assert!(seen > 0);
+    assert!(seen > 20, "{seen}");
 }
 
 /// Somebody else's backend is tried without this project's stores and servers.

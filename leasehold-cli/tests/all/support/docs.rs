@@ -32,16 +32,39 @@ pub fn pages() -> BTreeMap<String, String> {
 
 /// A block between lines of backquotes.
 pub struct Block {
-    pub language: String,
+    language: String,
     pub text: String,
+}
+
+impl Block {
+    /// Whether a reader would copy it to a shell, a crontab, systemd or Kubernetes.
+    pub fn is_of_commands(&self) -> bool {
+        const PROGRAMS: [&str; 7] =
+            ["leasehold ", "cargo ", "scripts/", "redis-cli ", "psql ", "docker ", "kubectl "];
+        match self.language.as_str() {
+            "sh" | "bash" | "console" | "crontab" => return true,
+            "ini" => return self.text.contains("[Service]"),
+            "yaml" => return self.text.contains("kind: "),
+            "" | "text" | "lua" | "sql" | "toml" => {}
+            language => assert!(language.starts_with("rust"), "a block in {language}"),
+        }
+        // A line with a bracket or a character that nobody types is not for copying.
+        let typed = |line: &&str| line.is_ascii() && !line.contains('[');
+        for line in self.text.lines().filter(typed) {
+            let is_command = PROGRAMS.iter().any(|program| line.starts_with(program));
+            assert!(!is_command, "a command in a block that is not sh: {line}");
+        }
+        false
+    }
 }
 
 /// The blocks of a page.
 pub fn blocks(text: &str) -> Vec<Block> {
-    let parts: Vec<_> = format!("\n{text}").split("\n```").map(str::to_owned).collect();
+    let text = format!("\n{text}");
+    assert!(!text.contains(" ```"), "an indented block");
+    let parts: Vec<_> = text.split("\n```").collect();
     assert_eq!(parts.len() % 2, 1, "a block has no end");
-    let blocks = parts.iter().skip(1).step_by(2);
-    let parted = blocks.map(|block| block.split_once('\n').unwrap());
+    let parted = parts.iter().skip(1).step_by(2).map(|block| block.split_once('\n').unwrap());
     parted.map(|(language, text)| Block { language: language.into(), text: text.into() }).collect()
 }
 
