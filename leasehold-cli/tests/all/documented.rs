@@ -6,6 +6,7 @@ use servers::{
     Etcd, EtcdOptions, Mariadb, MariadbOptions, Postgres, PostgresOptions, Redis, RedisOptions,
     Server as _,
 };
+use sqlx::{AssertSqlSafe, Connection as _, Executor as _, SqliteConnection};
 
 use crate::support::docs::{self, Shell};
 
@@ -171,6 +172,27 @@ fn the_steps_of_a_migration_are_told() {
     let block = docs::block("docs/migration.md", "leasehold migrate status");
     let told = shell.ok(&block);
     assert!(told.contains("no process is seen") && told.contains("migrate:old?"), "{told}");
+}
+
+/// The page shows what a client of version 1, and one of version 2, say of the other's store.
+#[tokio::test]
+async fn a_store_of_another_version_is_refused_as_the_page_shows() {
+    let shell = Shell::new();
+    shell.ok("leasehold init");
+    let lines = docs::block("docs/upgrades.md", "the store's records have version");
+    let mut lines = lines.lines();
+    let newer = lines.next().unwrap().to_owned();
+    let older = lines.next().unwrap().replace("version 1", "version 0");
+    let older = older.replace("knows version 2", "knows version 1");
+    assert_eq!(lines.next(), None);
+    for (version, line) in [(2, newer), (0, older)] {
+        let sql = format!("UPDATE leasehold_settings SET version = {version}");
+        let mut file = SqliteConnection::connect(&shell.store.url()).await.unwrap();
+        file.execute(AssertSqlSafe(sql)).await.unwrap();
+        file.close().await.unwrap();
+        let told = String::from_utf8(shell.run("leasehold list").stderr).unwrap();
+        assert!(told.starts_with(&format!("leasehold: wrong configuration: {line}")), "{told}");
+    }
 }
 
 /// The commands in the sentences and tables of the pages. One without an option or a name only

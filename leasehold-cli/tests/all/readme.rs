@@ -6,6 +6,7 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::path::Path;
 
 use servers::{Postgres, PostgresOptions, Redis, RedisOptions, Server as _};
 
@@ -49,14 +50,19 @@ fn newcomer() -> Shell {
     let home = shell.store.directory().to_str().unwrap();
     let installed = format!("{home}/.cargo/bin/leasehold");
     fs::remove_file(&installed).unwrap();
-    let variable = |name| std::env::var(name).unwrap_or_default();
-    let mut script = format!("export PATH='{}' HOME='{}'\n", variable("PATH"), variable("HOME"));
-    for name in ["CARGO_HOME", "RUSTUP_HOME"] {
-        if let Ok(value) = std::env::var(name) {
-            script += &format!("export {name}='{value}'\n");
-        }
+    // The compiler beside this cargo, so that no rustup is asked for one, which might install it.
+    let cargo = Path::new(env!("CARGO"));
+    let variable = |name| std::env::var(name).unwrap();
+    let mut script = format!(
+        "export PATH='{}:{}' HOME='{}' RUSTUP_AUTO_INSTALL=0\n",
+        cargo.parent().unwrap().display(),
+        variable("PATH"),
+        variable("HOME"),
+    );
+    if let Ok(folder) = std::env::var("CARGO_HOME") {
+        script += &format!("export CARGO_HOME='{folder}'\n");
     }
-    let cargo = env!("CARGO");
+    let cargo = cargo.display();
     if in_the_soak() {
         let target = env!("CARGO_TARGET_TMPDIR");
         script +=
