@@ -73,6 +73,17 @@ fn systemd_accepts_the_units_and_runs_the_job() {
     assert_eq!(setting(&service, "SuccessExitStatus"), "75");
 }
 
+/// Those of Kubernetes, and the alerts for Prometheus.
+#[test]
+fn what_the_pages_show_as_yaml_is_yaml() {
+    let blocks = docs::pages().into_values().flat_map(|text| docs::blocks(&text));
+    let parsed = blocks.filter(|block| block.language == "yaml").map(|block| {
+        let documents = YamlLoader::load_from_str(&block.text).unwrap();
+        assert!(documents[0].as_hash().is_some(), "{}", block.text);
+    });
+    assert!(parsed.count() >= 3);
+}
+
 /// The only container of a manifest.
 fn container(manifest: &Yaml) -> &Yaml {
     let template = match manifest["kind"].as_str().unwrap() {

@@ -32,7 +32,7 @@ pub fn pages() -> BTreeMap<String, String> {
 
 /// A block between lines of backquotes.
 pub struct Block {
-    language: String,
+    pub language: String,
     pub text: String,
 }
 
