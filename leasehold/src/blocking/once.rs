@@ -1,7 +1,5 @@
 //! A job that runs once per period.
 
-use std::time::Duration;
-
 use lock_core::{Doubt, Error, FencingToken, IfUnknown, LastRun, StoreTime, UnknownRun};
 
 use super::client::Shared;
