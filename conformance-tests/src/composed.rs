@@ -1,15 +1,18 @@
-//! Operations on several locks (re-entry, all, any, semaphores), as the cases use them: those of
-//! the core, or a version that is broken on purpose.
+//! Operations on several locks (re-entry, all, any, semaphores), and latches, as the cases use
+//! them: those of the core, or a version that is broken on purpose.
 //!
-//! The core composes these operations from plain locks. So no backend can break them, and each
-//! broken version here composes the same plain locks wrongly.
+//! The core composes these operations from plain locks and records. So no backend can break them,
+//! and each broken version here composes the same plain locks and records wrongly.
 
 use std::{future::pending, time::Duration};
 
-use lock_core::{Error, Guard, Guards, Lock, LockClient, LockName, Semaphore};
+use lock_core::{Error, Guard, Guards, Latch, Lock, LockClient, LockName, Semaphore};
 use tokio::sync::mpsc;
 
-use crate::{composition::Composition, setting::Setting};
+use crate::{
+    composition::Composition,
+    setting::{Setting, pause},
+};
 
 impl Setting {
     /// Releases one guard of a hold.
@@ -70,6 +73,17 @@ impl Setting {
     ) -> Semaphore {
         let more = u32::from(self.composition == Composition::OneSlotMore);
         client.semaphore(name, permits + more)
+    }
+
+    /// Waits until a latch is open.
+    pub(crate) async fn opened(&self, latch: Latch) -> Result<(), Error> {
+        if self.composition != Composition::OpensWithoutAnAnswer {
+            return latch.wait().await;
+        }
+        while latch.open_parts().await.is_ok_and(|open| !open.is_empty()) {
+            pause().await;
+        }
+        Ok(())
     }
 }
 

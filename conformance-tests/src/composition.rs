@@ -1,4 +1,4 @@
-//! How a case composes several locks: as the core does, or with one flaw.
+//! How a case composes several locks and records: as the core does, or with one flaw.
 
 /// A sound composition, or a flaw.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,4 +16,6 @@ pub enum Composition {
     KeepsLosers,
     /// A semaphore has one slot more than permits.
     OneSlotMore,
+    /// A latch opens if the store does not answer.
+    OpensWithoutAnAnswer,
 }

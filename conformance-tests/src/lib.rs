@@ -31,6 +31,7 @@ mod harness;
 pub mod history;
 mod memory;
 mod observed;
+mod record_faults;
 mod runner;
 mod setting;
 
@@ -40,6 +41,7 @@ pub use self::{
     harness::{Harness, Need, SetUpError, Store},
     memory::MemoryHarness,
     observed::{Observed, OnEnqueue},
+    record_faults::RecordFaults,
     runner::{Outcome, main, print, run_case},
     setting::Setting,
 };

@@ -1,5 +1,5 @@
 //! A wrapper around a backend that reports when somebody waits in a queue entry, so that a case
-//! need not guess.
+//! need not guess, and that has the faults of records.
 
 #![deny(clippy::missing_trait_methods)]
 
@@ -15,6 +15,8 @@ use lock_core::{
     ReleaseOutcome, Released, Renewal, Request, Signal, StoreSettings, Waiter, WriteOutcome,
 };
 use tokio::sync::watch;
+
+use crate::record_faults::RecordFaults;
 
 /// Counts of one connection: the queue entries in which somebody waits, and the attempts at the
 /// same time.
@@ -59,6 +61,7 @@ pub struct Observed {
     left: watch::Sender<u64>,
     attempts: Arc<Attempts>,
     on_enqueue: Option<OnEnqueue>,
+    record_faults: Arc<RecordFaults>,
 }
 
 impl std::fmt::Debug for Observed {
@@ -68,22 +71,32 @@ impl std::fmt::Debug for Observed {
 }
 
 impl Observed {
-    pub(crate) fn over(inner: Arc<dyn Backend>) -> (Arc<dyn Backend>, Waits) {
+    fn new(inner: Arc<dyn Backend>) -> Self {
         let (begun, left) = (watch::Sender::new(0), watch::Sender::new(0));
-        let attempts = Arc::<Attempts>::default();
+        let (attempts, record_faults) = (Arc::default(), Arc::default());
+        Self { inner, begun, left, attempts, on_enqueue: None, record_faults }
+    }
+
+    pub(crate) fn over(inner: Arc<dyn Backend>) -> (Arc<dyn Backend>, Waits) {
+        let observed = Self::new(inner);
         let waits = Waits {
-            begun: begun.subscribe(),
-            left: left.subscribe(),
-            attempts: Arc::clone(&attempts),
+            begun: observed.begun.subscribe(),
+            left: observed.left.subscribe(),
+            attempts: Arc::clone(&observed.attempts),
         };
-        (Arc::new(Self { inner, begun, left, attempts, on_enqueue: None }), waits)
+        (Arc::new(observed), waits)
     }
 
     /// Wraps `inner`; calls `on_enqueue` for each queue entry.
     pub fn enqueues(inner: Arc<dyn Backend>, on_enqueue: OnEnqueue) -> Arc<dyn Backend> {
-        let (begun, left) = (watch::Sender::new(0), watch::Sender::new(0));
-        let attempts = Arc::default();
-        Arc::new(Self { inner, begun, left, attempts, on_enqueue: Some(on_enqueue) })
+        Arc::new(Self { on_enqueue: Some(on_enqueue), ..Self::new(inner) })
+    }
+
+    /// Wraps `inner`, whose records then have the faults that the caller sets.
+    pub fn with_record_faults(inner: Arc<dyn Backend>) -> (Arc<dyn Backend>, Arc<RecordFaults>) {
+        let observed = Self::new(inner);
+        let faults = Arc::clone(&observed.record_faults);
+        (Arc::new(observed), faults)
     }
 
     fn enqueued(&self, request: &Request, answer: Enqueued) -> Enqueued {
@@ -178,7 +191,7 @@ impl Backend for Observed {
     }
 
     async fn read_record(&self, name: &LockName) -> Result<RecordRead, Error> {
-        self.inner.read_record(name).await
+        self.record_faults.of_read(self.inner.read_record(name).await)
     }
 
     async fn write_record(
@@ -186,7 +199,8 @@ impl Backend for Observed {
         grant: &Grant,
         write: &RecordWrite,
     ) -> Result<WriteOutcome, Error> {
-        self.inner.write_record(grant, write).await
+        self.record_faults.before_write().await;
+        self.record_faults.of_write(self.inner.write_record(grant, write).await).await
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Option<LockState>, Error> {

@@ -15,6 +15,7 @@ use crate::{
     composition::Composition,
     harness::{Harness, Store},
     observed::{Observed, Waits},
+    record_faults::RecordFaults,
 };
 
 /// A case's view of a store.
@@ -80,6 +81,12 @@ impl Setting {
     pub(crate) async fn observed_client(&self) -> (LockClient, Waits) {
         let (backend, waits) = Observed::over(self.connect().await);
         (LockClient::new(backend), waits)
+    }
+
+    /// A client whose records have faults.
+    pub(crate) async fn client_with_record_faults(&self) -> (LockClient, Arc<RecordFaults>) {
+        let (backend, faults) = Observed::with_record_faults(self.connect().await);
+        (LockClient::new(backend), faults)
     }
 
     /// A name that no other case uses.

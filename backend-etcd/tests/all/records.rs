@@ -2,16 +2,18 @@
 
 use std::{sync::Arc, time::Duration};
 
+use async_trait::async_trait;
 use lock_core::{
     Backend, Error, ErrorKind, Grant, Init, LockName, RecordRead, RecordWrite, StoreTime,
     WriteOutcome,
 };
-use servers::{Etcd, Streams};
-use tokio::task::JoinHandle;
+use servers::{Data, Etcd, Server as _, Streams};
+use tokio::{sync::Mutex, task::JoinHandle};
+use verification::latch_outage::{Outage, opens_no_latch};
 
 use crate::support::{
     cluster::{Cluster, LONGEST, attempt, held_back, request as short},
-    granted, name, pair, release, request, streamed, until,
+    connect, granted, name, pair, proxied, release, request, streamed, until,
 };
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -186,4 +188,28 @@ async fn a_key_that_is_no_record_is_named() {
     let error = store.read_record(&LockName::new("a/b").unwrap()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Config);
     assert!(error.to_string().contains("records/a%2Fb"), "{error}");
+}
+
+struct Killed(Mutex<Etcd>);
+
+#[async_trait]
+impl Outage for Killed {
+    async fn begin(&self) {
+        self.0.lock().await.member_mut(0).kill().unwrap();
+    }
+
+    async fn end(&self) {
+        self.0.lock().await.member_mut(0).restart(Data::Keep).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_outage_opens_no_latch() {
+    let (etcd, proxy, _clients) = proxied("2s").await;
+    let behind = proxy.address();
+    opens_no_latch(async || connect(behind, "2s").await, Arc::new(proxy)).await;
+    let direct = etcd.endpoints()[0];
+    let url = format!("etcd://{direct}?timeout=2s&prefix=killed/");
+    let outage = Arc::new(Killed(Mutex::new(etcd)));
+    opens_no_latch(async || backend_etcd::connect(&url).await.unwrap(), outage).await;
 }

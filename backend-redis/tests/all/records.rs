@@ -6,7 +6,8 @@ use lock_core::{
     Backend, ErrorKind, Grant, Init, RecordRead, RecordWrite, StoreTime, WriteOutcome,
 };
 use servers::{Data, Proxy, Redis, RedisOptions, Server as _, wait};
-use verification::late_write;
+use tokio::sync::Mutex;
+use verification::{latch_outage, late_write};
 
 use crate::support::{
     clusters, connect, first_use, granted, name, quarantined, replica_of, request, server_with, url,
@@ -216,6 +217,10 @@ async fn each_bucket_of_a_cluster_has_its_records() {
         let read = store.read_record(&grant.name).await.unwrap();
         assert_eq!(value(&read), Some(at.to_string().as_bytes()));
         assert!(read.complete_since > StoreTime::EVER && read.complete_since < read.now);
+        store.force_release(&grant.name).await.unwrap();
+        let late = RecordWrite::new("late", DAY).unwrap().with_number(2);
+        assert_eq!(store.write_record(&grant, &late).await.unwrap(), WriteOutcome::NotHeld);
+        assert_eq!(store.read_record(&grant.name).await.unwrap().record, read.record);
     }
     store.init(&Init::new().with_records_complete(true)).await.unwrap();
     for at in 0..20 {
@@ -231,4 +236,17 @@ async fn a_write_that_arrives_after_the_next_holder_changes_nothing() {
     let proxy = Proxy::start(server.address()).await.unwrap();
     let behind = connect(&format!("redis://{}?timeout=30s", proxy.address())).await;
     late_write::changes_nothing(&*direct, behind, &proxy).await;
+}
+
+#[tokio::test]
+async fn an_outage_opens_no_latch() {
+    let server = Redis::start(flushing()).await.unwrap();
+    let (address, options) = (server.address(), "longest_lease=5s&timeout=2s");
+    first_use(&*connect(&format!("redis://{address}?{options}")).await).await;
+    let proxy = Proxy::start(address).await.unwrap();
+    let behind = format!("redis://{}?{options}", proxy.address());
+    latch_outage::opens_no_latch(async || connect(&behind).await, Arc::new(proxy)).await;
+    let url = format!("redis://{address}?{options}&prefix=other");
+    first_use(&*connect(&url).await).await;
+    latch_outage::opens_no_latch(async || connect(&url).await, Arc::new(Mutex::new(server))).await;
 }

@@ -7,6 +7,7 @@ mod cancellation;
 mod client;
 mod election;
 mod fairness;
+mod latches;
 mod names;
 mod operators;
 mod ownership;
@@ -110,6 +111,7 @@ pub fn all() -> Vec<Case> {
     all.extend(election::all());
     all.extend(readers::all());
     all.extend(records::all());
+    all.extend(latches::all());
     all.extend(runtimes::all());
     all
 }

@@ -3,7 +3,10 @@
 
 use std::time::Duration;
 
-use leasehold::{ErrorKind, LockName, blocking};
+use leasehold::{
+    ErrorKind, LockName, RunState,
+    blocking::{self, Decision, DueRun},
+};
 
 #[test]
 fn a_guard_that_is_dropped_has_released_the_lock() {
@@ -45,6 +48,34 @@ fn a_record_outlives_its_lock() {
     guard.release().unwrap();
     let record = client.read_record("recorded").unwrap().record.unwrap();
     assert_eq!((record.value, record.token), (b"done".to_vec(), token));
+}
+
+#[test]
+fn a_job_runs_once_per_period() {
+    let client = blocking::connect("memory:").unwrap();
+    let daily = || client.lock("daily").once_per(Duration::from_secs(86_400));
+    let due = |decision: Decision| -> DueRun {
+        let Decision::Due(run) = decision else { panic!("{decision:?}") };
+        assert!(run.is_valid() && run.doubt().is_none());
+        run
+    };
+    assert!(client.last_run("daily").unwrap().is_none());
+    let first = due(daily().begin().unwrap());
+    let (round, token) = (first.round(), first.token());
+    assert!(client.lock("daily").try_acquire().unwrap().is_none(), "the run holds the lock");
+    first.failed().unwrap();
+    let second = due(daily().begin().unwrap());
+    assert!(second.token() > token);
+    assert_eq!((second.attempt(), second.round()), (2, round));
+    second.succeeded().unwrap();
+    let Decision::NotDue(last) = daily().begin().unwrap() else { panic!("it has run") };
+    assert_eq!((last.state, last.attempt), (RunState::Done, 2));
+    assert_eq!(client.last_run("daily").unwrap(), Some(last));
+    // A start counts.
+    let once = || client.lock("once").once_per(Duration::from_secs(86_400)).at_most_once();
+    drop(due(once().begin().unwrap()));
+    let Decision::NotDue(last) = once().begin().unwrap() else { panic!("it has begun") };
+    assert_eq!(last.state, RunState::Started);
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! - [`mutants`]: the backend in memory with one flaw, which the suite's case for it must catch;
 //! - [`missing_guards`]: a proxy breaks one line of a script or statement on its way to a real
 //!   server, and the case that a comment before the line names must fail;
+//! - [`latch_outage`]: a latch and a leader's word while the store is away;
 //! - [`late_write`]: a write of a record that arrives after the lock was lost;
 //! - [`versions`]: what must hold if a store has records of another version;
 //! - [`proof`]: client processes over a real store under one fault at a time, and a table of what
@@ -15,6 +16,7 @@
 // A case fails by a panic.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+pub mod latch_outage;
 pub mod late_write;
 pub mod missing_guards;
 pub mod mutants;

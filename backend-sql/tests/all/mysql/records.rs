@@ -2,14 +2,15 @@
 
 use std::{sync::Arc, time::Duration};
 
-use backend_sql::Strategy;
+use backend_sql::{Strategy, mysql::connect};
 use lock_core::{
     Backend, ErrorKind, Grant, Init, RecordRead, RecordWrite, ReleaseOptions, StoreTime,
     WriteOutcome,
 };
 use servers::{Data, Proxy, Server as _, wait::until};
 use sqlx::mysql::MySqlPoolOptions;
-use verification::late_write;
+use tokio::sync::Mutex;
+use verification::{latch_outage::opens_no_latch, late_write};
 
 use crate::support::mariadb::{
     BOTH, WAIT, cause_a_sweep, granted, made, open, prefix, request, start, url,
@@ -120,4 +121,19 @@ async fn a_write_that_arrives_after_the_next_holder_changes_nothing() {
         let builder = builder.table_prefix(prefix(strategy)).timeout(3 * WAIT);
         late_write::changes_nothing(&*direct, builder.build().await.unwrap(), &proxy).await;
     }
+}
+
+#[tokio::test]
+async fn an_outage_opens_no_latch() {
+    let server = start().await;
+    for prefix in ["cut", "killed"] {
+        let store = format!("{}&table_prefix={prefix}", url(server.address()));
+        connect(&store).await.unwrap().init(&Init::default()).await.unwrap();
+    }
+    let proxy = Proxy::start(server.address()).await.unwrap();
+    let behind = format!("{}&table_prefix=cut", url(proxy.address()));
+    let direct = format!("{}&table_prefix=killed", url(server.address()));
+    opens_no_latch(async || connect(&behind).await.unwrap(), Arc::new(proxy)).await;
+    let killed = Arc::new(Mutex::new(server));
+    opens_no_latch(async || connect(&direct).await.unwrap(), killed).await;
 }

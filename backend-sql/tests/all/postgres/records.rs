@@ -8,7 +8,11 @@ use lock_core::{
     WriteOutcome,
 };
 use servers::{Data, Postgres, PostgresOptions, Proxy, Server as _};
-use verification::late_write;
+use tokio::sync::Mutex;
+use verification::{
+    latch_outage::{self, opens_no_latch},
+    late_write,
+};
 
 use crate::support::postgres::{
     BOTH, LEASE, cause_a_sweep, granted, made, made_apart, open, request, says, start, url,
@@ -169,4 +173,21 @@ async fn a_write_that_arrives_after_the_next_holder_changes_nothing() {
         let behind = connect(&behind).await.unwrap();
         late_write::changes_nothing(&*direct, behind, &proxy).await;
     }
+}
+
+#[tokio::test]
+async fn an_outage_opens_no_latch() {
+    let server = Postgres::start(PostgresOptions::new().line("fsync = on")).await.unwrap();
+    for prefix in ["cut", "killed"] {
+        let store = connect(&format!("{}?table_prefix={prefix}", url(&server))).await.unwrap();
+        store.init(&Init::new().with_longest_lease(latch_outage::LEASE)).await.unwrap();
+    }
+    let proxy = Proxy::start(server.address()).await.unwrap();
+    let direct = url(&server);
+    let behind = direct.replace(&server.address().to_string(), &proxy.address().to_string());
+    let (behind, direct) =
+        (format!("{behind}?table_prefix=cut"), format!("{direct}?table_prefix=killed"));
+    opens_no_latch(async || connect(&behind).await.unwrap(), Arc::new(proxy)).await;
+    let killed = Arc::new(Mutex::new(server));
+    opens_no_latch(async || connect(&direct).await.unwrap(), killed).await;
 }

@@ -150,10 +150,12 @@ pub enum Flaw {
     KeepsLosers,
     /// The client's flaw: a semaphore has one slot more than permits.
     OneSlotMore,
+    /// The client's flaw: a latch opens if the store does not answer.
+    OpensWithoutAnAnswer,
 }
 
 impl Flaw {
-    /// How the client composes several locks.
+    /// How the client composes several locks and records.
     fn composition(self) -> Composition {
         match self {
             Self::ReleasesWithTheFirst => Composition::ReleasesWithTheFirst,
@@ -161,6 +163,7 @@ impl Flaw {
             Self::KeepsWhatItTook => Composition::KeepsWhatItTook,
             Self::KeepsLosers => Composition::KeepsLosers,
             Self::OneSlotMore => Composition::OneSlotMore,
+            Self::OpensWithoutAnAnswer => Composition::OpensWithoutAnAnswer,
             _ => Composition::Sound,
         }
     }
@@ -256,6 +259,11 @@ pub const ALL: &[(Flaw, &str, &str)] = &[
     (Flaw::ListsRecords, "S7", "a_record_is_no_lock"),
     (Flaw::NeverComplete, "S7", "an_operator_says_that_records_are_complete"),
     (Flaw::WritesRecordsForAnybody, "S7", "a_guard_writes_its_record"),
+    (Flaw::ForgetsRecordsWithTheLock, "S7", "a_latch_opens_when_each_part_is_counted_down"),
+    (Flaw::RefusesARecordsRepeat, "S7", "a_count_without_an_answer_counts_once"),
+    (Flaw::WritesRecordsForAnybody, "S7", "a_former_holder_counts_nothing"),
+    (Flaw::OpensWithoutAnAnswer, "S7", "a_store_that_does_not_answer_opens_no_latch"),
+    (Flaw::WritesRecordsForAnybody, "S7", "a_former_leader_publishes_nothing"),
 ];
 
 /// Adds a flaw to the backend `sound`.

@@ -34,8 +34,8 @@ fn records(records: u64, bytes_each: u64) -> RecordCount {
 /// Keys of Redis.
 pub(super) struct Redis {
     pub(super) nodes: Vec<SocketAddr>,
-    /// Permanent records for each name: the fence's record and the user's data, if there is a
-    /// fence.
+    /// Permanent records for each name: its record, and the fence's record and the user's data, if
+    /// there is a fence.
     pub(super) per_name: u64,
 }
 

@@ -27,7 +27,7 @@ pub(super) async fn start(fault: Fault, options: &'static str) -> Result<Started
     let started = behind_proxy(address, injector, url).await?;
     Ok(StartedStore {
         fence: Some(Arc::new(fences::Redis::connect(&url(address)).await?)),
-        counter: Some(Arc::new(record_counters::Redis { nodes: vec![address], per_name: 2 })),
+        counter: Some(Arc::new(record_counters::Redis { nodes: vec![address], per_name: 3 })),
         ..started
     })
 }

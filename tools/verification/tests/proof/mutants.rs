@@ -21,6 +21,7 @@ const MUTANTS: &[(Flaw, Fault, Guarantee)] = &[
     (Flaw::ReleasesNothing, Fault::None, Guarantee::NothingLeft),
     (Flaw::HalvesTheLease, Fault::ClientPaused, Guarantee::Exclusion),
     (Flaw::KeepsNoQueue, Fault::None, Guarantee::Fair),
+    (Flaw::WritesRecordsForAnybody, Fault::ClientPaused, Guarantee::Record),
 ];
 
 /// `FLAW+URL`: the store at the URL, with that flaw in each client's own connection.

@@ -2,6 +2,7 @@
 //! protect.
 
 pub(crate) mod composed;
+pub(crate) mod name_records;
 pub(crate) mod process;
 pub(crate) mod record;
 pub(crate) mod registers;

@@ -318,9 +318,11 @@ impl Worker {
     async fn hold(&mut self, op: &Acquisition, guard: &Guard, span: Duration) {
         let careless = self.spec.careless && self.rng.roll(3) == 0;
         let update = self.begin(op, guard).await;
+        let read = self.read_record(guard).await;
         self.watch(op, guard, tokio::time::sleep(span)).await;
         if careless || op.look(guard) {
             self.finish(op, update).await;
+            self.write_record(op, guard, read).await;
         }
     }
 
@@ -364,6 +366,7 @@ impl Worker {
             }
         };
         let update = self.begin(&op, &guard).await;
+        let read = self.read_record(&guard).await;
         say(&Line::Holds(op.op(), guard.token()));
         let mut orders = self.orders.clone();
         let told = async {
@@ -373,6 +376,7 @@ impl Worker {
         self.watch(&op, &guard, told).await;
         if self.spec.careless || op.look(&guard) {
             self.finish(&op, update).await;
+            self.write_record(&op, &guard, read).await;
         }
         self.let_go(op, guard).await;
     }
@@ -384,8 +388,12 @@ impl Worker {
     }
 
     async fn finish(&self, op: &Acquisition, update: Update) {
-        let op = op.op();
-        let value = (u64::from(op.process) + 1) << 40 | (op.number + 1);
-        update.finish(value).await.expect("the parent's registers");
+        update.finish(value_of(op)).await.expect("the parent's registers");
     }
+}
+
+/// What a holder writes, which is different for every hold.
+pub(super) fn value_of(op: &Acquisition) -> u64 {
+    let op = op.op();
+    (u64::from(op.process) + 1) << 40 | (op.number + 1)
 }

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use lock_core::Instant;
 
+use crate::proof::clients::name_records;
 use crate::proof::plan::fault::Fault;
 use crate::proof::plan::system_under_test::Guarantee;
 use crate::proof::trial::findings::{Finding, RunData};
@@ -64,8 +65,13 @@ fn rules(data: &RunData) -> Vec<Finding> {
             Finding { guarantee, what: violation.to_string(), ops: violation.ops }
         })
         .collect();
-    for (kind, guarantee) in [("own", Guarantee::OwnFence), ("unfenced", Guarantee::Unfenced)] {
-        let lost = history::check(&of(kind), &[Rule::LostUpdate]);
+    let registers = [
+        (of("own"), Guarantee::OwnFence),
+        (of("unfenced"), Guarantee::Unfenced),
+        (name_records::writes(history), Guarantee::Record),
+    ];
+    for (register, guarantee) in registers {
+        let lost = history::check(&register, &[Rule::LostUpdate]);
         findings.extend(lost.into_iter().map(|found| {
             let what = found.to_string();
             Finding { guarantee, what, ops: found.ops }
@@ -198,7 +204,9 @@ fn figures(history: &History) -> Figures {
             What::Lost { .. } => figures.lost += 1,
             What::Queued => figures.queued += 1,
             What::NotAcquired { token: None, .. } => figures.errors += 1,
-            What::Updated { admitted: false, .. } => figures.stale_refused += 1,
+            What::Updated { admitted: false, .. } if !name_records::is_of_a_record(&event.what) => {
+                figures.stale_refused += 1;
+            }
             _ => {}
         }
     }
@@ -255,6 +263,7 @@ mod tests {
             findings: Vec::new(),
             happened: String::new(),
             has_own_fence: true,
+            has_records: true,
             tolerance: Duration::from_secs(2),
             crowded: false,
         };
@@ -310,6 +319,8 @@ mod tests {
         assert!(found(Fault::ClientPaused, None, twice("fenced", false)).is_empty());
         assert_eq!(found(Fault::ClientPaused, None, twice("own", true)), [Guarantee::OwnFence]);
         assert!(found(Fault::ClientPaused, None, twice("own", false)).is_empty());
+        assert_eq!(found(Fault::ClientPaused, None, twice("record", true)), [Guarantee::Record]);
+        assert!(found(Fault::ClientPaused, None, twice("record", false)).is_empty());
     }
 
     #[test]

@@ -112,6 +112,21 @@ impl Fault {
         matches!(self, Self::ConnectionCut | Self::HalfCut | Self::RequestsLost | Self::Delayed)
     }
 
+    /// Whether a store that keeps its records over a crash has all of them after this fault.
+    #[must_use]
+    pub(crate) fn spares_kept_records(self) -> bool {
+        use Fault::{MemberKilled, MemberPaused, QuorumLost, ServerRestarted, SlowDisk};
+
+        self.spares_all_data()
+            || matches!(self, ServerRestarted | SlowDisk | MemberKilled | MemberPaused | QuorumLost)
+    }
+
+    /// Whether no store can lose data by this fault.
+    #[must_use]
+    pub(crate) fn spares_all_data(self) -> bool {
+        self.spares_the_store() || self.is_in_the_network() || self == Self::ServerPaused
+    }
+
     /// Whether the store is healthy, so that a client that is neither killed nor paused must not
     /// get an error.
     #[must_use]

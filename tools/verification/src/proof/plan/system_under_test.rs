@@ -25,6 +25,8 @@ pub enum Guarantee {
     Fence,
     /// The same of a register behind the store's own fence, where it has one.
     OwnFence,
+    /// S7: no write of a former holder replaced a record.
+    Record,
     /// L5: a guard reports its loss when its validity ends.
     LossReported,
     /// L1, L2: the lock was free again in time, and every waiter was served.
@@ -47,6 +49,7 @@ impl Guarantee {
         Self::NoResurrection,
         Self::Fence,
         Self::OwnFence,
+        Self::Record,
         Self::LossReported,
         Self::Served,
         Self::Fair,
@@ -63,6 +66,7 @@ impl Guarantee {
             Self::NoResurrection => "lost stays lost",
             Self::Fence => "fenced data keeps every update",
             Self::OwnFence => "so by the store's own fence",
+            Self::Record => "no stale write of a record",
             Self::LossReported => "a loss is reported in time",
             Self::Served => "waiters are served",
             Self::Fair => "served in order",

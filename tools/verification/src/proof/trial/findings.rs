@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use lock_core::{Guarantees, Instant, LockName};
 
+use crate::proof::clients::name_records::{is_late, is_written};
 use crate::proof::plan::{fault::Fault, system_under_test::Guarantee};
 use conformance_tests::{
     SetUpError,
@@ -44,6 +45,8 @@ pub(crate) struct RunData {
     pub(crate) happened: String,
     /// Whether the store's own fence was tried.
     pub(crate) has_own_fence: bool,
+    /// Whether the store has records.
+    pub(crate) has_records: bool,
     pub(crate) tolerance: Duration,
     pub(crate) crowded: bool,
 }
@@ -53,6 +56,8 @@ impl RunData {
     pub(crate) fn judges(&self, guarantee: Guarantee) -> bool {
         match guarantee {
             Guarantee::OwnFence => self.has_own_fence,
+            Guarantee::Record if self.promised.record.holds() => self.fault.spares_kept_records(),
+            Guarantee::Record => self.has_records && self.fault.spares_all_data(),
             // A paused process, or one without a connection, loses its queue entry.
             Guarantee::Fair => self.promised.fair && self.fault == Fault::None,
             _ => true,
@@ -71,6 +76,15 @@ impl RunData {
         };
         if self.has_own_fence && !seen(&by_the_fence) {
             return Err("nobody wrote to the register behind the store's own fence".into());
+        }
+        if self.judges(Guarantee::Record) {
+            if !seen(&is_written) {
+                return Err("nobody wrote a record".into());
+            }
+            // The victim writes when it goes on, after others have held the lock.
+            if self.fault == Fault::ClientPaused && !seen(&is_late) {
+                return Err("no former holder tried to write a record".into());
+            }
         }
         if self.judges(Guarantee::Fair) && !seen(&|what| matches!(what, What::Queued)) {
             return Err(

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use lock_core::{Backend, Env as _, FencingToken, Guarantees, LockName, SystemEnv};
+use lock_core::{Backend, Env as _, ErrorKind, FencingToken, Guarantees, LockName, SystemEnv};
 
 use crate::proof::clients::composed;
 use crate::proof::clients::process::{Client, ClientSpec, Order, Role};
@@ -50,6 +50,10 @@ pub(crate) async fn run(
     let names: Vec<LockName> = (0..profile.names)
         .map(|number| LockName::new(format!("proof {seed} {unique:08x} {number}")))
         .collect::<Result<_, _>>()?;
+    let has_records = match observer.read_record(&names[0]).await {
+        Err(error) => error.kind() != ErrorKind::Unsupported,
+        Ok(_) => true,
+    };
     let silenced = subject.silences_the_victim(fault);
     let proxied = silenced || fault.is_in_the_network();
     let spec = ClientSpec {
@@ -146,6 +150,7 @@ pub(crate) async fn run(
         findings,
         happened,
         has_own_fence,
+        has_records,
         tolerance: profile.tolerance,
         crowded: profile.crowded,
     };

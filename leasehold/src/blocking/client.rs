@@ -1,35 +1,14 @@
-//! Locks for programs without async code. With the feature `blocking`.
-//!
-//! Each client has a runtime of its own, with one thread, which renews its locks. Every call waits
-//! on the caller's thread.
-//!
-//! ```
-//! # #[cfg(feature = "memory")]
-//! # fn main() -> Result<(), leasehold::Error> {
-//! let client = leasehold::blocking::connect("memory:")?;
-//! let report = client.lock("nightly").with(|lock| format!("written under {}", lock.token()))?;
-//! assert!(report.starts_with("written"));
-//!
-//! let guard = client.lock("nightly").acquire()?;
-//! assert!(guard.is_valid());
-//! drop(guard); // releases
-//! # Ok(())
-//! # }
-//! # #[cfg(not(feature = "memory"))]
-//! # fn main() {}
-//! ```
-//!
-//! The calls refuse to run in an async task, which they would block: use the functions of the crate
-//! itself there.
+//! A client, its locks and its guards.
 
 use std::{sync::Arc, time::Duration};
 
 use lock_core::{
-    ClientOptions, Error, ErrorKind, FencingToken, LockClient, LockName, OwnerId, RecordRead,
-    TryAcquire,
+    ClientOptions, Error, ErrorKind, FencingToken, LastRun, LockClient, LockName, OwnerId,
+    RecordRead, TryAcquire,
 };
 use tokio::runtime::{Builder, Handle, Runtime};
 
+use super::once::Once;
 use crate::StoreUrl;
 
 /// Connects to the store at `url`, as [`crate::connect()`].
@@ -90,6 +69,18 @@ impl Client {
         N::Error: Into<Error>,
     {
         self.runtime.wait(self.client.read_record(name))?
+    }
+
+    /// The last run of a job that runs once per period, as [`LockClient::last_run`].
+    ///
+    /// # Errors
+    /// As [`LockClient::last_run`]; `Config` in an async task.
+    pub fn last_run<N>(&self, name: N) -> Result<Option<LastRun>, Error>
+    where
+        N: TryInto<LockName>,
+        N::Error: Into<Error>,
+    {
+        self.runtime.wait(self.client.last_run(name))?
     }
 
     /// The async client, whose calls need a runtime of yours.
@@ -163,6 +154,11 @@ impl Lock {
     pub fn try_acquire(self) -> Result<Option<Guard>, Error> {
         let guard = self.runtime.wait(self.lock.try_acquire())?.map(TryAcquire::guard)?;
         Ok(guard.map(|guard| Guard { guard: Some(guard), runtime: self.runtime }))
+    }
+
+    /// Runs a job at most once per period, as [`crate::Lock::once_per`].
+    pub fn once_per(self, period: Duration) -> Once {
+        Once::new(self.lock.once_per(period), self.runtime)
     }
 
     /// Acquires the lock, does the work, and releases the lock.
@@ -256,14 +252,14 @@ impl Drop for Guard {
 
 /// The runtime of a client, its locks and its guards.
 #[derive(Clone, Debug)]
-struct Shared(Arc<Own>);
+pub(super) struct Shared(Arc<Own>);
 
 #[derive(Debug)]
-struct Own(Option<Runtime>);
+pub(super) struct Own(Option<Runtime>);
 
 impl Shared {
     /// Waits for a call, which needs no other thread of the caller's.
-    fn wait<T>(&self, call: impl Future<Output = T>) -> Result<T, Error> {
+    pub(super) fn wait<T>(&self, call: impl Future<Output = T>) -> Result<T, Error> {
         match &self.0.0 {
             Some(runtime) if Handle::try_current().is_err() => Ok(runtime.block_on(call)),
             _ => Err(Error::new(
