@@ -54,7 +54,7 @@ fn newcomer() -> Shell {
     let cargo = Path::new(env!("CARGO"));
     let variable = |name| std::env::var(name).unwrap();
     let mut script = format!(
-        "export PATH='{}:{}' HOME='{}' RUSTUP_AUTO_INSTALL=0\n",
+        "export PATH='{}:{}' HOME='{}' RUSTUP_AUTO_INSTALL=0 CARGO_NET_OFFLINE=true\n",
         cargo.parent().unwrap().display(),
         variable("PATH"),
         variable("HOME"),
@@ -70,9 +70,8 @@ fn newcomer() -> Shell {
     } else {
         // The package and its features exist.
         script += &format!(
-            "export CARGO_NET_OFFLINE=true\n\
-             case $1,$2 in install,--path)\n\
-             '{cargo}' tree --depth 0 --manifest-path \"$3/Cargo.toml\" $4 $5 || exit\n\
+            "case $1,$2 in install,--path)\n\
+             '{cargo}' tree --locked --depth 0 --manifest-path \"$3/Cargo.toml\" $4 $5 || exit\n\
              exec ln -sf '{}' '{installed}'\n\
              esac\n",
             command(),
