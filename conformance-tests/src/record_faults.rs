@@ -14,6 +14,7 @@ pub struct RecordFaults {
     before_write: Mutex<Option<BoxFuture>>,
     after_write: Mutex<Option<BoxFuture>>,
     failed_reads: watch::Sender<u64>,
+    failed_writes: watch::Sender<u64>,
 }
 
 impl RecordFaults {
@@ -34,9 +35,12 @@ impl RecordFaults {
 
     /// Waits until so many more reads have failed.
     pub async fn failed_reads(&self, more: u64) {
-        let mut failed = self.failed_reads.subscribe();
-        let wanted = *failed.borrow() + more;
-        failed.wait_for(|failed| *failed >= wanted).await.expect("the connection lives");
+        wait_for(&self.failed_reads, more).await;
+    }
+
+    /// Waits until so many more writes have failed in the store.
+    pub async fn failed_writes(&self, more: u64) {
+        wait_for(&self.failed_writes, more).await;
     }
 
     pub(crate) fn of_read<T>(&self, answer: Result<T, Error>) -> Result<T, Error> {
@@ -58,9 +62,18 @@ impl RecordFaults {
     }
 
     pub(crate) async fn of_write<T>(&self, answer: Result<T, Error>) -> Result<T, Error> {
+        if answer.is_err() {
+            self.failed_writes.send_modify(|failed| *failed += 1);
+        }
         let then = answer.is_ok().then(|| self.after_write.lock().take()).flatten();
         let Some(then) = then else { return answer };
         then.await;
         Err(Error::new(ErrorKind::OutcomeUnknown, "the test has lost the answer"))
     }
+}
+
+async fn wait_for(failed: &watch::Sender<u64>, more: u64) {
+    let mut failed = failed.subscribe();
+    let wanted = *failed.borrow() + more;
+    failed.wait_for(|failed| *failed >= wanted).await.expect("the connection lives");
 }

@@ -1,17 +1,19 @@
 //! Records in a file.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use backend_sql::{Strategy, sqlite::SqliteBuilder};
-use lock_core::{RecordWrite, ReleaseOptions, StoreTime, WriteOutcome};
+use conformance_tests::Observed;
+use lock_core::{LockClient, RecordWrite, ReleaseOptions, StoreTime, WriteOutcome};
 use sqlx::{
     ConnectOptions as _, Executor as _, SqlitePool,
     sqlite::{SqliteConnectOptions, SqliteSynchronous},
 };
+use tokio::sync::Mutex;
 
 use crate::support::{
     cause_a_sweep, granted,
-    sqlite::{file, open, raw, request},
+    sqlite::{LEASE, file, open, raw, request},
 };
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -87,4 +89,39 @@ async fn a_store_that_nobody_has_used_has_no_record() {
     let read = store.read_record(&request("job").name).await.unwrap();
     assert_eq!((read.record, read.complete_since), (None, StoreTime::EVER));
     assert!(!path.exists());
+}
+
+/// Another process keeps the file's write lock. Until it ends, nothing is counted and no latch
+/// opens; then the part counts once.
+#[tokio::test]
+async fn a_count_that_the_file_refuses_is_repeated_and_counts_once() {
+    let (_folder, path) = file();
+    let store =
+        SqliteBuilder::new(&path).timeout(Duration::from_millis(200)).build().await.unwrap();
+    granted(&store, &request("first")).await;
+    let (counter, faults) = Observed::with_record_faults(store);
+    let watcher = LockClient::new(open(&path, Strategy::PrimaryKey).await);
+    let latch = |client: &LockClient| client.latch("batch", ["a", "b"]).lease(LEASE);
+    let (counter, watcher) = (latch(&LockClient::new(counter)), latch(&watcher));
+    let waiting = tokio::spawn({
+        let watcher = watcher.clone();
+        async move { watcher.wait().await }
+    });
+    let other = Arc::new(Mutex::new(raw(&path).await));
+    let blocks = Arc::clone(&other);
+    faults.before_next_write(async move {
+        blocks.lock().await.execute("BEGIN IMMEDIATE").await.unwrap();
+    });
+    let counting = tokio::spawn({
+        let counter = counter.clone();
+        async move { counter.count_down("a").await }
+    });
+    faults.failed_writes(1).await;
+    assert_eq!(watcher.open_parts().await.unwrap(), ["a", "b"]);
+    other.lock().await.execute("COMMIT").await.unwrap();
+    counting.await.unwrap().unwrap();
+    assert_eq!(watcher.open_parts().await.unwrap(), ["b"]);
+    assert!(!waiting.is_finished(), "a latch with an open part was open");
+    watcher.count_down("b").await.unwrap();
+    waiting.await.unwrap().unwrap();
 }
