@@ -70,9 +70,6 @@ pub(crate) const REDIRECTS: u32 = 8;
 pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(5);
 /// The longest pause while a slot is moving.
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_millis(100);
-/// If a server's unknown error comes again after a longer pause than this and than the longest
-/// lease, it counts as a new one. Callers that retry ask much more often.
-pub(crate) const REFUSALS_APART: Duration = Duration::from_secs(10);
 /// How often a script that may grant is sent to a server that keeps changing its role or its clock.
 pub(crate) const EPOCH_TRIES: u32 = 4;
 /// A client that finds another's candidate for a first use asks again after this. The other client

@@ -14,16 +14,16 @@ use lock_core::{
     Attempt, Backend, Blocked, Busy, Cursor, Enqueued, Env as _, Error, ErrorKind, FencingToken,
     Grant, Guarantees, Init, Instant, LockName, LockState, LossReason, Mode, Page, Quarantined,
     RecordRead, RecordWrite, ReleaseOptions, ReleaseOutcome, Released, Renewal, Request,
-    StoreSettings, SystemEnv, WriteOutcome, check_lease, check_token,
+    StoreSettings, SystemEnv, UnknownErrors, WriteOutcome, check_lease, check_token,
 };
 
 use tokio::time::timeout;
 
 use crate::{
     dialect::{Dialect, Handed, Left, Row},
+    error::UnknownRefusal,
     gate,
     page::page,
-    refusals::Refusals,
     renewal,
     strategy::{self, Strategy, Taken, Versions},
     tunables::{FAR, GRACE, LONGEST_POLL, PAGE, SWEEP_EVERY},
@@ -36,7 +36,7 @@ pub struct SqlBackend<D> {
     strategy: Strategy,
     versions: Versions,
     releases: AtomicU64,
-    refusals: Refusals,
+    unknown_errors: UnknownErrors,
 }
 
 impl<D: Dialect> SqlBackend<D> {
@@ -48,7 +48,7 @@ impl<D: Dialect> SqlBackend<D> {
             versions: Versions::default(),
             // A random start, so that processes that release once and end also sweep now and then.
             releases: AtomicU64::new(SystemEnv.random() as u64 % SWEEP_EVERY),
-            refusals: Refusals::default(),
+            unknown_errors: UnknownErrors::default(),
         }
     }
 
@@ -187,12 +187,15 @@ impl<D: Dialect> SqlBackend<D> {
                     _ => Err(error),
                 }
             }
+            // An earlier try may have been carried out. The caller must go on to find that out.
+            Err(error) if error.is_ambiguous() => Err(error),
             Err(error) => {
-                let limit = self.guarantees().longest_lease;
-                Err(self.refusals.judge(operation, error, SystemEnv.now(), limit))
+                let (now, limit) = (SystemEnv.now(), self.guarantees().longest_lease);
+                let unknown = |_: &UnknownRefusal| true;
+                Err(self.unknown_errors.judge(operation, error, unknown, now, limit))
             }
             Ok(done) => {
-                self.refusals.forget(operation);
+                self.unknown_errors.forget(operation);
                 Ok(done)
             }
         };

@@ -5,11 +5,10 @@ use std::{fmt::Debug, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use lock_core::{
     Error, ErrorKind, FencingToken, Grant, Guarantees, Holder, Init, LockName, LockState, Mode,
-    OwnerId, OwnerLabel, Quarantined, Record, RecordRead, RecordWrite, Request, StoreSettings,
-    StoreTime, Waiter, WriteOutcome,
+    OwnerId, OwnerLabel, Quarantined, Request, StoreSettings, Waiter,
 };
 
-use crate::{error::USED_UP, gate::Gate, tunables::FAR_POLL};
+use crate::{error::USED_UP, gate::Gate, records::Records, tunables::FAR_POLL};
 
 /// One name's row.
 #[derive(Clone, Debug)]
@@ -175,31 +174,6 @@ impl Row {
     }
 }
 
-/// The number of a write, as a column keeps it.
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
-pub(crate) fn number_of(write: &RecordWrite) -> i64 {
-    i64::try_from(write.number).unwrap_or(i64::MAX)
-}
-
-/// A record, and the clock of its read, from their columns. A record without a token is none.
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
-pub(crate) fn record_of(
-    token: Option<i64>,
-    value: Option<Vec<u8>>,
-    written: Option<i64>,
-    now: i64,
-) -> Result<RecordRead, Error> {
-    let micros = |column: i64| StoreTime::from_micros(u64::try_from(column).unwrap_or(0));
-    let record = match token {
-        Some(token) => {
-            let written = micros(written.unwrap_or(0));
-            Some(Record::new(value.unwrap_or_default(), token_of(token)?, written))
-        }
-        None => None,
-    };
-    Ok(RecordRead::new(record, micros(now)))
-}
-
 /// The token in a column.
 ///
 /// # Errors
@@ -212,7 +186,7 @@ pub fn token_of(stored: i64) -> Result<FencingToken, Error> {
 /// A database. Each method is one statement or one transaction, and ends within the time limit of a
 /// call.
 #[async_trait]
-pub trait Dialect: Debug + Send + Sync + 'static {
+pub trait Dialect: Records + Debug + Send + Sync + 'static {
     /// The kind of the backend, for errors.
     const KIND: &'static str;
 
@@ -360,20 +334,6 @@ pub trait Dialect: Debug + Send + Sync + 'static {
 
     /// Raises the token of a grant; `false` if the grant is gone.
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<bool, Error>;
-
-    /// Reads the record of a name.
-    async fn read_record(&self, _name: &LockName) -> Result<RecordRead, Error> {
-        Err(Error::new(ErrorKind::Unsupported, "this store keeps no records"))
-    }
-
-    /// Writes the record of a name, if the grant holds the lock, or has made this write before.
-    async fn write_record(
-        &self,
-        _grant: &Grant,
-        _write: &RecordWrite,
-    ) -> Result<WriteOutcome, Error> {
-        Err(Error::new(ErrorKind::Unsupported, "this store keeps no records"))
-    }
 
     /// Frees a name; `false` if nobody had it. Also repairs values that would prevent every grant.
     /// A token that is negative, or so high that none is above it, becomes the highest that a grant

@@ -1,9 +1,26 @@
 //! Turns the driver's errors into ours.
 
+use std::{error::Error as StdError, fmt};
+
 use lock_core::{Error, ErrorKind};
 use sqlx::{ColumnIndex, Decode, Type};
 
-use crate::refusals::UnknownRefusal;
+/// An error of the database that no rule covers, such as that of a proxy or a trigger, as the
+/// source of one of ours.
+#[derive(Debug)]
+pub(crate) struct UnknownRefusal(pub(crate) sqlx::Error);
+
+impl fmt::Display for UnknownRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl StdError for UnknownRefusal {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.source()
+    }
+}
 
 /// What the flow needs to know of a failed statement.
 pub(crate) enum Failure {

@@ -30,7 +30,7 @@ mod error;
 mod fuzz;
 mod gate;
 mod page;
-mod refusals;
+mod records;
 mod renewal;
 mod retry;
 #[cfg(any(feature = "mysql", feature = "postgres"))]

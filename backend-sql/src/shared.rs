@@ -7,6 +7,7 @@ pub use crate::{
     dialect::{Dialect, Handed, Left, Listed, Row, token_of},
     error::general,
     gate::Gate,
+    records::Records,
     settings::{agree, check_longest},
     tables::Tables,
 };

@@ -84,10 +84,6 @@ pub(crate) const RETRY_PAUSE: Duration = Duration::from_millis(4);
 /// just before the end is reported as that.
 pub(crate) const GRACE: Duration = Duration::from_millis(500);
 
-/// If a database's unknown error comes again after a longer pause than this and than the longest
-/// lease, it counts as a new one. Callers that retry ask much more often.
-pub(crate) const REFUSALS_APART: Duration = Duration::from_secs(10);
-
 /// Connections of a pool of our own, at most: three for attempts, and one each for releases and
 /// renewals. See `gate.rs`.
 #[cfg(any(feature = "mysql", feature = "postgres"))]

@@ -58,6 +58,7 @@ pub mod testing;
 mod time;
 mod token;
 mod tunables;
+mod unknown_errors;
 mod url_options;
 
 // For `impl Backend` and `impl Waiter`.
@@ -91,4 +92,5 @@ pub use sync::{Mutex, RwLock};
 pub use time::{Instant, StoreTime};
 pub use token::FencingToken;
 pub use tokio_util::sync::CancellationToken;
+pub use unknown_errors::UnknownErrors;
 pub use url_options::{SeenOptions, unknown_option};

@@ -136,6 +136,10 @@ pub(crate) const SHORTEST_QUARANTINE_PAUSE: Duration = Duration::from_millis(10)
 /// a lease late.
 pub(crate) const QUARANTINE_COARSENESS: Duration = Duration::from_secs(2);
 
+/// If a store's unknown error comes again after a longer pause than this and than the longest
+/// lease, it counts as a new one. Callers that retry ask much more often.
+pub(crate) const UNKNOWN_ERRORS_APART: Duration = Duration::from_secs(10);
+
 // The check of a store.
 
 /// How many calls are measured: the first may have to connect, and any call may be slow by chance.

@@ -5,7 +5,8 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use backend_sql::shared::{
-    Dialect, Gate, Left, Listed, Row, SqlBackend, Strategy, check_longest, micros, span, token_of,
+    Dialect, Gate, Left, Listed, Records, Row, SqlBackend, Strategy, check_longest, micros, span,
+    token_of,
 };
 use lock_core::{
     Error, ErrorKind, FencingToken, Grant, Guarantees, Init, LockName, Mode, OwnerId, Request,
@@ -58,6 +59,8 @@ impl<S: Server> ShedLock<S> {
         self.ready().await?.run_repeatable(&self.sql.acquire, &args).await
     }
 }
+
+impl<S: Server> Records for ShedLock<S> {}
 
 #[async_trait]
 impl<S: Server> Dialect for ShedLock<S> {

@@ -4,14 +4,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::support::{
-    clock::TokioClock,
-    faulty::{Fault, Faulty},
-};
+use crate::support::faulty::{Fault, Faulty};
 use backend_migration::{Direction, Fleet, Migration, Phase};
 use lock_core::{
     Backend, ClientOptions, Env, ErrorKind, Guard, Init, LockClient, LockName, Memory, OwnerLabel,
-    TryAcquire,
+    TryAcquire, testing::TokioClock,
 };
 
 const LONG: Duration = Duration::from_secs(60);
@@ -24,7 +21,7 @@ struct Two([Arc<Faulty>; 2], Arc<dyn Env>);
 
 impl Two {
     async fn new(longest: Duration) -> Self {
-        let clock: Arc<dyn Env> = Arc::new(TokioClock::new());
+        let clock: Arc<dyn Env> = Arc::new(TokioClock::begin());
         let memories = [(); 2].map(|()| Memory::with_env(Arc::clone(&clock)));
         for memory in &memories {
             let init = Init::new().with_longest_lease(longest);

@@ -305,20 +305,17 @@ impl Backend for Redis {
     }
 
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<(), Error> {
-        let keys = self.store.keys.of(&grant.name, grant.owner);
-        let own = scripts::raise(grant.owner, token);
-        let bucket = self.store.keys.bucket(&grant.name);
+        let (name, owner) = (&grant.name, grant.owner);
+        let own = scripts::raise(owner, token);
         let asked = async {
-            let raise =
-                self.store.run_in_epoch(bucket, &scripts::RAISE, &keys, &own, Answer::plain);
-            let answer = raise.await?;
-            match answer.reply {
+            let answer = self.store.run_for(name, owner, &scripts::RAISE, &own, Answer::plain);
+            match answer.await?.reply {
                 Some(Reply::Word(word)) if word == "raised" => Ok(()),
                 Some(other) => Err(self.failed(other)),
                 None => Err(reply::not_understood()),
             }
         };
-        asked.await.map_err(|error: Error| error.at("redis", "raise").on(&grant.name))
+        asked.await.map_err(|error: Error| error.at("redis", "raise").on(name))
     }
 
     async fn read_record(&self, name: &LockName) -> Result<RecordRead, Error> {
@@ -346,10 +343,8 @@ impl Backend for Redis {
     }
 
     async fn force_release(&self, name: &LockName) -> Result<ReleaseOutcome, Error> {
-        let keys = self.store.keys.of(name, OwnerId::from_bits(0));
-        let bucket = self.store.keys.bucket(name);
-        let (force, own) = (&scripts::FORCE, Arguments::default());
-        let answer = self.store.run_in_epoch(bucket, force, &keys, &own, Answer::number).await;
+        let (nobody, own) = (OwnerId::from_bits(0), Arguments::default());
+        let answer = self.store.run_for(name, nobody, &scripts::FORCE, &own, Answer::number).await;
         let answer = answer.map_err(|error| error.at("redis", "force-release").on(name))?;
         Ok(outcome(answer.first == Some(1)))
     }

@@ -50,10 +50,8 @@ impl Waiter for RedisWaiter {
 
 /// Abandons an attempt: its owner leaves the queue, and a late request of it is granted nothing.
 pub(crate) async fn abandon(store: &Store, request: &Request) -> Result<(), Error> {
-    let keys = store.keys.of(&request.name, request.owner);
-    let own = scripts::abandon(request.owner);
-    let bucket = store.keys.bucket(&request.name);
-    let asked = store.run_in_epoch(bucket, &scripts::ABANDON, &keys, &own, Answer::number).await;
-    asked.map_err(|error| error.at("redis", "abandon").on(&request.name))?;
-    Ok(())
+    let (name, owner) = (&request.name, request.owner);
+    let own = scripts::abandon(owner);
+    let asked = store.run_for(name, owner, &scripts::ABANDON, &own, Answer::number).await;
+    asked.map(drop).map_err(|error| error.at("redis", "abandon").on(name))
 }

@@ -2,6 +2,6 @@
 
 mod config;
 pub(crate) mod url;
-mod url_options;
+mod url_query;
 
 pub use self::{config::RedisBuilder, url::connect};

@@ -6,7 +6,7 @@ use lock_core::{Backend, Error};
 use percent_encoding::percent_decode_str;
 use url::Url;
 
-use crate::builder::url_options::{database, options, refuse};
+use crate::builder::url_query::{database, options, refuse};
 use crate::{
     builder::RedisBuilder,
     settings::{Address, SentinelGroup, Topology},

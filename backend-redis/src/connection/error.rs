@@ -27,7 +27,7 @@ pub(crate) fn of_command(error: &RedisError) -> Error {
 }
 
 /// Whether an error of the server is one that is not known here. It may pass, and it may stay: see
-/// `store/refusals.rs`.
+/// [`UnknownErrors`](lock_core::UnknownErrors).
 pub(crate) fn is_unknown_refusal(error: &RedisError) -> bool {
     meaning(error).is_none()
 }
@@ -129,18 +129,6 @@ pub(crate) fn may_be_of_contents(error: &RedisError) -> bool {
     error.code() == Some("WRONGTYPE") || says(error, "user_script") && is_unknown_refusal(error)
 }
 
-/// The server's error in an error of ours.
-pub(crate) fn refusal_in(error: &Error) -> Option<&RedisError> {
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        if let Some(refusal) = cause.downcast_ref() {
-            return Some(refusal);
-        }
-        source = cause.source();
-    }
-    None
-}
-
 /// The same for one of our errors. A client that is still connecting has sent no request, so
 /// nothing can have been done.
 pub(crate) fn before_asking(error: Error) -> Error {
@@ -186,5 +174,54 @@ pub(crate) fn of_connecting(error: &RedisError) -> Error {
                 .with_source(error.clone())
         }
         _ => converted,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::{RedisError, Value};
+
+    use super::*;
+
+    fn refusal(text: &str) -> RedisError {
+        let answer = redis::parse_redis_value(format!("-{text}\r\n").as_bytes());
+        answer.and_then(Value::extract_error).unwrap_err()
+    }
+
+    #[test]
+    fn what_passes_is_retried_and_what_stays_is_not() {
+        for (text, passes) in [
+            ("ERR max number of clients reached", true),
+            ("ERR max number of clients + cluster connections reached", true),
+            ("LOADING Redis is loading the dataset in memory", true),
+            ("BUSY Redis is busy running a script.", true),
+            ("MASTERDOWN Link with MASTER is down", true),
+            ("TRYAGAIN Multiple keys request during rehashing of slot", true),
+            ("CLUSTERDOWN The cluster is down", true),
+            ("READONLY You can't write against a read only replica.", true),
+            ("OOM command not allowed when used memory > 'maxmemory'.", true),
+            ("MISCONF Redis is configured to save RDB snapshots", true),
+            ("NOREPLICAS Not enough good replicas to write.", true),
+            ("UNBLOCKED force unblock from blocking operation", true),
+            ("ERR Script killed by user with SCRIPT KILL.", true),
+            ("NOAUTH Authentication required.", false),
+            ("WRONGPASS invalid username-password pair", false),
+            ("ERR AUTH <password> called without any password configured", false),
+            ("NOPERM this user has no permissions", false),
+            ("DENIED Redis is running in protected mode", false),
+            ("WRONGTYPE Operation against a key holding the wrong kind of value", false),
+            ("ERR unknown command 'EVALSHA'", false),
+            ("ERR This Redis command is not allowed from script", false),
+            ("NOPROTO unsupported protocol version", false),
+        ] {
+            let refusal = refusal(text);
+            assert!(!is_unknown_refusal(&refusal), "{text}");
+            let error = of_command(&refusal);
+            assert_eq!(error.is_retryable(), passes, "{text}: {error}");
+        }
+        for text in ["ERR no upstream", "upstream failure"] {
+            let refusal = refusal(text);
+            assert!(is_unknown_refusal(&refusal) && of_command(&refusal).is_retryable(), "{text}");
+        }
     }
 }

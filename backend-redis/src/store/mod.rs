@@ -2,7 +2,6 @@
 
 mod background;
 mod first_use;
-mod refusals;
 mod run;
 mod store;
 pub(crate) mod unreadable;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lock_core::{Env as _, Error, ErrorKind, SystemEnv};
+use lock_core::{Env as _, Error, ErrorKind, LockName, OwnerId, SystemEnv};
 use redis::{Cmd, RedisError, Value};
 
 use crate::{
@@ -18,7 +18,7 @@ use crate::{
     tunables::{EPOCH_TRIES, FIRST_PAUSE, LONGEST_PAUSE, REDIRECTS},
 };
 
-/// What the server refuses, if it is no script: see `Refusals`.
+/// What the server refuses, if it is no script: see `UnknownErrors`.
 const COMMAND: &str = "command";
 const HANDSHAKE: &str = "handshake";
 
@@ -163,7 +163,7 @@ impl Store {
             let connection = self.connection_for(&route).await?;
             match connection.commands.send_asking(route.ask.is_some(), command).await {
                 Ok(value) => {
-                    self.refusals.forget(COMMAND);
+                    self.unknown_errors.forget(COMMAND);
                     return Ok(value);
                 }
                 Err(refusal) => {
@@ -236,7 +236,7 @@ impl Store {
     /// The answer of a script that the server has run.
     fn accepted(&self, script: &Script, answer: Value) -> Result<Value, Error> {
         check_version(&answer)?;
-        self.refusals.forget(&script.hash);
+        self.unknown_errors.forget(&script.hash);
         Ok(answer)
     }
 
@@ -250,6 +250,19 @@ impl Store {
         read: impl Fn(Value) -> Result<Answer, Error>,
     ) -> Result<Answer, Error> {
         Ok(self.run_in_epoch_with_connection(bucket, script, keys, own, read).await?.0)
+    }
+
+    /// As [`run_in_epoch`](Self::run_in_epoch), on the keys of a name and an owner.
+    pub(crate) async fn run_for(
+        &self,
+        name: &LockName,
+        owner: OwnerId,
+        script: &Script,
+        own: &Arguments,
+        read: impl Fn(Value) -> Result<Answer, Error>,
+    ) -> Result<Answer, Error> {
+        let (bucket, keys) = (self.keys.bucket(name), self.keys.of(name, owner));
+        self.run_in_epoch(bucket, script, &keys, own, read).await
     }
 
     /// The arguments of a script that may grant: those of the epoch, then its own.

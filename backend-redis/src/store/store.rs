@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use lock_core::{Env as _, Error, ErrorKind, Guarantees, SystemEnv};
+use lock_core::{Env as _, Error, ErrorKind, Guarantees, SystemEnv, UnknownErrors};
 use redis::{Cmd, Value};
 
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
     keys::{Bucket, Keys},
     scripts::reply,
     settings::{Address, AgreedSettings, Settings, version},
-    store::{background::spawn_background_tasks, refusals::Refusals, unreadable},
+    store::{background::spawn_background_tasks, unreadable},
 };
 
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(crate) struct Store {
     pub(crate) pool: Arc<Pool>,
     pub(crate) guarantees: Arc<GuaranteeTracker>,
     pub(crate) discovery: Discovery,
-    pub(super) refusals: Refusals,
+    pub(super) unknown_errors: UnknownErrors,
     closed: AtomicBool,
 }
 
@@ -40,7 +40,7 @@ impl Store {
             settings,
             keys,
             listener,
-            refusals: Refusals::default(),
+            unknown_errors: UnknownErrors::default(),
             closed: AtomicBool::new(false),
         }
     }
@@ -142,12 +142,13 @@ impl Store {
     pub(super) fn judged<T>(&self, what: &str, result: Result<T, Error>) -> Result<T, Error> {
         match result {
             Ok(done) => {
-                self.refusals.forget(what);
+                self.unknown_errors.forget(what);
                 Ok(done)
             }
             Err(error) => {
                 let limit = self.agreed().longest_lease;
-                Err(self.refusals.judge(what, error, SystemEnv.now(), limit))
+                let (unknown, now) = (error::is_unknown_refusal, SystemEnv.now());
+                Err(self.unknown_errors.judge(what, error, unknown, now, limit))
             }
         }
     }

@@ -7,7 +7,7 @@ mod missing_guards;
 mod out_of_memory;
 mod quorum;
 mod readers;
-mod refusals;
+mod refusing_nodes;
 mod support;
 mod versions;
 mod waiting;

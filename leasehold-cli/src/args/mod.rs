@@ -14,13 +14,13 @@ use leasehold::{FencingToken, LockName};
 use crate::exit::Failure;
 
 mod help;
-mod lock;
 mod refusal;
+mod run_and_hold;
 mod values;
 
 use self::help::{HOLD, MIGRATE, RUN, epilogue};
-pub use self::lock::{Hold, IfUnknown, Lock, Run};
 pub use self::refusal::refusal;
+pub use self::run_and_hold::{Hold, IfUnknown, Lock, Run};
 pub use self::values::{Wait, file, positive};
 use self::values::{check_path, interval, name, token};
 

@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, getpid, kill_process_group, set_child_subreap
 use super::alarm::Alarm;
 use super::deadline::{Deadline, Validity};
 use super::helper::Helper;
-use super::signals::Signals;
+use super::signal_forwarding::Signals;
 use super::tree::{self, Process};
 use super::wire::{Order, Report};
 use super::{ChildSpec, job_reaper};

@@ -20,7 +20,7 @@ use rustix::process::{
 use super::alarm::Alarm;
 use super::deadline::Deadline;
 use super::shell::Shell;
-use super::signals::{self, Reach};
+use super::signal_forwarding::{self, Reach};
 use super::wire::{Greeting, Order, Report, Wire, greeted};
 use super::{OURSELVES, launch, named, tree};
 use crate::exit;
@@ -51,7 +51,7 @@ fn start(command: impl Iterator<Item = OsString>) -> io::Result<()> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
         let mut wire = Wire::new(socket)?;
         // Before COMMAND starts, so that neither its end nor that of the shell can be missed.
-        let deaths = signals::deaths()?;
+        let deaths = signal_forwarding::deaths()?;
         let shared = group.and_then(pid_of);
         let shell = shared.and_then(Shell::of);
         let Some((deadline, early)) = until_in_time(&mut wire, deadline).await else {
@@ -120,7 +120,7 @@ fn launch(
 
 struct JobReaper {
     wire: Wire,
-    deaths: signals::Deaths,
+    deaths: signal_forwarding::Deaths,
     deadline: Deadline,
     command: Pid,
     /// The group that COMMAND shares with leasehold and perhaps others; `None` if it leads its own.
@@ -233,7 +233,7 @@ impl JobReaper {
     /// Passes a signal on to the processes that would get it from a terminal.
     fn forward(&self, number: i32) {
         let Some(signal) = named(number) else { return };
-        match (signals::reach(number), self.shared) {
+        match (signal_forwarding::reach(number), self.shared) {
             _ if self.reaped => {}
             (Reach::Command, _) => drop(kill_process(self.command, signal)),
             (Reach::Job, None) => drop(kill_process_group(self.command, signal)),

@@ -15,7 +15,7 @@
 //!   for it.
 //! - `helper` is leasehold's side of each helper process; `hold_watcher` is that of `hold`, which
 //!   has no job.
-//! - `signals` decides which signals are passed on; `shell` replaces a rule of the kernel for
+//! - `signal_forwarding` decides which signals are passed on; `shell` replaces a rule of the kernel for
 //!   terminals; `tree` finds the processes of the job.
 //!
 //! The job reaper is a *child subreaper*: a process that COMMAND leaves behind becomes its child,
@@ -34,7 +34,7 @@ mod job_handle;
 mod job_reaper;
 mod launch;
 mod shell;
-mod signals;
+mod signal_forwarding;
 mod tree;
 mod wire;
 
@@ -52,7 +52,7 @@ use tokio::sync::watch;
 use tokio::time::interval_at;
 
 pub use crate::ended::Ended;
-pub use signals::Signals;
+pub use signal_forwarding::Signals;
 
 pub use deadline::Validity;
 pub(crate) use deadline::{Deadline, longest_grace};
@@ -108,7 +108,7 @@ pub struct Graces {
 /// and the lock is lost, the loss counts, because it is unknown whether the job held the lock to
 /// its end.
 ///
-/// Signals that `signals` catches are passed on to the job, except those that the terminal has
+/// Signals that [`Signals`] catches are passed on to the job, except those that the terminal has
 /// already sent to the job.
 ///
 /// Dropping the future kills the job at once, without a grace time. The caller's runtime must have

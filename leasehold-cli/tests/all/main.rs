@@ -36,7 +36,7 @@ mod several;
 #[cfg(feature = "redis")]
 mod shared;
 mod shell;
-mod signals;
+mod signal_forwarding;
 mod stderr_unread;
 mod support;
 #[cfg(feature = "redis")]

@@ -8,13 +8,15 @@ use crate::{BoxFuture, Env, Instant, NoRuntime, SystemEnv};
 
 /// Tokio's clock. Randomness and spawning are those of [`SystemEnv`].
 #[derive(Debug)]
-pub(super) struct TokioClock {
+pub struct TokioClock {
     began: TokioInstant,
     wall: u64,
 }
 
 impl TokioClock {
-    pub(super) fn new() -> Self {
+    /// A clock that begins now.
+    #[must_use]
+    pub fn begin() -> Self {
         Self { began: TokioInstant::now(), wall: SystemEnv.wall_micros() }
     }
 }

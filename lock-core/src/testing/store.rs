@@ -48,7 +48,7 @@ impl TestStore {
     /// An empty store without faults.
     #[must_use]
     pub fn new() -> Self {
-        let clock: Arc<dyn Env> = Arc::new(TokioClock::new());
+        let clock: Arc<dyn Env> = Arc::new(TokioClock::begin());
         let memory = Memory::with_env(Arc::clone(&clock));
         Self { backend: Arc::new(FaultyMemory::new(memory)), clock, clients: Arc::default() }
     }

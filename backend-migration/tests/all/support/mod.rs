@@ -1,6 +1,4 @@
-//! Stores in memory with planted faults, a migration over two of them, and a clock that a test
-//! pauses.
+//! Stores in memory with planted faults, and a migration over two of them.
 
-pub(crate) mod clock;
 pub(crate) mod faulty;
 pub(crate) mod two;

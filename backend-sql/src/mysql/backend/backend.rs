@@ -5,7 +5,7 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use lock_core::{
     Error, ErrorKind, FencingToken, Grant, Guarantees, Init, LockName, Mode, OwnerId, Promise,
-    RecordRead, RecordWrite, Request, StoreSettings, Waiter, WriteOutcome,
+    Request, StoreSettings, Waiter,
 };
 use sqlx::{AssertSqlSafe, Row as _, SqlSafeStr as _, mysql::MySqlRow};
 
@@ -211,18 +211,6 @@ impl Dialect for Mysql {
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<bool, Error> {
         let token = token.get().cast_signed();
         Ok(self.change(&self.sql.raise, grant, Some(token)).await?.is_some())
-    }
-
-    async fn read_record(&self, name: &LockName) -> Result<RecordRead, Error> {
-        self.read_record_of(name).await
-    }
-
-    async fn write_record(
-        &self,
-        grant: &Grant,
-        write: &RecordWrite,
-    ) -> Result<WriteOutcome, Error> {
-        self.write_record_of(grant, write).await
     }
 
     async fn force(&self, name: &LockName) -> Result<bool, Error> {

@@ -1,22 +1,37 @@
 //! Records of names.
 
+use async_trait::async_trait;
 use lock_core::{
     Error, ErrorKind, Grant, LockName, Promise, RecordRead, RecordWrite, StoreTime, WriteOutcome,
 };
 use sqlx::Row as _;
 
 use crate::{
-    dialect::{number_of, record_of},
     error::general,
     mysql::{
         statements::Argument::{Bytes, Number},
         store::Mysql,
     },
+    records::{Records, number_of, record_of},
     servers::times::micros,
 };
 
 impl Mysql {
-    pub(super) async fn read_record_of(&self, name: &LockName) -> Result<RecordRead, Error> {
+    /// A server that does not flush each commit gets no record: when it has lost one and its
+    /// settings are others, nothing tells.
+    async fn check_durability(&self) -> Result<(), Error> {
+        let longest = self.promised.read().longest_lease;
+        self.promise(longest).await?;
+        match &self.promised.read().record {
+            Promise::Holds { .. } => Ok(()),
+            Promise::Withheld { why } => Err(Error::new(ErrorKind::Config, why.clone())),
+        }
+    }
+}
+
+#[async_trait]
+impl Records for Mysql {
+    async fn read_record(&self, name: &LockName) -> Result<RecordRead, Error> {
         let server = self.ready().await?;
         let name = [Bytes(name.as_str().as_bytes())];
         let rows = server.rows(&self.sql.read_record, &name).await?;
@@ -30,18 +45,7 @@ impl Mysql {
         Ok(read.with_complete_since(complete_since))
     }
 
-    /// A server that does not flush each commit gets no record: when it has lost one and its
-    /// settings are others, nothing tells.
-    async fn check_durability(&self) -> Result<(), Error> {
-        let longest = self.promised.read().longest_lease;
-        self.promise(longest).await?;
-        match &self.promised.read().record {
-            Promise::Holds { .. } => Ok(()),
-            Promise::Withheld { why } => Err(Error::new(ErrorKind::Config, why.clone())),
-        }
-    }
-
-    pub(super) async fn write_record_of(
+    async fn write_record(
         &self,
         grant: &Grant,
         write: &RecordWrite,

@@ -9,7 +9,7 @@ use std::{
 use async_trait::async_trait;
 use lock_core::{
     Error, ErrorKind, FencingToken, Grant, Guarantees, Init, LockName, Mode, OwnerId, Quarantined,
-    RecordRead, RecordWrite, Request, StoreSettings, Waiter, WriteOutcome,
+    Request, StoreSettings, Waiter,
 };
 use sqlx::{Row as _, SqlStr, postgres::PgRow};
 
@@ -326,18 +326,6 @@ impl Dialect for Postgres {
         let token = Number(token.get().cast_signed());
         let args = [Text(grant.name.as_str()), Text(&owner), token];
         Ok(!self.run_once(&self.server.sql.raise, &args).await?.is_empty())
-    }
-
-    async fn read_record(&self, name: &LockName) -> Result<RecordRead, Error> {
-        self.read_record_of(name).await
-    }
-
-    async fn write_record(
-        &self,
-        grant: &Grant,
-        write: &RecordWrite,
-    ) -> Result<WriteOutcome, Error> {
-        self.write_record_of(grant, write).await
     }
 
     async fn force(&self, name: &LockName) -> Result<bool, Error> {

@@ -2,22 +2,24 @@
 
 use std::fmt::Write as _;
 
+use async_trait::async_trait;
 use lock_core::{
     Error, ErrorKind, Grant, LockName, RecordRead, RecordWrite, StoreTime, WriteOutcome,
 };
 use sqlx::Row as _;
 
 use crate::{
-    dialect::{number_of, record_of},
     error::general,
     postgres::{
         connection::arg::Arg::{Number, Span, Text},
         store::Postgres,
     },
+    records::{Records, number_of, record_of},
 };
 
-impl Postgres {
-    pub(super) async fn read_record_of(&self, name: &LockName) -> Result<RecordRead, Error> {
+#[async_trait]
+impl Records for Postgres {
+    async fn read_record(&self, name: &LockName) -> Result<RecordRead, Error> {
         let sql = &self.server.sql;
         let rows = self.run_repeatable(&sql.read_record, &[Text(name.as_str())]).await?;
         let Some(row) = rows.first() else { return Err(general(sqlx::Error::RowNotFound)) };
@@ -33,7 +35,7 @@ impl Postgres {
         Ok(read.with_complete_since(since))
     }
 
-    pub(super) async fn write_record_of(
+    async fn write_record(
         &self,
         grant: &Grant,
         write: &RecordWrite,

@@ -4,8 +4,8 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use lock_core::{
-    Error, ErrorKind, FencingToken, Grant, Guarantees, Init, LockName, Mode, OwnerId, RecordRead,
-    RecordWrite, Request, StoreSettings, Waiter, WriteOutcome,
+    Error, ErrorKind, FencingToken, Grant, Guarantees, Init, LockName, Mode, OwnerId, Request,
+    StoreSettings, Waiter,
 };
 use sqlx::{Row as _, sqlite::SqliteRow};
 
@@ -213,18 +213,6 @@ impl Dialect for Sqlite {
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<bool, Error> {
         let token = token.get() as i64;
         Ok(self.change(&self.sql.raise, grant, Some(token)).await?.is_some())
-    }
-
-    async fn read_record(&self, name: &LockName) -> Result<RecordRead, Error> {
-        self.read_record_of(name).await
-    }
-
-    async fn write_record(
-        &self,
-        grant: &Grant,
-        write: &RecordWrite,
-    ) -> Result<WriteOutcome, Error> {
-        self.write_record_of(grant, write).await
     }
 
     async fn force(&self, name: &LockName) -> Result<bool, Error> {

@@ -1,11 +1,12 @@
 //! Records of names.
 
+use async_trait::async_trait;
 use lock_core::{Error, Grant, LockName, RecordRead, RecordWrite, WriteOutcome};
 use sqlx::SqliteConnection;
 
 use super::steps::{nanos, read_to_end};
 use crate::{
-    dialect::{number_of, record_of},
+    records::{Records, number_of, record_of},
     sqlite::{
         epoch::{now, wall_micros},
         store::Sqlite,
@@ -17,7 +18,14 @@ use crate::{
 const FULL: i64 = 2;
 
 impl Sqlite {
-    pub(super) async fn read_record_of(&self, name: &LockName) -> Result<RecordRead, Error> {
+    async fn synchronous(&self, connection: &mut SqliteConnection) -> Result<i64, sqlx::Error> {
+        sqlx::query_scalar(self.sql.synchronous.clone()).fetch_one(connection).await
+    }
+}
+
+#[async_trait]
+impl Records for Sqlite {
+    async fn read_record(&self, name: &LockName) -> Result<RecordRead, Error> {
         let read_at = |now| record_of(None, None, None, now);
         let Some(database) = self.reader().await? else { return read_at(wall_micros()) };
         let read = || {
@@ -33,7 +41,7 @@ impl Sqlite {
         }
     }
 
-    pub(super) async fn write_record_of(
+    async fn write_record(
         &self,
         grant: &Grant,
         write: &RecordWrite,
@@ -72,10 +80,6 @@ impl Sqlite {
             Some(_) => WriteOutcome::Written,
             None => WriteOutcome::NotHeld,
         })
-    }
-
-    async fn synchronous(&self, connection: &mut SqliteConnection) -> Result<i64, sqlx::Error> {
-        sqlx::query_scalar(self.sql.synchronous.clone()).fetch_one(connection).await
     }
 }
 

@@ -4,10 +4,7 @@ use std::path::Path;
 
 use lock_core::{Error, ErrorKind};
 
-use crate::{
-    error::{Failure, USED_UP, general},
-    refusals::UnknownRefusal,
-};
+use crate::error::{Failure, USED_UP, UnknownRefusal, general};
 
 /// The meaning of a code, for somebody who must repair it. See <https://sqlite.org/rescode.html>.
 pub(crate) fn failure(error: sqlx::Error, path: &Path) -> Failure {

@@ -8,7 +8,7 @@ use crate::support::mariadb::{
     BOTH, LEASE, SECOND, WAIT, assert_renewed, counted, drop_acquires, granted, made,
     no_transaction_is_open, open, prefix, request, single, start, url, used_once,
 };
-use crate::support::refusals;
+use crate::support::unknown_errors;
 use backend_sql::{
     Strategy,
     mysql::{MysqlBuilder, connect},
@@ -117,7 +117,7 @@ async fn an_unknown_error_is_final_after_one_lease() {
     let refuse = "CREATE TRIGGER refuse BEFORE INSERT ON primary_key_locks FOR EACH ROW \
         SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'no upstream'";
     server.sql(refuse).await.unwrap();
-    refusals::an_unknown_error_is_final(&store).await;
+    unknown_errors::an_unknown_error_is_final(&store).await;
 }
 
 #[tokio::test]

@@ -20,7 +20,7 @@ use crate::support::{
         restart_breaks_no_attempt, silent_connections_cost_one_statement,
     },
     postgres::{BLOCKED, BOTH, LEASE, SECOND, assert_renewed, granted, made, start, used_once},
-    refusals, request,
+    request, unknown_errors,
 };
 
 fn url(address: SocketAddr, strategy: Strategy, timeout: &str) -> String {
@@ -111,7 +111,7 @@ async fn an_unknown_error_is_final_after_one_lease() {
         $$ BEGIN RAISE EXCEPTION 'no upstream'; END $$; \
         CREATE TRIGGER refuse BEFORE INSERT ON leasehold_locks FOR EACH ROW EXECUTE FUNCTION refuse()";
     server.sql(refuse).await.unwrap();
-    refusals::an_unknown_error_is_final(&store).await;
+    unknown_errors::an_unknown_error_is_final(&store).await;
 }
 
 #[tokio::test]

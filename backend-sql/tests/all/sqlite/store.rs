@@ -9,8 +9,9 @@ use std::{
 };
 
 use crate::support::{
-    SECOND, refusals,
+    SECOND,
     sqlite::{BOTH, LEASE, busy, file, open, raw, request},
+    unknown_errors,
 };
 use backend_sql::{Strategy, sqlite::SqliteBuilder};
 use lock_core::{
@@ -203,5 +204,5 @@ async fn an_unknown_error_is_final_after_one_lease() {
     let refuse = "CREATE TRIGGER refuse BEFORE INSERT ON leasehold_locks \
         BEGIN SELECT RAISE(ABORT, 'no upstream'); END";
     raw(&path).await.execute(refuse).await.unwrap();
-    refusals::an_unknown_error_is_final(&store).await;
+    unknown_errors::an_unknown_error_is_final(&store).await;
 }

@@ -9,13 +9,13 @@ pub(crate) mod foreign;
 pub(crate) mod mariadb;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
-pub(crate) mod refusals;
 pub(crate) mod settings;
 #[cfg(feature = "sqlite")]
 pub(crate) mod sqlite;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(crate) mod tls;
 pub(crate) mod turns;
+pub(crate) mod unknown_errors;
 pub(crate) mod versions;
 
 use std::{pin::pin, sync::Arc, task::Poll, time::Duration};

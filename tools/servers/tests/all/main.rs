@@ -3,9 +3,6 @@
 
 mod clock;
 mod etcd;
-mod mariadb;
 mod postgres;
 mod process;
 mod proxy;
-mod redis;
-mod redis_groups;

@@ -3,7 +3,7 @@
 #![deny(clippy::missing_trait_methods)]
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashSet,
     future::pending,
     sync::{Arc, OnceLock},
     time::Duration,
@@ -13,13 +13,14 @@ use async_trait::async_trait;
 use lock_core::{
     Attempt, Backend, Busy, Cursor, Enqueued, Env as _, Error, ErrorKind, FencingToken, Grant,
     Guarantees, Init, Instant, LockName, LockState, Mode, Mutex, OwnerId, OwnerLabel, Page,
-    QuarantineUse, Quarantined, Record, RecordRead, RecordWrite, ReleaseOptions, ReleaseOutcome,
-    Released, Renewal, Request, StoreSettings, SystemEnv, WriteOutcome,
+    QuarantineUse, Quarantined, RecordRead, RecordWrite, ReleaseOptions, ReleaseOutcome, Released,
+    Renewal, Request, StoreSettings, SystemEnv, Waiter, WriteOutcome,
 };
 use tokio::{sync::watch, task::AbortHandle};
 
 use super::{
     Flaw,
+    records::FlawedRecords,
     waiters::{NeverSignalled, Undead, WokenByAll},
 };
 
@@ -31,8 +32,7 @@ pub(super) struct Flawed {
     served: Mutex<HashSet<OwnerId>>,
     /// Names with an entry at the front of the queue that is dead, and that nobody passes.
     blocked: Arc<Mutex<HashSet<LockName>>>,
-    /// Records that stand in the place of those of the sound backend.
-    records: Mutex<HashMap<LockName, Option<Record>>>,
+    records: FlawedRecords,
     /// Signals each release.
     wake_all: watch::Sender<()>,
     /// Ends with the runtime of the first attempt.
@@ -41,9 +41,9 @@ pub(super) struct Flawed {
 
 impl Flawed {
     pub(super) fn new(sound: Arc<dyn Backend>, flaw: Option<Flaw>) -> Self {
-        let (served, blocked) = (Mutex::default(), Arc::default());
-        let (wake_all, task) = (watch::Sender::new(()), OnceLock::new());
-        Self { sound, flaw, served, blocked, records: Mutex::default(), wake_all, task }
+        let (served, blocked, wake_all) = Default::default();
+        let (records, task) = (FlawedRecords::new(Arc::clone(&sound), flaw), OnceLock::new());
+        Self { sound, flaw, served, blocked, records, wake_all, task }
     }
 
     fn has(&self, flaw: Flaw) -> bool {
@@ -59,10 +59,9 @@ impl Flawed {
     }
 
     fn name(&self, name: &LockName) -> LockName {
-        if self.has(Flaw::FoldsCase) {
-            LockName::new(name.as_str().to_lowercase()).unwrap()
-        } else {
-            name.clone()
+        match self.has(Flaw::FoldsCase) {
+            true => LockName::new(name.as_str().to_lowercase()).unwrap(),
+            false => name.clone(),
         }
     }
 
@@ -70,16 +69,15 @@ impl Flawed {
     fn sent_on(&self, request: &Request) -> Request {
         let mut request = request.clone();
         request.name = self.name(&request.name);
+        let longest = self.guarantees().longest_lease;
         match self.flaw {
             Some(Flaw::IgnoresTheFloor | Flaw::ForgetsATokenAhead) => {
                 request.floor = FencingToken::ZERO
             }
             Some(Flaw::HalvesTheLease) => request.lease /= 2,
-            Some(Flaw::SetsAnyLease) => {
-                request.lease = request.lease.min(self.guarantees().longest_lease);
-            }
+            Some(Flaw::SetsAnyLease) => request.lease = request.lease.min(longest),
             Some(Flaw::ReadsAlone) => request.mode = Mode::Exclusive,
-            Some(Flaw::OutlivesTheLease) => request.lease = self.guarantees().longest_lease,
+            Some(Flaw::OutlivesTheLease) => request.lease = longest,
             _ => {}
         }
         request
@@ -89,12 +87,11 @@ impl Flawed {
     fn answered(&self, request: &Request, mut grant: Grant) -> Grant {
         grant.name = request.name.clone();
         grant.lease = request.lease;
+        let one = after(FencingToken::ZERO);
         match self.flaw {
             Some(Flaw::ForgetsATokenAhead) => grant.token = grant.token.max(after(request.floor)),
-            Some(Flaw::ReadersTokensStandStill) if grant.mode == Mode::Shared => {
-                grant.token = FencingToken::new(1).unwrap();
-            }
-            Some(Flaw::TokensStandStill) => grant.token = FencingToken::new(1).unwrap(),
+            Some(Flaw::ReadersTokensStandStill) if grant.mode == Mode::Shared => grant.token = one,
+            Some(Flaw::TokensStandStill) => grant.token = one,
             // As if the reply had taken ten seconds.
             Some(Flaw::CountsFromTheReply) => {
                 grant.from = SystemEnv.now() + Duration::from_secs(10);
@@ -107,12 +104,19 @@ impl Flawed {
     fn renamed(&self, grant: &Grant) -> Grant {
         let mut grant = grant.clone();
         grant.name = self.name(&grant.name);
+        if self.has(Flaw::HalvesTheLease) {
+            grant.lease /= 2;
+        }
         grant
     }
 }
 
 fn after(token: FencingToken) -> FencingToken {
     FencingToken::new(token.get() + 1).unwrap()
+}
+
+fn soon(last: FencingToken) -> Attempt {
+    Attempt::Busy(Busy::new(None, last, Duration::from_millis(10)))
 }
 
 fn never_polls(mut busy: Busy) -> Busy {
@@ -143,8 +147,8 @@ impl Backend for Flawed {
         if self.has(Flaw::GrantsAfterARestore) {
             Arc::make_mut(&mut promised).quarantine = QuarantineUse::On;
         }
+        // Nobody ever waits.
         if self.has(Flaw::GrantsToAll) {
-            // Nobody ever waits.
             Arc::make_mut(&mut promised).fair = false;
         }
         promised
@@ -157,43 +161,38 @@ impl Backend for Flawed {
         if self.has(Flaw::LastLeaseCounts) && request.mode == Mode::Shared {
             self.sound.force_release(&request.name).await?;
         }
-        let attempt = self.sound.try_acquire(&self.sent_on(request)).await?;
-        Ok(match attempt {
+        Ok(match self.sound.try_acquire(&self.sent_on(request)).await? {
             Attempt::Granted(grant) if self.blocked.lock().contains(&request.name) => {
                 self.sound.abandon(request).await?;
-                Attempt::Busy(Busy::new(None, grant.token, Duration::from_millis(10)))
+                soon(grant.token)
             }
             Attempt::Granted(grant) => {
-                if self.has(Flaw::RefusesItsOwner) && !self.is_first(request.owner) {
-                    let retry_after = Duration::from_millis(10);
-                    return Ok(Attempt::Busy(Busy::new(None, grant.token, retry_after)));
-                }
-                if self.has(Flaw::ShortensByARepeat) && !self.is_first(request.owner) {
-                    let shorter = ReleaseOptions::new().with_keep(request.lease);
-                    self.sound.release(&grant, shorter).await?;
-                }
                 let mut grant = self.answered(request, grant);
-                if self.has(Flaw::MintsAnewForARepeat) && !self.is_first(request.owner) {
-                    grant.token = after(grant.token);
+                match self.flaw {
+                    Some(
+                        Flaw::RefusesItsOwner | Flaw::ShortensByARepeat | Flaw::MintsAnewForARepeat,
+                    ) if self.is_first(request.owner) => {}
+                    Some(Flaw::RefusesItsOwner) => return Ok(soon(grant.token)),
+                    Some(Flaw::ShortensByARepeat) => {
+                        let shorter = ReleaseOptions::new().with_keep(request.lease);
+                        self.sound.release(&grant, shorter).await?;
+                    }
+                    Some(Flaw::MintsAnewForARepeat) => grant.token = after(grant.token),
+                    _ => {}
                 }
                 Attempt::Granted(grant)
             }
-            Attempt::Busy(busy) if self.has(Flaw::GrantsToAll) => {
-                Attempt::Granted(Grant::new(request, after(busy.token)))
-            }
-            Attempt::Busy(busy)
-                if self.has(Flaw::WritesBesideReaders)
-                    && busy.holder.as_ref().is_some_and(|it| it.owner == OwnerId::READERS) =>
-            {
-                Attempt::Granted(Grant::new(request, after(busy.token)))
-            }
-            Attempt::Busy(busy) if self.has(Flaw::WakesNobody) => Attempt::Busy(never_polls(busy)),
-            Attempt::Busy(mut busy) if self.has(Flaw::AsksAtOneRate) => {
-                busy.retry_after = Duration::from_millis(500);
-                Attempt::Busy(busy)
-            }
-            Attempt::Busy(mut busy) if self.has(Flaw::HidesTheToken) => {
-                busy.token = FencingToken::ZERO;
+            Attempt::Busy(mut busy) => {
+                let readers = busy.holder.as_ref().is_some_and(|it| it.owner == OwnerId::READERS);
+                if self.has(Flaw::GrantsToAll) || readers && self.has(Flaw::WritesBesideReaders) {
+                    return Ok(Attempt::Granted(Grant::new(request, after(busy.token))));
+                }
+                match self.flaw {
+                    Some(Flaw::WakesNobody) => busy = never_polls(busy),
+                    Some(Flaw::AsksAtOneRate) => busy.retry_after = Duration::from_millis(500),
+                    Some(Flaw::HidesTheToken) => busy.token = FencingToken::ZERO,
+                    _ => {}
+                }
                 Attempt::Busy(busy)
             }
             other => other,
@@ -208,33 +207,31 @@ impl Backend for Flawed {
                 Attempt::Quarantined(quarantined) => Enqueued::Quarantined(quarantined),
             });
         }
-        match self.sound.enqueue(&self.sent_on(request)).await? {
-            Enqueued::Waiting(_, busy)
-                if self.has(Flaw::ServesOneReader) && !self.served.lock().is_empty() =>
-            {
-                Ok(Enqueued::Waiting(Box::new(NeverSignalled), never_polls(busy)))
+        let (waiter, busy) = match self.sound.enqueue(&self.sent_on(request)).await? {
+            Enqueued::Waiting(waiter, busy) => (waiter, busy),
+            other => return Ok(other),
+        };
+        let served = self.served.lock().len();
+        let silent = match self.flaw {
+            Some(Flaw::ServesOneReader) => served > 0 || !self.is_first(request.owner),
+            Some(Flaw::WakesNobody) => true,
+            _ => self.has_ended(),
+        };
+        if silent {
+            return Ok(Enqueued::Waiting(Box::new(NeverSignalled), never_polls(busy)));
+        }
+        let waiter: Box<dyn Waiter> = match self.flaw {
+            Some(Flaw::WakesEveryWaiter) => {
+                Box::new(WokenByAll { waiter, wake_all: self.wake_all.subscribe() })
             }
-            Enqueued::Waiting(waiter, busy) if self.has(Flaw::ServesOneReader) => {
-                self.is_first(request.owner);
-                Ok(Enqueued::Waiting(waiter, busy))
-            }
-            Enqueued::Waiting(_, busy) if self.has(Flaw::WakesNobody) || self.has_ended() => {
-                Ok(Enqueued::Waiting(Box::new(NeverSignalled), never_polls(busy)))
-            }
-            Enqueued::Waiting(waiter, busy) if self.has(Flaw::WakesEveryWaiter) => {
-                let wake_all = self.wake_all.subscribe();
-                Ok(Enqueued::Waiting(Box::new(WokenByAll { waiter, wake_all }), busy))
-            }
-            Enqueued::Waiting(waiter, busy)
-                if self.has(Flaw::KeepsDeadEntries) || self.has(Flaw::WithdrawsNothing) =>
-            {
+            Some(Flaw::KeepsDeadEntries | Flaw::WithdrawsNothing) => {
                 let (name, blocked) = (request.name.clone(), Arc::clone(&self.blocked));
                 let leaves = self.has(Flaw::KeepsDeadEntries);
-                let undead = Undead { waiter: Some(waiter), name, blocked, leaves };
-                Ok(Enqueued::Waiting(Box::new(undead), busy))
+                Box::new(Undead { waiter: Some(waiter), name, blocked, leaves })
             }
-            other => Ok(other),
-        }
+            _ => waiter,
+        };
+        Ok(Enqueued::Waiting(waiter, busy))
     }
 
     async fn abandon(&self, request: &Request) -> Result<(), Error> {
@@ -250,68 +247,45 @@ impl Backend for Flawed {
     }
 
     async fn renew(&self, grants: &[&Grant], sent: Instant) -> Vec<Renewal> {
-        let mut renamed: Vec<Grant> = grants.iter().map(|grant| self.renamed(grant)).collect();
-        if self.has(Flaw::HalvesTheLease) {
-            renamed.iter_mut().for_each(|grant| grant.lease /= 2);
-        }
+        let renamed: Vec<Grant> = grants.iter().map(|grant| self.renamed(grant)).collect();
+        let renewed = |grant: &&Grant| Renewal::Renewed { from: sent, lease: grant.lease };
         if self.has_ended() {
             let error = Error::new(ErrorKind::Unavailable, "the runtime of the renewals has ended");
             return grants.iter().map(|_| Renewal::Unknown(error.clone())).collect();
         }
         if self.has(Flaw::RenewsNothing) {
-            let answer = |grant: &&Grant| Renewal::Renewed { from: sent, lease: grant.lease };
-            return grants.iter().map(answer).collect();
+            return grants.iter().map(renewed).collect();
         }
         let mut answers = self.sound.renew(&renamed.iter().collect::<Vec<_>>(), sent).await;
         if self.has(Flaw::AnswersBackwards) {
             answers.reverse();
         }
         for (grant, answer) in renamed.iter().zip(&mut answers) {
-            if let Renewal::Renewed { from, lease } = answer {
-                match self.flaw {
-                    Some(Flaw::CountsRenewalsFromTheReply) => *from = SystemEnv.now(),
-                    Some(Flaw::HalvesTheLease) => *lease *= 2,
-                    _ => {}
+            match (self.flaw, &mut *answer) {
+                (Some(Flaw::CountsRenewalsFromTheReply), Renewal::Renewed { from, .. }) => {
+                    *from = SystemEnv.now();
                 }
-            }
-            if self.has(Flaw::RenewsTheToken) {
+                (Some(Flaw::HalvesTheLease), Renewal::Renewed { lease, .. }) => *lease *= 2,
                 // A grant that is gone has no token to raise.
-                let _ = self.sound.raise(grant, after(grant.token)).await;
-            }
-            if !matches!(answer, Renewal::Lost(_)) {
-                continue;
-            }
-            if self.has(Flaw::RenewsForAnybody) {
-                *answer = Renewal::Renewed { from: sent, lease: grant.lease };
-            }
-            if self.has(Flaw::Resurrects) {
-                let label = OwnerLabel::of_this_process();
-                let (name, lease) = (grant.name.clone(), grant.lease);
-                let request = Request::new(name, grant.owner, label, lease, sent);
-                if let Ok(Attempt::Granted(_)) = self.sound.try_acquire(&request).await {
-                    *answer = Renewal::Renewed { from: sent, lease };
+                (Some(Flaw::RenewsTheToken), _) => {
+                    let _ = self.sound.raise(grant, after(grant.token)).await;
                 }
+                (Some(Flaw::RenewsForAnybody), Renewal::Lost(_)) => *answer = renewed(&grant),
+                (Some(Flaw::Resurrects), Renewal::Lost(_)) => {
+                    let (name, label) = (grant.name.clone(), OwnerLabel::of_this_process());
+                    let request = Request::new(name, grant.owner, label, grant.lease, sent);
+                    if let Ok(Attempt::Granted(_)) = self.sound.try_acquire(&request).await {
+                        *answer = renewed(&grant);
+                    }
+                }
+                _ => {}
             }
         }
         answers
     }
 
     async fn read_record(&self, name: &LockName) -> Result<RecordRead, Error> {
-        let name = self.name(name);
-        let mut read = self.sound.read_record(&name).await?;
-        if let Some(other) = self.records.lock().get(&name) {
-            read.record = other.clone();
-        }
-        match (self.flaw, &mut read.record) {
-            (Some(Flaw::TimesRecordsByTheRead), Some(record)) => record.written = read.now,
-            (Some(Flaw::KeepsRecordsBriefly), kept) => {
-                let brief = RecordWrite::SHORTEST_KEPT / 2;
-                kept.take_if(|record| read.now.since(record.written) > brief);
-            }
-            (Some(Flaw::NeverComplete), _) => read.complete_since = read.now,
-            _ => {}
-        }
-        Ok(read)
+        self.records.read(&self.name(name)).await
     }
 
     async fn write_record(
@@ -319,66 +293,33 @@ impl Backend for Flawed {
         grant: &Grant,
         write: &RecordWrite,
     ) -> Result<WriteOutcome, Error> {
-        let mut write = write.clone();
-        match self.flaw {
-            Some(Flaw::WritesLateRecords) => write.number = SystemEnv.now().as_nanos(),
-            Some(Flaw::CutsRecords) => write.value.truncate(255),
-            _ => {}
-        }
-        let grant = self.renamed(grant);
         if self.has(Flaw::RefusesARecordsRepeat) && !self.is_first(grant.owner) {
             return Ok(WriteOutcome::NotHeld);
         }
-        let outcome = self.sound.write_record(&grant, &write).await?;
-        if self.has(Flaw::ListsRecords) {
-            let record = self.sound.read_record(&grant.name).await?.record;
-            self.records.lock().insert(grant.name.clone(), record);
-        }
-        let last = self.read_record(&grant.name).await?;
-        let forges = match self.flaw {
-            Some(Flaw::WritesRecordsForAnybody) => true,
-            // Also for a grant that is gone, until a later one has written.
-            Some(Flaw::ComparesRecordsTokens) => {
-                last.record.is_none_or(|record| record.token <= grant.token)
-            }
-            _ => false,
-        };
-        if forges {
-            let record = Record::new(write.value, grant.token, last.now);
-            self.records.lock().insert(grant.name, Some(record));
-            return Ok(WriteOutcome::Written);
-        }
-        Ok(outcome)
+        self.records.write(&self.renamed(grant), write.clone()).await
     }
 
     async fn release(&self, grant: &Grant, options: ReleaseOptions<'_>) -> Result<Released, Error> {
         let renamed = self.renamed(grant);
         self.wake_all.send_replace(());
-        if self.has(Flaw::ForgetsRecordsWithTheLock) {
-            self.records.lock().insert(renamed.name.clone(), None);
+        self.records.note_release(&renamed.name);
+        let shared = grant.mode == Mode::Shared;
+        if self.has(Flaw::ReleasesForAnybody) || shared && self.has(Flaw::EndsWithTheFirstReader) {
+            return self.force_release(&grant.name).await.map(Released::plain);
         }
-        match self.flaw {
-            Some(Flaw::ReleasesNothing) => Ok(Released::plain(ReleaseOutcome::Released)),
-            Some(Flaw::SaysReleasedToAll) => {
-                let Released { next, .. } = self.sound.release(&renamed, options).await?;
-                Ok(Released::new(ReleaseOutcome::Released, next))
-            }
-            Some(Flaw::ReleasesForAnybody) => {
-                self.sound.force_release(&renamed.name).await.map(Released::plain)
-            }
-            Some(Flaw::EndsWithTheFirstReader) if grant.mode == Mode::Shared => {
-                self.sound.force_release(&renamed.name).await.map(Released::plain)
-            }
-            Some(Flaw::CountsReleases) => {
-                let released = self.sound.release(&renamed, options).await?;
-                if released.outcome == ReleaseOutcome::NotHeld {
-                    self.sound.force_release(&renamed.name).await?;
-                }
-                Ok(released)
-            }
-            Some(Flaw::KeepsNothing) => self.sound.release(&renamed, options.with_keep(None)).await,
-            _ => self.sound.release(&renamed, options).await,
+        if self.has(Flaw::ReleasesNothing) {
+            return Ok(Released::plain(ReleaseOutcome::Released));
         }
+        let options = if self.has(Flaw::KeepsNothing) { options.with_keep(None) } else { options };
+        let mut released = self.sound.release(&renamed, options).await?;
+        match (self.flaw, released.outcome) {
+            (Some(Flaw::SaysReleasedToAll), _) => released.outcome = ReleaseOutcome::Released,
+            (Some(Flaw::CountsReleases), ReleaseOutcome::NotHeld) => {
+                self.force_release(&grant.name).await?;
+            }
+            _ => {}
+        }
+        Ok(released)
     }
 
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<(), Error> {
@@ -405,12 +346,7 @@ impl Backend for Flawed {
         if self.has(Flaw::ListsTwice) {
             page.locks.extend(page.locks.clone());
         }
-        if self.has(Flaw::ListsRecords) {
-            let owned = self.records.lock();
-            let of_record =
-                |name: &LockName| LockState::new(name.clone(), None, FencingToken::ZERO);
-            page.locks.extend(owned.keys().map(of_record));
-        }
+        page.locks.extend(self.records.listed());
         Ok(page)
     }
 

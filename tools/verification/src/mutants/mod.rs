@@ -5,6 +5,7 @@
 //! it. For missing lines in a backend's scripts and statements see `missing_guards`.
 
 mod flawed;
+mod records;
 mod waiters;
 
 use std::{sync::Arc, time::Duration};

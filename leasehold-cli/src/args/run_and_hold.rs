@@ -1,4 +1,4 @@
-//! The arguments of the actions that hold a lock.
+//! The arguments of `run` and `hold`, the actions that hold a lock.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
