@@ -67,7 +67,12 @@ fn meaning(error: &RedisError) -> Option<(ErrorKind, &'static str)> {
             (ErrorKind::Unavailable, "the slot is moving between nodes")
         }
         // These stay until somebody changes a setting, a permission or a key.
-        (_, "NOAUTH" | "WRONGPASS") | (Driver::AuthenticationFailed, _) => {
+        (_, "NOAUTH") => (
+            ErrorKind::Auth,
+            "the server demands a password, and the client gives none; name it, as in \
+             redis://:PASSWORD@HOST or redis://USER:PASSWORD@HOST",
+        ),
+        (_, "WRONGPASS") | (Driver::AuthenticationFailed, _) => {
             (ErrorKind::Auth, "the server refuses the user or the password")
         }
         (Driver::Server(_), _) if says(error, "without any password configured") => {

@@ -130,6 +130,8 @@ mod tests {
         ] {
             let error = refusals.judge("a", of(text), Instant::default(), Duration::ZERO);
             assert_eq!(error.is_retryable(), passes, "{text}: {error}");
+            let gives_none = error.to_string().contains("demands a password");
+            assert_eq!(gives_none, text.starts_with("NOAUTH"), "{text}: {error}");
         }
     }
 }
