@@ -46,6 +46,11 @@ impl Failure {
     }
 }
 
+/// The first error of whoever has not run `init`.
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub(crate) const NO_TABLES: &str = "the tables are not there; `leasehold --store URL init` makes them, or the SQL that \
+                                    `leasehold schema` prints (for a fence its `create`)";
+
 /// No larger token can be granted. The remedy differs between the databases.
 pub(crate) const USED_UP: &str = "the fencing tokens are used up, since a token is at the limit; `leasehold release --force` frees \
                                   one name, and `leasehold check` tells what helps where it is all of them";

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use humantime::format_duration;
-use leasehold::{Holder, LockState, OwnerId, OwnerLabel};
+use leasehold::{Holder, LockState, OwnerId, OwnerLabel, Quarantined};
 use tokio::sync::oneshot;
 
 use crate::exit::{Failure, cause, is_unseen};
@@ -74,6 +74,19 @@ pub(crate) fn rounded(span: Duration) -> String {
     let step = if millis < 1000 { 1 } else { 100 };
     let millis = millis.div_ceil(step).saturating_mul(step);
     format_duration(Duration::from_millis(millis)).to_string()
+}
+
+/// When a store grants again.
+pub(crate) fn grants(quarantine: Option<&Quarantined>) -> String {
+    quarantine.map_or_else(|| "now".to_owned(), |it| format!("in {}", rounded(it.remaining)))
+}
+
+/// Why a store grants nothing for now, and what ends that.
+pub(crate) fn why_quarantined(quarantine: &Quarantined) -> String {
+    format!(
+        "{} (if nobody can hold a lock, `leasehold init --first-use` ends it)",
+        escaped(&quarantine.why)
+    )
 }
 
 /// The holder of a lock, and its remaining lease.

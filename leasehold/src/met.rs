@@ -53,11 +53,23 @@ pub(crate) async fn explained(url: &StoreUrl, error: Error) -> Error {
     if !error.is_retryable() {
         return error;
     }
+    if format!("{error:#}").contains("invalid peer certificate") {
+        let option = match kind(url.expose().split(':').next().unwrap_or_default()) {
+            Some("postgres") => "sslrootcert",
+            Some("mysql") => "ssl-ca",
+            _ => "ca",
+        };
+        let message = format!(
+            "the server's certificate is not accepted; give the file of its authority as {option}=FILE in the URL, and the \
+             host by a name in the certificate"
+        );
+        return Error::new(ErrorKind::Config, message).with_source(error);
+    }
     for place in places(url).into_iter().take(MOST_ASKED) {
         let Some(met) = met(&place).await else { continue };
         if let Some(told) = told(url, met) {
-            let message = format!("{place} {told}");
-            return Error::new(ErrorKind::Config, message).with_source(error);
+            // Without the error itself: what the driver made of the answer misleads.
+            return Error::new(ErrorKind::Config, format!("{place} {told}"));
         }
     }
     error

@@ -9,6 +9,8 @@ use lock_core::{
 use redis::Value;
 
 use crate::{
+    connection::identity,
+    guarantees::{failover::Failover, promises},
     keys::Bucket,
     scripts::{
         self, Arguments,
@@ -189,25 +191,58 @@ impl Admin<'_> {
         Ok(marks.iter().flatten().map(highest).max().unwrap_or(FencingToken::ZERO))
     }
 
-    /// The quarantine that runs longest, of all buckets. It begins none where an epoch record is
-    /// missing.
+    /// The quarantine that lasts longest, of all buckets: one that runs, or one that the next
+    /// client begins, because there is no record of this run of the server. It changes nothing.
     pub(crate) async fn quarantine(&self) -> Result<Option<Quarantined>, Error> {
-        let buckets = self.0.keys.buckets().map(|bucket| async move {
-            let mut ask = redis::cmd("HMGET");
-            ask.arg(self.0.keys.epoch(bucket)).arg("from").arg("why");
-            let answer = reply::list(self.0.send(bucket, &ask).await?)?;
-            let [from, why] = answer.as_slice() else { return Err(not_understood()) };
-            let from = reply::text(from).ok().and_then(|from| from.parse::<u64>().ok());
-            let Some(from) = from.filter(|from| *from > 0) else { return Ok(None) };
+        let buckets = self.0.keys.buckets().map(|bucket| self.quarantine_of(bucket));
+        let all = futures_util::future::try_join_all(buckets).await?;
+        Ok(all.into_iter().flatten().max_by_key(|it| it.remaining))
+    }
+
+    async fn quarantine_of(&self, bucket: Bucket) -> Result<Option<Quarantined>, Error> {
+        let mut ask = redis::cmd("HMGET");
+        let fields = ["run", "replid", "from", "why", "longest", "quarantine", "span"];
+        ask.arg(self.0.keys.epoch(bucket)).arg(&fields);
+        let answer = reply::list(self.0.send(bucket, &ask).await?)?;
+        let [run, replid, from, why, longest, quarantine, span] = answer.as_slice() else {
+            return Err(not_understood());
+        };
+        let number = |value| reply::text(value).ok().and_then(|text| text.parse::<u64>().ok());
+        let connection = self.0.connection(bucket).await?;
+        let handshake = connection.handshake().await?;
+        let (identity, agreed) = (&handshake.identity, self.0.agreed());
+        if reply::text(run).is_ok_and(|run| run == identity.run)
+            && reply::text(replid).is_ok_and(|replid| replid == identity.replid)
+        {
+            let Some(from) = number(from).filter(|from| *from > 0) else { return Ok(None) };
             let time = reply::list(self.0.send(bucket, &redis::cmd("TIME")).await?)?;
             let [seconds, micros] = time.as_slice() else { return Err(not_understood()) };
             let now = reply::number(seconds)?.saturating_mul(1_000_000) + reply::number(micros)?;
             let why = reply::text(why).unwrap_or("an operator set the quarantine").to_owned();
             let left = from.checked_sub(now).filter(|left| *left > 0);
-            Ok(left.map(|left| Quarantined::new(Duration::from_micros(left), why)))
-        });
-        let all = futures_util::future::try_join_all(buckets).await?;
-        Ok(all.into_iter().flatten().max_by_key(|it| it.remaining))
+            return Ok(left.map(|left| Quarantined::new(Duration::from_micros(left), why)));
+        }
+        if reply::text(quarantine).map_or(!agreed.quarantine, |on| on != "on") {
+            return Ok(None);
+        }
+        // As check_epoch.lua counts.
+        let micros = |span: Option<u64>| Duration::from_micros(span.unwrap_or(0));
+        let margin = Failover::of(&self.0.settings, identity).argument().parse().ok();
+        let wait = micros(number(longest)).max(agreed.longest_lease) + micros(margin);
+        let wait = wait.max(micros(number(span)));
+        if handshake.seen.witness || promises::wait_of_first_use(identity, agreed).is_some() {
+            let why = "no client has asked for a lock since the server's start or a loss of data; \
+                       the next one begins this wait";
+            return Ok(Some(Quarantined::new(wait, why)));
+        }
+        // As open.lua counts.
+        let info = connection.info("server").await?;
+        let uptime = identity::field(&info, "uptime_in_seconds")
+            .and_then(|seconds| seconds.parse().ok())
+            .map_or(Duration::ZERO, Duration::from_secs);
+        let left = (wait + Duration::from_secs(2)).saturating_sub(uptime).min(wait);
+        let why = "the server started less than a longest lease ago, and may have lost locks";
+        Ok(Some(Quarantined::new(left, why)).filter(|it| !it.remaining.is_zero()))
     }
 
     /// A random name of the store, kept in its epoch record.

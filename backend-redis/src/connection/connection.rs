@@ -341,7 +341,8 @@ impl Connection {
         }
     }
 
-    async fn info(&self, section: &str) -> Result<String, Error> {
+    /// A section of INFO.
+    pub(crate) async fn info(&self, section: &str) -> Result<String, Error> {
         let answer = self.commands.ask(redis::cmd("INFO").arg(section)).await?;
         redis::from_redis_value(answer)
             .map_err(|_| Error::new(ErrorKind::Config, "INFO was not answered with text"))

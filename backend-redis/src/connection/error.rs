@@ -67,7 +67,12 @@ fn meaning(error: &RedisError) -> Option<(ErrorKind, &'static str)> {
             (ErrorKind::Unavailable, "the slot is moving between nodes")
         }
         // These stay until somebody changes a setting, a permission or a key.
-        (_, "NOAUTH" | "WRONGPASS") | (Driver::AuthenticationFailed, _) => {
+        (_, "NOAUTH") => (
+            ErrorKind::Auth,
+            "the server demands a password, and the client gives none; name it, as in \
+             redis://:PASSWORD@HOST or redis://USER:PASSWORD@HOST",
+        ),
+        (_, "WRONGPASS") | (Driver::AuthenticationFailed, _) => {
             (ErrorKind::Auth, "the server refuses the user or the password")
         }
         (Driver::Server(_), _) if says(error, "without any password configured") => {
@@ -218,6 +223,8 @@ mod tests {
             assert!(!is_unknown_refusal(&refusal), "{text}");
             let error = of_command(&refusal);
             assert_eq!(error.is_retryable(), passes, "{text}: {error}");
+            let gives_none = error.to_string().contains("demands a password");
+            assert_eq!(gives_none, text.starts_with("NOAUTH"), "{text}: {error}");
         }
         for text in ["ERR no upstream", "upstream failure"] {
             let refusal = refusal(text);

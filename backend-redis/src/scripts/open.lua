@@ -1,6 +1,6 @@
--- Opens a store without a wait, if nobody has used it since the server's start: the steps are in
--- store/first_use.rs. A candidate is in a field of the epoch record that no other script reads, so
--- it grants nothing.
+-- Opens a store that nobody has used since the server's start. It grants one longest lease after
+-- that start: see store/first_use.rs for the steps. A candidate is in a field of the epoch record
+-- that no other script reads, so it grants nothing.
 -- KEYS: 1 epoch record
 -- epoch args: nonce witness
 --       witness: '' to write a candidate; then whether the witness was there, 'known' or 'unknown'
@@ -24,9 +24,6 @@ if last_run == true_run then return {'done'} end
 if run ~= true_run then return {'stale'} end
 stored_longest, stored_quarantine = stored_longest or longest, stored_quarantine or quarantine
 span = math.max(tonumber(span or 0), tonumber(stored_longest), tonumber(longest))
--- Leases that were granted before the start are over. INFO shows whole seconds.
--- guard: open_uptime | S1 | a_new_server
-if string.match(server, 'uptime_in_seconds:(%d+)') * 1000000 <= span + 2000000 then return {'done'} end
 -- No replica, which may have been promoted, and no master before this one.
 for _, line in ipairs({'connected_slaves:0', 'repl_backlog_active:0', 'master_replid2:' .. string.rep('0', 40)}) do
   -- guard: open_alone | S1 | a_former_replica
@@ -49,7 +46,16 @@ local waits = witness == 'known' and gate(now)
 -- guard: open_known | S1 | a_known_witness
 if waits then return type(waits) == 'table' and waits or {'done'} end
 -- include since
--- `from` stays: nothing that it waits for ends later than what the uptime has waited for.
-redis.call('HSET', KEYS[1], 'since', since, 'run', run, 'replid', replid, 'from', from or '0', 'span', text(span),
+-- Leases that were granted before the start end one span after it. INFO shows whole seconds.
+local left = span + 2000000 - string.match(server, 'uptime_in_seconds:(%d+)') * 1000000
+local opens = left > 0 and stored_quarantine == 'on' and now + math.min(left, span) or 0
+-- `from` stays, if it is later: an operator's `init` may have set it.
+from = tonumber(from or 0)
+-- guard: open_uptime | S1 | a_new_server | if false then
+if opens > from then
+  from = opens
+  redis.call('HSET', KEYS[1], 'why', 'the server started less than a longest lease ago, and may have lost locks')
+end
+redis.call('HSET', KEYS[1], 'since', since, 'run', run, 'replid', replid, 'from', text(from), 'span', text(span),
   'longest', stored_longest, 'quarantine', stored_quarantine, 'version', VERSION)
 return {'done'}

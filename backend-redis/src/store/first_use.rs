@@ -3,13 +3,15 @@
 //! A client that finds no record of this run cannot know whether the store is new or has lost its
 //! data. In the second case a grant must wait for one longest lease. But if nobody has used the
 //! store since the server's start, no lease can be left once the server has been up for longer than
-//! that. The *witness* tells: each client loads it before the store can open, and puts it back.
+//! that, so the wait counts from that start. The *witness* tells: each client loads it before the
+//! store can open, and puts it back.
 //!
 //! 1. A script writes a candidate, with a nonce, where there is no record of this run.
 //! 2. The client asks for the witness. A client that opened the store before has loaded it by now;
 //!    one that opens it after this finds the candidate gone, or removes it.
 //! 3. The client loads the witness.
-//! 4. A script opens the store if the witness was missing, or begins a whole wait if it was there.
+//! 4. A script makes the record: with a wait from the server's start, which may be over, if the
+//!    witness was missing, or with a whole wait if it was there.
 //!    It does so only if the candidate is this client's own and younger than a second, so that the
 //!    witness was loaded just now.
 //!
@@ -31,7 +33,7 @@ use crate::{
 };
 
 impl Store {
-    /// Makes the record of this run, if that is possible without a wait. In any case the witness is
+    /// Makes the record of this run, if the wait may count from the server's start. In any case the witness is
     /// there when this returns without an error.
     pub(super) async fn first_use(
         &self,

@@ -221,8 +221,8 @@ impl Store {
             self.settings.longest_lease.filter(|configured| *configured != longest)
         {
             let message = format!(
-                "this client is configured with a longest lease of {}, and the store has {}; must be \
-                 the same for all",
+                "this client expects a longest lease of {}, but the store's is {}; change one of them \
+                 (`leasehold init` sets the store's)",
                 show(configured),
                 show(longest)
             );
@@ -234,8 +234,8 @@ impl Store {
         {
             let (configured, has) = (word(configured), word(quarantine));
             let message = format!(
-                "this client is configured with quarantine={configured}, and the store has {has}; must be \
-                 the same for all"
+                "this client expects quarantine={configured}, but the store has {has}; change one of them \
+                 (`leasehold init` sets the store's)"
             );
             return Err(Error::new(ErrorKind::Config, message));
         }

@@ -23,7 +23,7 @@ pub(crate) const WHOLE: Duration = Duration::from_secs(29);
 const HANG: Duration = Duration::from_secs(60);
 
 /// A server, as if it had been up for this many seconds.
-async fn server_up_for(seconds: f64) -> (Redis, Clock) {
+pub(crate) async fn server_up_for(seconds: f64) -> (Redis, Clock) {
     server_with(RedisOptions::new(), seconds).await
 }
 
@@ -57,6 +57,25 @@ pub(crate) async fn held() -> (Redis, Clock, Arc<dyn Backend>, Grant) {
 async fn waits(server: &Redis) {
     let told = quarantined(&*connect(&url(server)).await).await;
     assert!(told.remaining > WHOLE, "{told:?}");
+}
+
+/// A new client waits until a longest lease after the server's start, whenever it asks.
+async fn waits_from_start(server: &Redis, longest: Duration) {
+    let uptime = async || {
+        let seconds = server.info("uptime_in_seconds").await.unwrap();
+        Duration::from_secs(seconds.parse().unwrap())
+    };
+    let (store, rounding) = (connect(&url(server)).await, Duration::from_secs(2));
+    let before = uptime().await;
+    // A look begins no wait, and says how long the next client would wait.
+    let looked = store.quarantine().await.unwrap().unwrap();
+    let told = quarantined(&*store).await;
+    let after = uptime().await;
+    for told in [looked, told] {
+        assert!(told.why.contains("started less than a longest lease ago"), "{told:?}");
+        assert!(told.remaining <= longest + rounding - before, "{told:?}");
+        assert!(told.remaining + rounding + after >= longest, "{told:?}");
+    }
 }
 
 /// Waits until a client has put the witness back.
@@ -114,11 +133,15 @@ async fn init_opens_such_a_store_too_and_its_longest_lease_is_that_of_the_url() 
 }
 
 #[tokio::test]
-async fn a_server_that_has_not_been_up_for_a_lease_makes_its_first_client_wait() {
-    // For less than the longest lease.
-    let (server, _clock) = server_up_for(40.0).await;
-    let store = connect(&format!("{}?longest_lease=1h", url(&server))).await;
-    assert!(quarantined(&*store).await.remaining > WHOLE * 100);
+async fn a_first_client_waits_from_the_start_of_the_server_not_from_its_own() {
+    let (server, clock) = server_up_for(20.0).await;
+    waits_from_start(&server, Duration::from_secs(30)).await;
+    // The wait is over when the server has been up for a longest lease.
+    clock.step(14.0).unwrap();
+    granted(&*connect(&url(&server)).await, &request("a", LEASE)).await;
+    // And after a loss of data it is a whole one.
+    cli(&server, "FLUSHALL").await;
+    waits(&server).await;
 }
 
 /// Why the first client of a server waits.
@@ -270,7 +293,7 @@ async fn a_restarted_empty_server_makes_the_next_client_wait_only_at_first() {
     granted(&*store, &request("a", LEASE)).await;
     store.close().await;
     server.restart(Data::Lose).await.unwrap();
-    waits(&server).await;
+    waits_from_start(&server, Duration::from_secs(30)).await;
 }
 
 #[tokio::test]
@@ -282,7 +305,7 @@ async fn a_record_of_an_earlier_run_counts_as_none_and_its_settings_stay() {
     server.restart(Data::Keep).await.unwrap();
     // Less than the longest lease in the record.
     step(&server, &clock, 40.0).await;
-    waits(&server).await;
+    waits_from_start(&server, LEASE * 3).await;
     server.restart(Data::Keep).await.unwrap();
     step(&server, &clock, 70.0).await;
     let store = connect(&url(&server)).await;

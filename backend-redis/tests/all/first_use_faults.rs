@@ -5,13 +5,14 @@ use lock_core::{Attempt, Backend, Env as _, Grant, ReleaseOptions, Renewal, Syst
 use servers::{Clock, Data, Redis, RedisOptions, Server as _};
 
 use crate::{
-    first_use::{DEL, LEASE, WHOLE, cli, held, put_back, step},
+    first_use::{DEL, LEASE, WHOLE, cli, held, put_back, server_up_for, step},
     support::{connect, replica_of, request, url},
 };
 
 const PAGE: &str = include_str!("../../../docs/fault-matrix.md");
 const AT_ONCE: &str = "at once";
 const WAITS: &str = "after a longest lease";
+const FROM_START: &str = "a longest lease after the restart";
 
 /// The faults, as the table names them.
 const FAULTS: [&str; 8] = [
@@ -99,6 +100,7 @@ impl Stage {
         }
         match store.try_acquire(&request("another", LEASE)).await.unwrap() {
             Attempt::Granted(_) => AT_ONCE,
+            Attempt::Quarantined(told) if told.why.contains("started less than") => FROM_START,
             Attempt::Quarantined(told) if told.remaining > WHOLE => WAITS,
             other => panic!("{other:?}"),
         }
@@ -121,4 +123,16 @@ async fn each_fault_ends_as_the_table_says() {
     let table = PAGE.split("<!-- first use -->").nth(1).unwrap();
     let told: Vec<_> = table.lines().filter(|line| line.starts_with("| ")).skip(1).collect();
     assert_eq!(told, rows);
+}
+
+#[tokio::test]
+async fn a_look_says_that_the_next_client_would_wait() {
+    let (server, _clock, store, _grant) = held().await;
+    assert!(store.quarantine().await.unwrap().is_none());
+    cli(&server, "FLUSHALL").await;
+    let looked = store.quarantine().await.unwrap().unwrap();
+    assert!(looked.remaining > WHOLE && looked.why.contains("next one"), "{looked:?}");
+    let (unused, _clock) = server_up_for(40.0).await;
+    assert!(connect(&url(&unused)).await.quarantine().await.unwrap().is_none());
+    assert_eq!(unused.cli(&["DBSIZE"]).await.unwrap(), "0");
 }

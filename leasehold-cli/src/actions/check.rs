@@ -20,7 +20,8 @@ pub(super) async fn check(place: &ChosenStore, output: Output) -> Result<u8, Fai
     let checked = checked.map_err(|error| Failure::of(&error))?;
     let (clock, highest) = (checked.clock_difference_micros, checked.highest_token);
     let (guarantees, warnings) = (&checked.guarantees, checked.warnings());
-    let grants_in = checked.quarantine.as_ref().map_or(Duration::ZERO, |it| it.remaining);
+    let quarantine = checked.quarantine.as_ref();
+    let grants_in = quarantine.map_or(Duration::ZERO, |it| it.remaining);
     let micros = u64::try_from(checked.round_trip.as_micros()).unwrap_or(u64::MAX);
     let code = print(&if output.json {
         json::pretty(&json!({
@@ -39,7 +40,7 @@ pub(super) async fn check(place: &ChosenStore, output: Output) -> Result<u8, Fai
             "store         {}\n{}{}{}{}{}{}",
             place.url(),
             lines(guarantees),
-            grants_line(grants_in),
+            format_args!("grants        {}\n", show::grants(quarantine)),
             format_args!("round trip    {:.3} ms\n", micros as f64 / 1000.0),
             clock_line(clock),
             highest.map(|token| highest_line(store.kind(), token)).unwrap_or_default(),
@@ -50,14 +51,6 @@ pub(super) async fn check(place: &ChosenStore, output: Output) -> Result<u8, Fai
         )
     })?;
     Ok(if guarantees.exclusion.holds() { code } else { NOT_PROMISED })
-}
-
-fn grants_line(grants_in: Duration) -> String {
-    if grants_in.is_zero() {
-        "grants        now\n".to_owned()
-    } else {
-        format!("grants        in {}\n", show::rounded(grants_in))
-    }
 }
 
 fn clock_line(micros: Option<i64>) -> String {
@@ -96,20 +89,20 @@ fn highest_line(kind: &str, highest: FencingToken) -> String {
 fn first_use(promise: &Promise) -> String {
     match promise {
         Promise::Holds { .. } => {
-            "grants at once if nobody has used the store since its server's start, a longest lease ago or more"
+            "granted from a longest lease after the server's start on, if nobody has used the store since then"
                 .to_owned()
         }
-        Promise::Withheld { why } => why.clone(),
+        Promise::Withheld { why } => show::escaped(why),
     }
 }
 
 fn lines(guarantees: &Guarantees) -> String {
     let yes = |holds: bool| if holds { "yes" } else { "no" };
     let rows = [
-        ("exclusion", guarantees.exclusion.to_string()),
-        ("shared", guarantees.shared.to_string()),
-        ("tokens", format!("never go back: {}", guarantees.tokens)),
-        ("records", guarantees.record.to_string()),
+        ("exclusion", promised(&guarantees.exclusion)),
+        ("shared", promised(&guarantees.shared)),
+        ("tokens", format!("never go back: {}", promised(&guarantees.tokens))),
+        ("records", promised(&guarantees.record)),
         (
             "leases",
             format!(
@@ -146,6 +139,17 @@ fn lines(guarantees: &Guarantees) -> String {
         guarantees.record_version.map(|version| ("data format", format!("version {version}")));
     let first_use = guarantees.first_use.as_ref().map(|first| ("first use", first_use(first)));
     let rows = rows.into_iter().chain(first_use).chain(version);
-    // The texts may contain answers of a server.
-    rows.map(|(what, text)| format!("{what:<13} {}\n", show::escaped(&text))).collect()
+    rows.map(|(what, text)| format!("{what:<13} {text}\n")).collect()
+}
+
+/// A promise, with one assumption a line. The texts may contain answers of a server.
+fn promised(promise: &Promise) -> String {
+    match promise {
+        Promise::Holds { assuming } if !assuming.is_empty() => {
+            let each =
+                assuming.iter().map(|it| format!("\n{:<13} - {}", "", show::escaped(&it.text)));
+            format!("holds, assuming that{}", each.collect::<String>())
+        }
+        other => show::escaped(&other.to_string()),
+    }
 }

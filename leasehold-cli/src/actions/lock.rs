@@ -330,10 +330,9 @@ fn not_acquired(error: &Error, args: &Lock) -> Failure {
 
 fn in_quarantine(quarantine: &Quarantined) -> String {
     format!(
-        "the store is in quarantine and grants nothing for another {}: {} (if nobody can hold a lock, \
-         `leasehold init --first-use` ends it)",
+        "the store is in quarantine and grants nothing for another {}: {}",
         show::rounded(quarantine.remaining),
-        quarantine.why
+        show::why_quarantined(quarantine)
     )
 }
 

@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use leasehold::backend::Listing;
-use leasehold::{
-    Backend, Error, LockState, OwnerId, QuarantineUse, Quarantined, ReleaseOutcome, StoreSettings,
-};
+use leasehold::{Backend, Error, LockState, OwnerId, QuarantineUse, ReleaseOutcome, StoreSettings};
 use serde_json::json;
 
 use crate::args::{Init, Inspect, Output, Release, Switch};
@@ -39,8 +37,10 @@ pub(super) async fn init(place: &ChosenStore, args: &Init) -> Result<u8, Failure
     close(&*store).await;
     let settings = settings.map_err(|error| Failure::of(&error))?;
     // As a client with this URL sees it. It is refused if an option has set something else.
+    let mut held_back = None;
     if let Ok(store) = place.open().await {
         exclusion = store.guarantees().exclusion.clone();
+        held_back = store.quarantine().await.ok().flatten();
         close(&*store).await;
     }
     // With these settings the store may not promise exclusion.
@@ -53,10 +53,12 @@ pub(super) async fn init(place: &ChosenStore, args: &Init) -> Result<u8, Failure
             Some(false) => "off",
             None => "not needed by this store",
         };
-        let grants = if settings.grants_in.is_zero() {
-            "now".to_owned()
-        } else {
-            format!("in {}", show::rounded(settings.grants_in))
+        let grants = match (settings.grants_in, &held_back) {
+            (Duration::ZERO, _) => "now".to_owned(),
+            (span, None) => format!("in {}", show::rounded(span)),
+            (span, Some(held_back)) => {
+                format!("in {}: {}", show::rounded(span), show::why_quarantined(held_back))
+            }
         };
         let longest = humantime::format_duration(settings.longest_lease);
         // The text may contain an answer of a server.
@@ -111,14 +113,13 @@ pub(super) async fn inspect(place: &ChosenStore, args: &Inspect) -> Result<u8, F
             Some(state) => show::lock(&state),
             None => format!("{}\n  free\n", show::escaped(args.name.as_str())),
         };
-        let held_back =
-            quarantine.filter(|_| free).map(|Quarantined { remaining, why, .. }| {
-                let why = show::escaped(&why);
-                format!(
-                    "  grants     in {}: the store is in quarantine, {why}\n",
-                    show::rounded(remaining)
-                )
-            });
+        let held_back = quarantine.filter(|_| free).map(|quarantine| {
+            format!(
+                "  grants     {}: the store is in quarantine, {}\n",
+                show::grants(Some(&quarantine)),
+                show::why_quarantined(&quarantine)
+            )
+        });
         state + &held_back.unwrap_or_default()
     })
 }

@@ -34,10 +34,11 @@ fn json(url: &str, args: &[&str]) -> Value {
     serde_json::from_str(&told(url, &args)).unwrap()
 }
 
-/// The line of `leasehold check` on exclusion.
+/// What `leasehold check` says of exclusion.
 fn exclusion(url: &str) -> String {
     let text = told(url, &["check"]);
-    text.lines().find(|line| line.starts_with("exclusion ")).unwrap().to_owned()
+    let (_, text) = text.split_once("\nexclusion ").unwrap();
+    text.split("\nshared ").next().unwrap().to_owned()
 }
 
 /// The assumptions of exclusion, by their ids.
@@ -81,7 +82,7 @@ async fn check_says_of_sentinels_whether_exclusion_is_promised_and_what_to_set()
     set(group.servers(), "min-replicas-max-lag", "3").await;
     let line = exclusion(&url);
     let parts = ["fewer than 1 replicas (its min-replicas-to-write)", "stopped writing 8s after"];
-    says(&line, &["holds, assuming that", parts[0], parts[1]]);
+    says(&line, &["holds, assuming that\n              - ", parts[0], parts[1]]);
     assert!(assumptions(&url).contains("old-master-stops"));
     says(&exclusion(&format!("{url}?failover_margin=20s")), &["stopped writing 20s after"]);
     says(&exclusion(&format!("{url}?longest_lease=30s")), &["holds"]);

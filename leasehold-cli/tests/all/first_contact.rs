@@ -54,6 +54,7 @@ async fn a_server_of_another_kind_is_named() {
         (format!("redis://{etcd_at}"), etcd_at, "such as etcd does"),
         (format!("redis://{tls_at}"), tls_at, "expects TLS: use rediss://"),
         (format!("rediss://{redis_at}?timeout=1s"), redis_at, "without TLS: use redis://"),
+        (format!("rediss://{tls_at}"), tls_at, "is not accepted; give the file of its authority"),
         (format!("redis://{postgres_at}"), postgres_at, "a PostgreSQL does: use postgres://"),
         (format!("redis://{mysql_at}"), mysql_at, "a MySQL or MariaDB does"),
         (format!("redis://{twemproxy}"), twemproxy, "such as Twemproxy"),
@@ -73,6 +74,8 @@ async fn a_server_of_another_kind_is_named() {
         // A wait does not mend it.
         let line = refusal(&url, &["run", "--wait", "forever", "a", "--", "true"], 69);
         assert!(line.contains(told) && line.contains(&at.to_string()), "{url}: {line}");
+        // What the driver made of the answer misleads.
+        assert!(!line.contains("max_connections") && !line.contains("pool"), "{line}");
     }
 }
 
@@ -142,9 +145,11 @@ async fn a_refused_port_is_said_at_once_and_a_wait_for_a_session_is_not() {
 
 #[tokio::test]
 async fn a_paused_clock_is_named() {
-    let redis = Redis::start(RedisOptions::new()).await.unwrap();
+    // A server that never answers: a real one may answer before tokio moves the clock.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     tokio::time::pause();
-    let error = leasehold::connect(format!("redis://{}", redis.address())).await.unwrap_err();
+    let url = format!("redis://{}", silent.local_addr().unwrap());
+    let error = leasehold::connect(url).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Config, "{error}");
     assert!(error.to_string().contains("paused"), "{error}");
 }
@@ -190,7 +195,16 @@ fn a_label_of_the_url_is_that_of_the_holder() {
 async fn a_quarantine_that_runs_is_shown() {
     let redis = Redis::start(RedisOptions::new()).await.unwrap();
     let url = format!("redis://{}", redis.address());
-    ok(&url, &["init", "--longest-lease", "1h"]);
+    // Nobody has used it, and the first who does would wait.
+    let unused = format!("{url}?longest_lease=1h");
+    for action in [&["check"][..], &["inspect", "a"]] {
+        let output = leasehold(&unused, action);
+        let shown = String::from_utf8(output.stdout).unwrap();
+        assert!(shown.contains(" in 1h") || shown.contains(" in 59m"), "{shown}");
+        assert!(shown.contains("--first-use"), "{shown}");
+    }
+    let shown = ok(&url, &["init", "--longest-lease", "1h"]);
+    assert!(shown.contains("was changed (if nobody can hold a lock, `leasehold init --first-use`"));
     let json = |args: &[&str]| -> Value { serde_json::from_str(&ok(&url, args)).unwrap() };
     let inspected = json(&["inspect", "a", "--json"]);
     assert!(inspected["grants_in_ms"].as_u64().unwrap() > 3_000_000, "{inspected}");
@@ -214,6 +228,10 @@ async fn the_longest_lease_is_changed_while_clients_of_two_generations_work() {
     // The store does not have what the URL of the next generation says.
     let error = leasehold::connect(&new).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+    assert!(error.to_string().contains("change one of them"), "{error}");
+    // Nobody has named the lease that is too long.
+    let line = refusal(&url, &["run", "a", "--", "true"], 64);
+    assert!(line.contains("lease 10s, the default, must be between 10ms and 2s"), "{line}");
 
     // Step 1: clients without the option.
     let between = leasehold::connect(&url).await.unwrap();

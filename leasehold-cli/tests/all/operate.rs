@@ -192,7 +192,7 @@ async fn a_database_without_the_tables_does_not_pass_the_check() {
     for args in [&["check"][..], &["run", "job", "--", "echo", "ran"]] {
         let (code, line) = failure(&store.act(&[&["--store", &url], args].concat()));
         assert_eq!(code, 69);
-        assert!(line.contains("tables") && line.contains("`leasehold init`"), "{line}");
+        assert!(line.contains("tables") && line.contains("`leasehold --store URL init`"), "{line}");
         assert_eq!(line.matches("does not exist").count(), 1, "{line}");
     }
     store.ok(&["--store", &url, "init"]);

@@ -62,7 +62,10 @@ impl StoreCheck {
         }
         if let Some(Quarantined { remaining, why }) = &self.quarantine {
             let remaining = show(Duration::from_secs(remaining.as_secs() + 1));
-            warnings.push(format!("the store is in quarantine, and grants in {remaining}: {why}"));
+            warnings.push(format!(
+                "the store is in quarantine, and grants in {remaining}: {why} (if nobody can hold a lock, `leasehold init \
+                 --first-use` ends it)"
+            ));
         }
         warnings.extend(self.store_warnings.iter().cloned());
         warnings

@@ -74,6 +74,9 @@ pub(super) async fn a_restart_that_nobody_has_noticed(server: &mut Server) -> Ve
 pub(super) async fn an_init_after_a_loss(server: &mut Server) -> Verdict {
     recorded(server).await?;
     server.server.cli(&["FLUSHALL"]).await.map_err(words)?;
+    // So the client leaves the new record to `init`.
+    let soon = ["CONFIG", "SET", "repl-backlog-ttl", "1"];
+    server.server.cli(&soon).await.map_err(words)?;
     let store = first_use(server).await;
     let since = async || {
         Ok::<_, String>(store.read_record(&name("a")).await.map_err(words)?.complete_since)

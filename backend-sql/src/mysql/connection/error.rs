@@ -5,7 +5,7 @@
 use lock_core::{Error, ErrorKind};
 use sqlx::mysql::MySqlDatabaseError;
 
-use crate::error::{Failure, USED_UP, general};
+use crate::error::{Failure, NO_TABLES, USED_UP, general};
 
 pub(crate) fn failure(error: sqlx::Error) -> Failure {
     let number = error
@@ -17,7 +17,8 @@ pub(crate) fn failure(error: sqlx::Error) -> Failure {
         // A deadlock, a wait for a row that was too long, a row that was changed or made meanwhile:
         // a statement that is a transaction of its own was rolled back.
         1213 | 1205 | 1020 | 1062 => return Failure::Busy(error),
-        1044 | 1045 | 1698 => (ErrorKind::Auth, "the server refuses the user or the password"),
+        1045 | 1698 => (ErrorKind::Auth, "the server refuses the user or the password"),
+        1044 => (ErrorKind::Auth, "the user may not use this database, or there is none"),
         1130 => (ErrorKind::Auth, "the server takes no connections from this host"),
         1820 | 1862 => (ErrorKind::Auth, "the user's password has expired"),
         3118 | 4151 => (ErrorKind::Auth, "the user's account is locked"),
@@ -25,10 +26,7 @@ pub(crate) fn failure(error: sqlx::Error) -> Failure {
         1142 | 1143 | 1227 => (ErrorKind::Auth, "the user may not use the tables"),
         1049 => (ErrorKind::Config, "there is no such database"),
         1046 => (ErrorKind::Config, "no database is named; name one, as in mysql://HOST/DATABASE"),
-        1146 => (
-            ErrorKind::Config,
-            "the tables are not there; `leasehold init` makes them, and `create` a fence's, or the SQL of `leasehold schema`",
-        ),
+        1146 => (ErrorKind::Config, NO_TABLES),
         // A token above the largest number.
         1264 | 1690 => (ErrorKind::Config, USED_UP),
         1054 => (ErrorKind::Config, "the tables are not as this version makes them"),

@@ -3,7 +3,7 @@
 
 use lock_core::{Error, ErrorKind};
 
-use crate::error::{Failure, USED_UP, general};
+use crate::error::{Failure, NO_TABLES, USED_UP, general};
 
 /// A client that waits needs two sessions, any other client needs one, and a busy client more.
 const NO_SESSION: &str = "no session of the server in time: it has none left (raise max_connections, run fewer clients, or put a \
@@ -31,10 +31,7 @@ pub(crate) fn failure(error: sqlx::Error) -> Failure {
         "28000" | "28P01" => (ErrorKind::Auth, "the server refuses the user or the password"),
         "42501" => (ErrorKind::Auth, "the role may not use the tables"),
         "3D000" => (ErrorKind::Config, "there is no such database"),
-        "42P01" => (
-            ErrorKind::Config,
-            "the tables are not there; `leasehold init` makes them, and `create` a fence's, or the SQL of `leasehold schema`",
-        ),
+        "42P01" => (ErrorKind::Config, NO_TABLES),
         // The part `refuse_tables`.
         "LH001" => {
             let message = error.as_database_error().map(|error| error.message().to_owned());

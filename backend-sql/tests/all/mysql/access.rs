@@ -20,9 +20,12 @@ async fn a_user_that_the_server_refuses_is_told_why() {
     let server = start().await;
     let create = "CREATE USER locked@'127.0.0.1' ACCOUNT LOCK; \
                   CREATE USER expired@'127.0.0.1' PASSWORD EXPIRE; \
-                  GRANT ALL ON test.* TO expired@'127.0.0.1'";
+                  GRANT ALL ON test.* TO expired@'127.0.0.1'; \
+                  CREATE USER elsewhere@'127.0.0.1'";
     server.sql(create).await.unwrap();
-    for (user, part) in [("locked", "locked"), ("expired", "expired")] {
+    for (user, part) in
+        [("locked", "locked"), ("expired", "expired"), ("elsewhere", "may not use this database")]
+    {
         let url = url(server.address()).replace("root@", &format!("{user}@"));
         let error = connect(&url).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Auth, "{error:?}");

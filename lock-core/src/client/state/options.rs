@@ -100,8 +100,9 @@ impl Wanted {
         let (shortest, longest) = (store.shortest_lease, store.longest_lease);
         if self.lease < shortest || self.lease > longest {
             return refuse(format!(
-                "lease {} must be between {} and {}, this store's longest lease",
+                "lease {}{} must be between {} and {}, this store's longest lease",
                 show(self.lease),
+                if self.lease == DEFAULT_LEASE { ", the default," } else { "" },
                 show(shortest),
                 show(longest)
             ));

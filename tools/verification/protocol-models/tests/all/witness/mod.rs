@@ -1,9 +1,9 @@
 //! The first use of a plain Redis: every order of the steps of two clients, with losses of data, of
 //! the script cache and of the server.
 //!
-//! A store on a server that has been up for a longest lease opens at once, if its *witness* is not
-//! in the script cache. A client writes a candidate with a nonce into the epoch record, asks for
-//! the witness, loads it, and opens the store. `open.lua` of `backend-redis` and
+//! A store grants from one longest lease after its server's start on, if its *witness* is not in the
+//! script cache. A client writes a candidate with a nonce into the epoch record, asks for the
+//! witness, loads it, and opens the store. `open.lua` of `backend-redis` and
 //! `store/first_use.rs` there are the real steps.
 //!
 //! Time is only an order. A wait ends when each client that held a lock at its beginning has
@@ -71,7 +71,7 @@ fn one_holds_over_losses_of_data_and_of_scripts() {
 }
 
 #[test]
-fn one_holds_over_a_restart_and_a_store_opens_at_once_after_it() {
+fn one_holds_over_a_restart_and_a_store_opens_after_it() {
     let (found, states) = search(ALL, RESTART);
     assert!(found == [OPENS] && states > 50_000, "{found:?} in {states} states");
 }

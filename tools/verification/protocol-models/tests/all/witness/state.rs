@@ -94,7 +94,7 @@ pub(super) struct State {
     pub(super) witness: bool,
     /// Somebody has used this prefix in this run.
     pub(super) used: bool,
-    /// A client has opened it at once, over a record of an earlier run.
+    /// A client has opened it over a record of an earlier run.
     pub(super) opened: bool,
     /// Those who held a lock when the server started, and have not renewed it since.
     pub(super) before_start: Set,

@@ -21,7 +21,7 @@ pub(super) struct Rules {
     pub(super) puts_back: bool,
     /// No renewal without the witness.
     pub(super) renews_with: bool,
-    /// The server has been up for a longest lease.
+    /// The store grants a longest lease after the server's start.
     pub(super) uptime: bool,
     /// The witness is that of the key prefix.
     pub(super) prefix: bool,
@@ -130,7 +130,6 @@ impl Model for Store {
                 };
                 possible(client.looked && !client.settled && state.known().is_none())?;
                 possible(known.is_some() || rules.asks_after)?;
-                possible(!rules.uptime || state.before_start == NOBODY)?;
                 possible(!state.data.candidate.is_some_and(|other| other.young))?;
                 state.left.tries = state.left.tries.checked_sub(1)?;
                 let (nonce, run) = (state.nonces, state.run);
@@ -164,7 +163,11 @@ impl Model for Store {
                 state.clients[me].phase = Phase::Idle;
                 if mine && state.known().is_none() {
                     state.opened |= !known && state.data.epoch != Epoch::Missing;
-                    state.begin(if known { state.holders() } else { NOBODY });
+                    state.begin(match known {
+                        true => state.holders(),
+                        false if rules.uptime => state.before_start,
+                        false => NOBODY,
+                    });
                     // Not `witnessed`: a look may have come after `Load`, and knows better.
                     state.clients[me].settled = true;
                 }
@@ -291,4 +294,4 @@ impl Model for Store {
     }
 }
 
-pub(super) const OPENS: &str = "it opens at once over a record of an earlier run";
+pub(super) const OPENS: &str = "it opens over a record of an earlier run";
