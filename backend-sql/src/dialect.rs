@@ -49,7 +49,7 @@ pub enum Left {
     NotHeld,
     /// The row has this version. It is free, or kept for a minimum hold.
     Free(i64),
-    /// The lock was given to the first waiter.
+    /// The lock was given to the first waiter, if somebody waited.
     Taken,
 }
 

@@ -6,7 +6,9 @@ use lock_core::{Assumption, Guarantees, Promise, QuarantineUse};
 
 use crate::{
     settings::RECORD_VERSION,
-    tunables::{ENTRY_LIFE, FAR_HEARTBEAT, FAR_POLL, LONGEST_POLL, mysql::SHORTEST_LEASE},
+    tunables::{
+        CLAIM_WINDOW, ENTRY_LIFE, FAR_HEARTBEAT, FAR_POLL, LONGEST_POLL, mysql::SHORTEST_LEASE,
+    },
 };
 
 /// What decides on whether a crash may lose what was committed.
@@ -127,7 +129,7 @@ pub(super) fn guarantees(longest_lease: Duration, durability: &Durability) -> Gu
     promised.raise = true;
     promised.longest_poll = FAR_POLL;
     promised.expiry_slack = LONGEST_POLL;
-    promised.dead_waiter_delay = ENTRY_LIFE + LONGEST_POLL;
+    promised.dead_waiter_delay = ENTRY_LIFE + CLAIM_WINDOW + LONGEST_POLL;
     promised.longest_stall = ENTRY_LIFE.saturating_sub(FAR_HEARTBEAT);
     promised.token_lead = longest_lease;
     promised

@@ -11,15 +11,17 @@ use super::{
     statements::{Argument::Bytes, Statements},
 };
 
-/// Removes the entry of a request.
+/// Removes the entry of a request. Returns whether it was there. Then the removal is flushed, and
+/// with it all that was committed before.
 pub(super) async fn remove(
     server: &Server,
     sql: &Statements,
     request: &Request,
-) -> Result<(), Error> {
+) -> Result<bool, Error> {
     let owner = request.owner.to_string();
     let whose = [Bytes(request.name.as_str().as_bytes()), Bytes(owner.as_bytes())];
-    server.execute_repeatable(&sql.leave, &whose).await.map(drop)
+    let removed = server.execute_repeatable(&sql.leave, &whose).await?;
+    Ok(removed.rows_affected() > 0)
 }
 
 /// The removals that run.
@@ -43,11 +45,15 @@ impl Removals {
     }
 
     /// Waits until the entry of this owner is removed. Until then it keeps all others from the
-    /// lock.
-    pub(super) async fn done(&self, owner: OwnerId) {
+    /// lock. Returns whether it was still there.
+    pub(super) async fn done(&self, owner: OwnerId) -> bool {
         let task = self.0.lock().remove(&owner);
-        if let Some(task) = task {
-            let _ = task.await;
+        match task {
+            Some(task) if !task.is_finished() => {
+                let _ = task.await;
+                true
+            }
+            _ => false,
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::{
     mysql::rows::READER,
     sql_files::{self, Others, SqlFiles, Syntax},
     tables::Tables,
-    tunables::{ENTRY_LIFE, REMEMBERED, mysql::SEEN_AHEAD},
+    tunables::{CLAIM_WINDOW, ENTRY_LIFE, REMEMBERED, mysql::SEEN_AHEAD},
 };
 
 /// The server's clock when it began with the statement, whatever the session's time zone. It is the
@@ -40,6 +40,7 @@ fn with_more_files<T>(
     let mut values = vec![
         ("now", NOW.to_owned()),
         ("life", ENTRY_LIFE.as_micros().to_string()),
+        ("claim_window", CLAIM_WINDOW.as_micros().to_string()),
         ("remembered", REMEMBERED.as_micros().to_string()),
         ("far", SEEN_AHEAD.to_string()),
         ("shared", format!("'{}'", OwnerId::READERS)),
@@ -107,7 +108,7 @@ impl Statement {
 
 sql_files::statements! {
     Statement, with_files():
-    insert join make_room part create_row take read_row renew renewed renew_one release hand_on keep raise force list abandon free_names
+    insert join make_room part create_row take read_row renew renewed renew_one release hand_over hand_on keep raise force list abandon free_names
     enter heartbeat abandon_entry leave dead_entries forget_entries forgotten checked watermark sweep_watermark sweep settings set_longest_lease durability clock exists identity highest_token version
     write_record is_written read_record over_records forget_records
 }

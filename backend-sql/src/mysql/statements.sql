@@ -48,8 +48,8 @@ SHOW GLOBAL VARIABLES WHERE Variable_name IN (
     'innodb_flush_method', 'log_bin', 'sync_binlog', 'wsrep_on', 'group_replication_group_name'
 );
 
--- enter(name, owner)
-INSERT INTO `leasehold_queue` (name, owner, heard) VALUES (?, ?, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)))
+-- enter(name, owner, label, floor, shared)
+INSERT INTO `leasehold_queue` (name, owner, label, floor, shared, heard) VALUES (?, ?, ?, ?, ?, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)))
 ON DUPLICATE KEY UPDATE
     heard = IF(heard < 0, heard, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)));
 
@@ -118,6 +118,55 @@ q.heard < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTA
 q.heard > 0 ORDER BY q.position LIMIT 1), ?)
 <> ?
 );
+
+-- hand_over(name, owner)
+UPDATE `leasehold_locks` SET
+    token = IFNULL((SELECT
+        GREATEST(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), `leasehold_locks`.token + 1, q.floor + 1)
+        FROM `leasehold_queue` AS q WHERE q.name = ? AND
+q.heard > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 4000000 AND
+q.heard < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + 4000000 AND
+q.heard > 0 AND q.owner <> ?
+AND (`leasehold_locks`.buried IS NULL OR LOCATE(q.owner, `leasehold_locks`.buried) = 0)
+ORDER BY
+q.position
+LIMIT 1), token),
+    label = IFNULL((SELECT q.label FROM `leasehold_queue` AS q WHERE q.name = ? AND
+q.heard > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 4000000 AND
+q.heard < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + 4000000 AND
+q.heard > 0 AND q.owner <> ?
+AND (`leasehold_locks`.buried IS NULL OR LOCATE(q.owner, `leasehold_locks`.buried) = 0)
+ORDER BY
+q.position
+LIMIT 1), label),
+    readers = IFNULL((SELECT IF(q.shared, CONCAT(q.owner, '-', LPAD(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + 2000000, 16, '0'), ','), NULL) FROM `leasehold_queue` AS q WHERE q.name = ? AND
+q.heard > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 4000000 AND
+q.heard < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + 4000000 AND
+q.heard > 0 AND q.owner <> ?
+AND (`leasehold_locks`.buried IS NULL OR LOCATE(q.owner, `leasehold_locks`.buried) = 0)
+ORDER BY
+q.position
+LIMIT 1), readers),
+    expires = IFNULL((SELECT TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + 2000000 FROM `leasehold_queue` AS q WHERE q.name = ? AND
+q.heard > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 4000000 AND
+q.heard < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + 4000000 AND
+q.heard > 0 AND q.owner <> ?
+AND (`leasehold_locks`.buried IS NULL OR LOCATE(q.owner, `leasehold_locks`.buried) = 0)
+ORDER BY
+q.position
+LIMIT 1), 0),
+    owner = IFNULL((SELECT IF(q.shared, '00000000000000000000000000000000', q.owner) FROM `leasehold_queue` AS q WHERE q.name = ? AND
+q.heard > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 4000000 AND
+q.heard < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + 4000000 AND
+q.heard > 0 AND q.owner <> ?
+AND (`leasehold_locks`.buried IS NULL OR LOCATE(q.owner, `leasehold_locks`.buried) = 0)
+ORDER BY
+q.position
+LIMIT 1), owner),
+    version = version + 1, kept = 0
+WHERE name = ?
+    AND owner = ?
+    AND expires > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6));
 
 -- heartbeat(batch)
 INSERT INTO `leasehold_queue` (name, position, owner, heard)
@@ -328,7 +377,10 @@ WHERE NOT EXISTS (SELECT expires FROM `leasehold_locks` WHERE 1 = 0);
 -- read_row(name, owner)
 SELECT name, IF((owner = '00000000000000000000000000000000' AND
 SUBSTR(readers, LOCATE(?, readers) + 33, 16) > LPAD(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), 16, '0')
-), SUBSTR(readers, LOCATE(?, readers), 32), owner) AS owner, label, token, version, kept, GREATEST(expires, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))) - TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AS remaining,
+), SUBSTR(readers, LOCATE(?, readers), 32), owner) AS owner, label, token, version, kept,
+    GREATEST(IF((owner = '00000000000000000000000000000000' AND
+SUBSTR(readers, LOCATE(?, readers) + 33, 16) > LPAD(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), 16, '0')
+), CAST(SUBSTR(readers, LOCATE(?, readers) + 33, 16) AS SIGNED), expires), TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))) - TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AS remaining,
     TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AS clock, IF(owner = '00000000000000000000000000000000' AND (? IS NULL OR LENGTH(readers) >= 50000), readers, NULL) AS readers,
     IF(owner = '00000000000000000000000000000000', LENGTH(readers) DIV 50, NULL) AS entries,
     IF(? IS NULL, (SELECT COUNT(*) FROM `leasehold_queue` AS q WHERE q.name = ? AND

@@ -7,7 +7,9 @@ use lock_core::{Assumption, ConnectionSecurity, Guarantees, Promise};
 use super::connection::file_system;
 use crate::{
     settings::RECORD_VERSION,
-    tunables::{ENTRY_LIFE, FAR_HEARTBEAT, FAR_POLL, LONGEST_POLL, sqlite::SHORTEST_LEASE},
+    tunables::{
+        CLAIM_WINDOW, ENTRY_LIFE, FAR_HEARTBEAT, FAR_POLL, LONGEST_POLL, sqlite::SHORTEST_LEASE,
+    },
 };
 
 /// `push` says whether other clients can wake this one.
@@ -52,7 +54,7 @@ pub(super) fn guarantees(longest_lease: Duration, path: &Path, push: bool) -> Gu
     promised.raise = true;
     promised.longest_poll = FAR_POLL;
     promised.expiry_slack = LONGEST_POLL;
-    promised.dead_waiter_delay = ENTRY_LIFE + LONGEST_POLL;
+    promised.dead_waiter_delay = ENTRY_LIFE + CLAIM_WINDOW + LONGEST_POLL;
     promised.longest_stall = ENTRY_LIFE.saturating_sub(FAR_HEARTBEAT);
     promised.token_lead = longest_lease;
     promised

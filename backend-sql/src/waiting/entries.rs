@@ -93,13 +93,28 @@ impl QueueEntries {
         self.own.lock().get(&owner).cloned()
     }
 
-    /// Notes whether others hold a name or come first, by the row that this request has read.
+    /// Notes whether others hold a name or come first, by the row that this request has read. If
+    /// the request has the lock itself, the row does not tell who waits for it.
     pub(crate) fn note(&self, request: &Request, row: Option<&Row>) {
-        if row.is_none_or(|row| !row.refuses(request) || row.owner == Some(request.owner)) {
-            self.crowded.remove(&request.name);
-        } else {
-            self.crowded.insert(&request.name);
+        match row {
+            Some(row) if row.owner == Some(request.owner) => {}
+            Some(row) if row.refuses(request) => self.crowded.insert(&request.name),
+            _ => {
+                self.crowded.remove(&request.name);
+            }
         }
+    }
+
+    /// Whether others held a name or waited for it when this client last read its row.
+    #[cfg(feature = "mysql")]
+    pub(crate) fn is_crowded(&self, name: &LockName) -> bool {
+        self.crowded.contains(name)
+    }
+
+    /// Others wait for a name.
+    #[cfg(feature = "mysql")]
+    pub(crate) fn note_waiters(&self, name: &LockName) {
+        self.crowded.insert(name);
     }
 
     /// Whether a request should read the row first.

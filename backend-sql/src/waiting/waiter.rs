@@ -12,19 +12,17 @@ use crate::{
     dialect::Dialect,
     gate,
     tunables::{
-        CHECK_AFTER_FAILURE, CHECK_PART, LONGEST_CHECK_PAUSE, LONGEST_POLL, SHORTEST_CHECK_PAUSE,
+        CHECK_AFTER_FAILURE, CHECK_PART, CLAIM_WINDOW, LONGEST_CHECK_PAUSE, LONGEST_POLL,
+        SHORTEST_CHECK_PAUSE,
     },
 };
 
 /// What a waiter finds when it checks.
 #[derive(Debug)]
 pub(crate) enum CheckResult {
-    /// A release granted it the lock, with this token.
-    #[cfg_attr(
-        not(feature = "sqlite"),
-        expect(dead_code, reason = "in MySQL a release grants nothing to another client")
-    )]
-    Granted(FencingToken),
+    /// A release granted it the lock, with this token. So much of that lease was left when the
+    /// check read the row.
+    Granted(FencingToken, Duration),
     /// The lock is free, and nobody comes first.
     Free,
     /// It must wait: at least this many others come first.
@@ -34,9 +32,6 @@ pub(crate) enum CheckResult {
 /// A database with a table of queue entries.
 #[async_trait]
 pub(crate) trait Queue: Dialect {
-    /// How long a waiter has a lock that a release granted it, unless it renews the lock.
-    const CLAIM_WINDOW: Duration;
-
     fn entries(&self) -> &QueueEntries;
 
     /// Whether this client is woken when a release grants it a lock. If not, its waiters check at
@@ -146,7 +141,7 @@ impl<D: Queue> Waiter for QueueWaiter<D> {
             };
             self.is_due = false;
             match result {
-                CheckResult::Granted(token) => {
+                CheckResult::Granted(token, left) => {
                     // The grant has removed the entry from the queue. If the waiter asks again, it
                     // was too late to confirm the grant.
                     self.entry.heartbeat_failed();
@@ -154,7 +149,9 @@ impl<D: Queue> Waiter for QueueWaiter<D> {
                     if grant.mode == Mode::Shared {
                         self.store.tell_next_reader(&self.request).await;
                     }
-                    return Signal::Granted(grant.pushed(D::CLAIM_WINDOW));
+                    // The release may have read its clock before the last attempt of this waiter,
+                    // and have waited for the row since. Then less than the claim window is left.
+                    return Signal::Granted(grant.pushed(left.min(CLAIM_WINDOW)));
                 }
                 CheckResult::Free => {
                     self.entry.note_free();

@@ -9,7 +9,7 @@ use lock_core::{
 };
 use sqlx::{AssertSqlSafe, Row as _, SqlSafeStr as _, mysql::MySqlRow};
 
-use super::steps::{Check, UNCHECKED};
+use super::steps::Check;
 use crate::{
     dialect::{Dialect, Handed, Left, Listed, Row},
     error::general,
@@ -163,22 +163,31 @@ impl Dialect for Mysql {
     }
 
     async fn is_usable(&self, request: &Request, grant: &Grant) -> Result<bool, Error> {
+        self.remove_entry(request);
         self.check_token(request, grant.token).await
     }
 
     async fn part(&self, grant: &Grant) -> Result<bool, Error> {
         let part = self.change(&self.sql.part, grant, None);
-        let (left, ()) = tokio::join!(part, self.removals.done(grant.owner));
+        let (left, _) = tokio::join!(part, self.removals.done(grant.owner));
         Ok(left? == Some(1))
     }
 
     async fn release(&self, grant: &Grant, keep: Option<Duration>) -> Result<Left, Error> {
-        let release = match keep {
-            Some(keep) => self.change(&self.sql.keep, grant, Some(micros(keep))),
-            None => self.change(&self.sql.release, grant, None),
+        let release = async {
+            Ok(match keep {
+                Some(keep) => self.change(&self.sql.keep, grant, Some(micros(keep))).await?.into(),
+                None if self.entries.is_crowded(&grant.name) => self.hand_over(grant).await?,
+                None => self.change(&self.sql.release, grant, None).await?.into(),
+            })
         };
-        let (version, ()) = tokio::join!(release, self.removals.done(grant.owner));
-        Ok(version?.into())
+        let (left, was_queued) = tokio::join!(release, self.removals.done(grant.owner));
+        if was_queued && keep.is_none() {
+            // The next holder may have released the lock since, and found the entry. If this fails,
+            // that grant ends with its claim window.
+            let _ = self.withdraw(grant).await;
+        }
+        left
     }
 
     async fn hand_on(
@@ -188,7 +197,11 @@ impl Dialect for Mysql {
     ) -> Result<Option<Handed>, Error> {
         // Its own entry would come first.
         self.removals.done(grant.owner).await;
-        Ok(self.pass(grant, next).await?.map(Handed::Granted))
+        let token = self.pass(grant, next).await?;
+        if token.is_none() {
+            self.entries.note_waiters(&grant.name);
+        }
+        Ok(token.map(Handed::Granted))
     }
 
     async fn abandon(&self, request: &Request) -> Result<(), Error> {
@@ -201,9 +214,9 @@ impl Dialect for Mysql {
         let row = [name, abandoned, Number(self.known_watermark())];
         server.execute_repeatable(&self.sql.abandon, &row).await?;
         server.execute_repeatable(&self.sql.abandon_entry, &whose).await?;
-        let left = Grant::new(request, FencingToken::ZERO);
-        if request.mode == Mode::Shared && !self.part(&left).await? {
-            self.change(&self.sql.release, &left, Some(UNCHECKED)).await?;
+        if request.mode == Mode::Shared {
+            let left = Grant::new(request, FencingToken::ZERO).with_mode(Mode::Shared);
+            self.withdraw(&left).await?;
         }
         Ok(())
     }

@@ -5,16 +5,15 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use lock_core::{Error, FencingToken, Grant, Mode, Request};
 
-use super::steps::UNCHECKED;
 use crate::{
     dialect::Dialect as _,
     mysql::{
         removals::remove,
         rows::batch,
-        statements::Argument::{Bytes, Text},
+        statements::Argument::{Bytes, Number, Text},
         store::Mysql,
     },
-    tunables::{CLAIM_WINDOW, mysql::HEARTBEAT_BATCH},
+    tunables::mysql::HEARTBEAT_BATCH,
     waiting::{CheckResult, Queue, QueueEntries, QueueEntry},
 };
 
@@ -38,8 +37,14 @@ impl Mysql {
             return self.heartbeat(request, entry).await;
         }
         let owner = request.owner.to_string();
-        let whose = [Bytes(request.name.as_str().as_bytes()), Bytes(owner.as_bytes())];
-        let entered = self.ready().await?.execute_repeatable(&self.sql.enter, &whose).await;
+        let arguments = [
+            Bytes(request.name.as_str().as_bytes()),
+            Bytes(owner.as_bytes()),
+            Bytes(request.label.as_str().as_bytes()),
+            Number(request.floor.get().cast_signed()),
+            Number((request.mode == Mode::Shared).into()),
+        ];
+        let entered = self.ready().await?.execute_repeatable(&self.sql.enter, &arguments).await;
         entered.inspect_err(|_| entry.heartbeat_failed()).map(drop)
     }
 
@@ -62,8 +67,6 @@ impl Mysql {
 
 #[async_trait]
 impl Queue for Mysql {
-    const CLAIM_WINDOW: Duration = CLAIM_WINDOW;
-
     fn entries(&self) -> &QueueEntries {
         &self.entries
     }
@@ -73,19 +76,24 @@ impl Queue for Mysql {
     }
 
     async fn check(&self, request: &Request) -> Result<CheckResult, Error> {
-        let row = self.read_row(&request.name, Some(request.owner)).await?;
-        // Nobody gives it the lock: it has to ask.
-        let waits = row.filter(|row| row.refuses(request));
-        Ok(waits.map_or(CheckResult::Free, |row| CheckResult::Wait(row.before_us)))
+        match self.read_row(&request.name, Some(request.owner)).await? {
+            // The server shows a grant before it has flushed it, and may lose it in a crash. When
+            // the removal of the entry is flushed, so is the grant. Without an entry to remove, an
+            // attempt renews the lock, and is flushed.
+            Some(row) if row.is_held() && row.owner == Some(request.owner) => {
+                let flushed = remove(&self.server, &self.sql, request).await?;
+                let granted = flushed.then_some(CheckResult::Granted(row.token, row.remaining));
+                Ok(granted.unwrap_or(CheckResult::Free))
+            }
+            Some(row) if row.refuses(request) => Ok(CheckResult::Wait(row.before_us)),
+            _ => Ok(CheckResult::Free),
+        }
     }
 
     async fn leave(&self, request: &Request) -> Result<(), Error> {
         self.ready().await?;
+        // The entry goes first: otherwise a release could still give the lock to it.
         remove(&self.server, &self.sql, request).await?;
-        let left = Grant::new(request, FencingToken::ZERO);
-        if request.mode == Mode::Shared && self.part(&left).await? {
-            return Ok(());
-        }
-        self.change(&self.sql.release, &left, Some(UNCHECKED)).await.map(drop)
+        self.withdraw(&Grant::new(request, FencingToken::ZERO).with_mode(request.mode)).await
     }
 }

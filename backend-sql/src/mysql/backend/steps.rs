@@ -4,7 +4,7 @@ use lock_core::{Error, FencingToken, Grant, LockName, Mode, OwnerId, Request};
 use sqlx::mysql::MySqlRow;
 
 use crate::{
-    dialect::{Dialect as _, token_of},
+    dialect::{Dialect as _, Left, token_of},
     mysql::{
         rows::insert_id,
         statements::{
@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// The last argument of a release whose owner has not checked its token.
-pub(super) const UNCHECKED: i64 = 1;
+const UNCHECKED: i64 = 1;
 
 /// Whether the client checks that a token is above the watermark.
 #[derive(Clone, Copy)]
@@ -84,8 +84,8 @@ impl Mysql {
         Ok(None)
     }
 
-    /// Whether a token is above all forgotten ones. If not, gives the grant back, on which nobody
-    /// has relied: this client's next token is higher.
+    /// Whether a token is above all forgotten ones. If not, gives the grant back: this client's
+    /// next token is higher.
     pub(super) async fn check_token(
         &self,
         request: &Request,
@@ -101,12 +101,24 @@ impl Mysql {
             return Ok(true);
         };
         self.note_watermark(watermark);
-        let grant = Grant::new(request, token);
-        let others_left = is_shared && self.part(&grant).await?;
-        if !others_left {
-            self.change(&self.sql.release, &grant, Some(UNCHECKED)).await?;
-        }
+        self.withdraw(&Grant::new(request, token).with_mode(request.mode)).await?;
         Ok(false)
+    }
+
+    /// Gives back what an owner may have been granted, on which nobody has relied.
+    pub(super) async fn withdraw(&self, grant: &Grant) -> Result<(), Error> {
+        if grant.mode == Mode::Shared && self.part(grant).await? {
+            return Ok(());
+        }
+        self.change(&self.sql.release, grant, Some(UNCHECKED)).await.map(drop)
+    }
+
+    /// Gives a grant back, and the lock to the first waiter.
+    pub(super) async fn hand_over(&self, grant: &Grant) -> Result<Left, Error> {
+        let owner = grant.owner.to_string();
+        let whose = [Bytes(grant.name.as_str().as_bytes()), Bytes(owner.as_bytes())];
+        let answer = self.ready().await?.execute(&self.sql.hand_over, &whose).await?;
+        Ok(if answer.rows_affected() > 0 { Left::Taken } else { Left::NotHeld })
     }
 
     /// Runs a statement that takes a lock. Returns the token.
@@ -123,10 +135,15 @@ impl Mysql {
         arguments.extend([version.map_or(Null, Number), Number(check as i64), floor]);
         let answer = self.ready().await?.execute_repeatable(statement, &arguments).await?;
         let Some(token) = insert_id(&answer).map(token_of).transpose()? else { return Ok(None) };
+        self.remove_entry(request);
+        Ok(Some(token))
+    }
+
+    /// Begins to remove the entry of a request that was granted the lock, if it has one.
+    pub(super) fn remove_entry(&self, request: &Request) {
         if self.entries.of(request.owner).is_some_and(|entry| entry.is_queued()) {
             self.removals.begin(&self.server, &self.sql, request);
         }
-        Ok(Some(token))
     }
 
     /// Gives a grant back, and the lock to the next request of this process, if nobody waits.

@@ -1,10 +1,10 @@
 -- The entries of those who wait. A waiter sends a heartbeat for its entry now and then; without
 -- one, the entry counts as dead.
 
--- name: enter(name, owner)
+-- name: enter(name, owner, label, floor, shared)
 -- Adds the entry of $owner to the end of the queue. If it is already there, this is its heartbeat.
--- The entry of an abandoned owner stays dead.
-INSERT INTO {queue} (name, owner, heard) VALUES ($name, $owner, {now})
+-- The entry of an abandoned owner stays dead. $shared is 1 for a reader.
+INSERT INTO {queue} (name, owner, label, floor, shared, heard) VALUES ($name, $owner, $label, $floor, $shared, {now})
 ON DUPLICATE KEY UPDATE
     -- guard: enter-abandoned | S6 | an_entry_of_an_abandoned_owner | heard = ABS(heard)
     heard = IF(heard < 0, heard, {now})

@@ -1,4 +1,4 @@
--- How a holder gives a lock back, or to the next request of its process.
+-- How a holder gives a lock back, or to the next owner.
 
 -- name: release(name, owner, unchecked)
 -- Releases the lock if it is $owner's. $unchecked is 1 if the owner has not checked its token: then
@@ -8,6 +8,33 @@ UPDATE {locks} SET expires = 0, kept = IF($unchecked = 1, kept, 0), version = LA
 WHERE name = $name
     -- guard: release-owner | S4 | only_the_owner_releases | AND ? <> ''
     AND owner = $owner
+    AND expires > {now}
+
+-- name: hand_over(name, owner)
+-- Releases the lock if it is $owner's, and gives it to the first entry, for the time in which a new
+-- holder must renew it. If that entry is a reader's, it starts to share the lock. The new token
+-- needs no check: the holder has checked its own, and the new one is higher. If nobody waits, the
+-- lock is free. The number of affected rows says whether it was $owner's.
+--
+-- All assignments read the same state of the queue, without locks: an entry that another
+-- transaction has locked delays nothing.
+UPDATE {locks} SET
+    token = IFNULL((SELECT
+        -- guard: hand-over-token | S2 | a_token_of_a_handover(holder) |
+        --   GREATEST(UNIX_TIMESTAMP(NOW(6)) * 1000000, q.floor + 1)
+        -- guard: hand-over-floor | S2 | a_token_of_a_handover(floor) |
+        --   GREATEST(UNIX_TIMESTAMP(NOW(6)) * 1000000, leasehold_locks.token + 1)
+        GREATEST({now}, {locks}.token + 1, q.floor + 1)
+        {first}), token),
+    label = IFNULL((SELECT q.label {first}), label),
+    readers = IFNULL((SELECT IF(q.shared, CONCAT(q.owner, '-', LPAD({now} + {claim_window}, 16, '0'), ','), NULL) {first}), readers),
+    expires = IFNULL((SELECT {now} + {claim_window} {first}), 0),
+    owner = IFNULL((SELECT IF(q.shared, {shared}, q.owner) {first}), owner),
+    version = version + 1, kept = 0
+WHERE name = $name
+    -- guard: hand-over-owner | S4 | a_handover_to_a_waiter(of another) | AND ? <> ''
+    AND owner = $owner
+    -- guard: hand-over-expired | S5 | a_handover_to_a_waiter(too late)
     AND expires > {now}
 
 -- name: keep(name, owner, hold)
@@ -32,3 +59,15 @@ WHERE name = $name
     -- guard: hand-on-expired | S5 | a_handover(too late)
     AND expires > {now}
     AND {not_abandoned} AND NOT {behind}
+
+-- part: first
+-- The first live entry, unless it is $owner's or that of an abandoned owner. It names columns of
+-- the row, so the server reads the queue when it has locked the row, and does not find an entry
+-- that was deleted before.
+FROM {queue} AS q WHERE q.name = $name AND {alive} AND q.owner <> $owner
+-- guard: hand-over-abandoned | S6 | a_handover_to_a_waiter(to an abandoned one)
+AND ({locks}.buried IS NULL OR LOCATE(q.owner, {locks}.buried) = 0)
+ORDER BY
+-- guard: hand-over-first | L3 | a_handover_to_a_waiter(in order) | -q.position
+q.position
+LIMIT 1

@@ -37,6 +37,10 @@ CREATE TABLE IF NOT EXISTS {queue} (
     position BIGINT         NOT NULL AUTO_INCREMENT,
     owner    VARBINARY(32)  NOT NULL, -- fresh for each entry
     heard    BIGINT         NOT NULL, -- the last heartbeat; if below 0, the time when the owner was abandoned, negated
+    -- What a release needs to grant the lock to the owner.
+    label    VARBINARY(255),
+    floor    BIGINT         NOT NULL DEFAULT 0, -- the token must be larger
+    shared   TINYINT        NOT NULL DEFAULT 0, -- 1: a reader's
     PRIMARY KEY (name, owner),
     KEY (name, position),
     KEY (position)

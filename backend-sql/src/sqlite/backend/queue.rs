@@ -1,7 +1,5 @@
 //! The queue of a name: its entries, and how the next waiter is woken.
 
-use std::time::Duration;
-
 use async_trait::async_trait;
 use lock_core::{Error, FencingToken, Grant, LockName, Mode, OwnerId, Request};
 
@@ -13,7 +11,6 @@ use crate::{
         rows,
         store::Sqlite,
     },
-    tunables::CLAIM_WINDOW,
     waiting::{CheckResult, Queue, QueueEntries, QueueEntry},
 };
 
@@ -113,8 +110,6 @@ impl Sqlite {
 
 #[async_trait]
 impl Queue for Sqlite {
-    const CLAIM_WINDOW: Duration = CLAIM_WINDOW;
-
     fn entries(&self) -> &QueueEntries {
         &self.entries
     }
@@ -127,7 +122,7 @@ impl Queue for Sqlite {
         let row = self.fetch(&request.name, Some(request.owner)).await?;
         Ok(match row.map(|row| rows::read(&row, &self.epoch)).transpose()? {
             Some(row) if row.is_held() && row.owner == Some(request.owner) => {
-                CheckResult::Granted(row.token)
+                CheckResult::Granted(row.token, row.remaining)
             }
             Some(row) if row.refuses(request) => CheckResult::Wait(row.before_us),
             _ => CheckResult::Free,

@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use backend_sql::mysql::{MysqlFence, connect};
 use futures_util::future::try_join_all;
 use lock_core::{
-    Backend, Enqueued, Env as _, Error, ReleaseOptions, ReleaseOutcome, Renewal, SystemEnv,
-    WriteOutcome,
+    Backend, Enqueued, Env as _, Error, FencingToken, ReleaseOptions, ReleaseOutcome, Renewal,
+    Request, SystemEnv, WriteOutcome,
 };
 use servers::{Change, Mariadb, MariadbOptions, Proxy, Server as _};
 use sqlx::{AssertSqlSafe, Connection as _, MySqlConnection};
@@ -79,7 +79,7 @@ async fn each_guard_is_missed() {
     let mut table = of_all();
     table.extend(cases![OneMariadb:
         below_the_watermark, an_unchecked_row, a_server_that_flushes_seldom, a_token_over_a_sweep,
-        a_handover(what), a_late_renewal_among_others, a_batch_beside_a_locked_row,
+        a_handover(what), a_handover_to_a_waiter(which), a_token_of_a_handover(which), a_late_renewal_among_others, a_batch_beside_a_locked_row,
         a_dead_entry(heard), a_heartbeat_beside_a_locked_entry, a_sweep_beside_a_locked_row,
         an_entry_of_another, an_entry_brought_back, a_late_renewal_beside_another,
         a_late_release_beside_another, a_writer_after_a_reader_that_crashed(how),
@@ -118,6 +118,55 @@ async fn a_handover(stage: &OneMariadb, what: &str) -> Verdict {
     let released = store.release(&grant, ReleaseOptions::new().with_next(&next)).await;
     let next = released.map_err(words)?.next;
     check(!matches!(next, Some(Enqueued::Granted(_))), || format!("handed on: {next:?}"))
+}
+
+/// A release by a client that knows of two waiters. One column of the row may be changed before.
+async fn handed_over(
+    stage: &OneMariadb,
+    changed: &str,
+    waiters: &[Request; 2],
+) -> Result<ReleaseOutcome, String> {
+    let store = first_use(stage).await;
+    let grant = granted(&*store, &request("a", LONG)).await?;
+    let [first, second] = waiters;
+    let _waiters = (enqueue(&*store, first).await?, enqueue(&*store, second).await?);
+    stage.sql(&format!("UPDATE leasehold_locks SET {changed}")).await?;
+    let released = store.release(&grant, ReleaseOptions::new()).await.map_err(words)?;
+    Ok(released.outcome)
+}
+
+async fn a_handover_to_a_waiter(stage: &OneMariadb, which: &str) -> Verdict {
+    let waiters = [request("a", LONG), request("a", LONG)];
+    let [first, second] = [&waiters[0], &waiters[1]].map(|waiter| waiter.owner.to_string());
+    let (changed, expected) = match which {
+        "of another" => ("owner = REPEAT('1', 32)".to_owned(), None),
+        "too late" => ("expires = 1".to_owned(), None),
+        "to an abandoned one" => (format!("buried = '{first}'"), Some(second)),
+        _ => ("kept = 0".to_owned(), Some(first)),
+    };
+    let outcome = handed_over(stage, &changed, &waiters).await?;
+    let owner = stage.sql("SELECT owner FROM leasehold_locks").await?;
+    let right = match expected {
+        Some(expected) => owner == expected,
+        None => outcome == ReleaseOutcome::NotHeld,
+    };
+    check(right, || format!("{outcome:?}, and {owner} has the lock"))
+}
+
+/// The token is above the floor of the waiter, or above that of the holder.
+async fn a_token_of_a_handover(stage: &OneMariadb, above_what: &str) -> Verdict {
+    let mut waiters = [request("a", LONG), request("a", LONG)];
+    let ahead = SystemEnv.wall_micros() + 20_000_000;
+    let changed = match above_what {
+        "floor" => {
+            waiters[0].floor = FencingToken::new(ahead).unwrap();
+            "kept = 0".to_owned()
+        }
+        _ => format!("token = {ahead}"),
+    };
+    handed_over(stage, &changed, &waiters).await?;
+    let token = stage.sql("SELECT token FROM leasehold_locks").await?;
+    check(token > ahead.to_string(), || format!("{token} is not above {ahead}"))
 }
 
 async fn a_late_release_beside_another(stage: &OneMariadb) -> Verdict {

@@ -4,6 +4,7 @@ mod access;
 mod faults;
 mod fence;
 mod foreign;
+mod handover;
 mod init;
 mod locked_rows;
 mod queue;
