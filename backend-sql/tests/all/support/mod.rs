@@ -202,8 +202,8 @@ pub(crate) async fn drop_acquires(ours: &LockClient, theirs: &LockClient) {
     assert!(polls > 0);
 }
 
-/// Each client counts in a file with two tasks, under a lock. An overlap would lose some counts. The
-/// lease is the longest that the store allows: a busy machine may stop a task for seconds.
+/// Each client counts in a file with two tasks, under a lock. An overlap would lose some counts.
+/// The lease is the longest that the store allows: a busy machine may stop a task for seconds.
 pub(crate) async fn count(clients: Vec<LockClient>, times: u64) {
     let folder = tempfile::tempdir().unwrap();
     let counter = folder.path().join("counter");
