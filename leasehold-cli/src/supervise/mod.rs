@@ -15,8 +15,8 @@
 //!   for it.
 //! - `helper` is leasehold's side of each helper process; `hold_watcher` is that of `hold`, which
 //!   has no job.
-//! - `signal_forwarding` decides which signals are passed on; `shell` replaces a rule of the kernel for
-//!   terminals; `tree` finds the processes of the job.
+//! - `signal_forwarding` decides which signals are passed on; `shell` replaces a rule of the kernel
+//!   for terminals; `tree` finds the processes of the job.
 //!
 //! The job reaper is a *child subreaper*: a process that COMMAND leaves behind becomes its child,
 //! not init's. So the job stays one tree, even with processes that called `setsid` or `daemon`, and

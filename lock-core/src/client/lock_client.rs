@@ -8,7 +8,6 @@ use futures_util::future::{join, join_all, select};
 use super::calls::lose;
 use super::{
     calls::{Call, after_release, release},
-    lock::Lock,
     renewal::make_renewer,
     state::{ClientOptions, ClientState, Handle, closed},
 };
@@ -89,16 +88,6 @@ impl LockClient {
             return Ok(self);
         }
         Err(Error::new(ErrorKind::Config, "the client already has an observer"))
-    }
-
-    /// The lock with this name, to set its options and acquire it. An invalid name is an error of
-    /// [`Lock::acquire`] and [`Lock::try_acquire`].
-    pub fn lock<N>(&self, name: N) -> Lock
-    where
-        N: TryInto<LockName>,
-        N::Error: Into<Error>,
-    {
-        Lock::new(Arc::clone(&self.handle), name.try_into().map_err(Into::into))
     }
 
     /// What the store promises with its present settings.
