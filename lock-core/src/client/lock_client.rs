@@ -11,9 +11,7 @@ use super::{
     renewal::make_renewer,
     state::{ClientOptions, ClientState, Handle, closed},
 };
-use crate::{
-    Backend, Env, Error, ErrorKind, Guarantees, LockName, LossReason, Observer, SystemEnv,
-};
+use crate::{Backend, Env, Error, ErrorKind, Guarantees, LossReason, Observer, SystemEnv};
 
 /// A client of one store. Clones share everything.
 ///
@@ -152,7 +150,7 @@ pub(crate) struct WeakClient(std::sync::Weak<Handle>);
 #[cfg(feature = "testing")]
 impl WeakClient {
     /// Ends this owner's lock, as a renewal that the store answers with `Lost`.
-    pub(crate) fn lose(&self, name: &LockName, owner: crate::OwnerId, reason: LossReason) {
+    pub(crate) fn lose(&self, name: &crate::LockName, owner: crate::OwnerId, reason: LossReason) {
         let Some(handle) = self.0.upgrade() else { return };
         let all = handle.renewer.held_of(name).into_iter();
         for held in all.filter(|held| held.grant.owner == owner) {
