@@ -8,7 +8,7 @@ use lock_core::{
     OwnerId, OwnerLabel, Quarantined, Request, StoreSettings, Waiter,
 };
 
-use crate::{error::USED_UP, gate::Gate, records::Records, tunables::FAR_POLL};
+use crate::{gate::Gate, records::Records, tunables::FAR_POLL};
 
 /// One name's row.
 #[derive(Clone, Debug)]
@@ -172,15 +172,6 @@ impl Row {
             None => state,
         }
     }
-}
-
-/// The token in a column.
-///
-/// # Errors
-/// `Config` for a number that is no token.
-pub fn token_of(stored: i64) -> Result<FencingToken, Error> {
-    let token = u64::try_from(stored).ok().and_then(FencingToken::new);
-    token.ok_or_else(|| Error::new(ErrorKind::Config, USED_UP))
 }
 
 /// A database. Each method is one statement or one transaction, and ends within the time limit of a

@@ -2,7 +2,7 @@
 
 use std::{error::Error as StdError, fmt};
 
-use lock_core::{Error, ErrorKind};
+use lock_core::{Error, ErrorKind, FencingToken};
 use sqlx::{ColumnIndex, Decode, Type};
 
 /// An error of the database that no rule covers, such as that of a proxy or a trigger, as the
@@ -54,6 +54,15 @@ pub(crate) const NO_TABLES: &str = "the tables are not there; `leasehold --store
 /// No larger token can be granted. The remedy differs between the databases.
 pub(crate) const USED_UP: &str = "the fencing tokens are used up, since a token is at the limit; `leasehold release --force` frees \
                                   one name, and `leasehold check` tells what helps where it is all of them";
+
+/// The token in a column.
+///
+/// # Errors
+/// `Config` for a number that is no token.
+pub fn token_of(stored: i64) -> Result<FencingToken, Error> {
+    let token = u64::try_from(stored).ok().and_then(FencingToken::new);
+    token.ok_or_else(|| Error::new(ErrorKind::Config, USED_UP))
+}
 
 /// A column of an answer, by its name or position.
 ///

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lock_core::test_util::soup;
 use proptest::prelude::*;
 
-use crate::{Strategy as Rows, dialect};
+use crate::{Strategy as Rows, dialect, error};
 
 /// Parts of URLs, with blanks between them.
 const URLS: &str = "sqlite: postgres:// postgresql:// mysql:// mariadb:// host 127.0.0.1 [::1] :5432 / // database ? & = % %00 %ff # \
@@ -44,6 +44,6 @@ proptest! {
                 let _ = row.into_state();
             }
         }
-        let _ = dialect::token_of(token);
+        let _ = error::token_of(token);
     }
 }

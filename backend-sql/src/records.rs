@@ -5,7 +5,7 @@ use lock_core::{
     Error, ErrorKind, Grant, LockName, Record, RecordRead, RecordWrite, StoreTime, WriteOutcome,
 };
 
-use crate::dialect::token_of;
+use crate::error::token_of;
 
 /// The records of a database. By default it keeps none.
 #[async_trait]

@@ -4,8 +4,8 @@
 pub use crate::{
     Strategy,
     backend::SqlBackend,
-    dialect::{Dialect, Handed, Left, Listed, Row, token_of},
-    error::general,
+    dialect::{Dialect, Handed, Left, Listed, Row},
+    error::{general, token_of},
     gate::Gate,
     records::Records,
     settings::{agree, check_longest},

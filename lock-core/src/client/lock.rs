@@ -32,6 +32,18 @@ impl fmt::Debug for Lock {
     }
 }
 
+impl LockClient {
+    /// The lock with this name, to set its options and acquire it. An invalid name is an error of
+    /// [`Lock::acquire`] and [`Lock::try_acquire`].
+    pub fn lock<N>(&self, name: N) -> Lock
+    where
+        N: TryInto<LockName>,
+        N::Error: Into<Error>,
+    {
+        Lock::new(Arc::clone(&self.handle), name.try_into().map_err(Into::into))
+    }
+}
+
 impl Lock {
     pub(crate) fn new(handle: Arc<Handle>, name: Result<LockName, Error>) -> Self {
         let lease = handle.options.lease;

@@ -8,13 +8,10 @@ use futures_util::future::{join, join_all, select};
 use super::calls::lose;
 use super::{
     calls::{Call, after_release, release},
-    lock::Lock,
     renewal::make_renewer,
     state::{ClientOptions, ClientState, Handle, closed},
 };
-use crate::{
-    Backend, Env, Error, ErrorKind, Guarantees, LockName, LossReason, Observer, SystemEnv,
-};
+use crate::{Backend, Env, Error, ErrorKind, Guarantees, LossReason, Observer, SystemEnv};
 
 /// A client of one store. Clones share everything.
 ///
@@ -91,16 +88,6 @@ impl LockClient {
         Err(Error::new(ErrorKind::Config, "the client already has an observer"))
     }
 
-    /// The lock with this name, to set its options and acquire it. An invalid name is an error of
-    /// [`Lock::acquire`] and [`Lock::try_acquire`].
-    pub fn lock<N>(&self, name: N) -> Lock
-    where
-        N: TryInto<LockName>,
-        N::Error: Into<Error>,
-    {
-        Lock::new(Arc::clone(&self.handle), name.try_into().map_err(Into::into))
-    }
-
     /// What the store promises with its present settings.
     #[must_use]
     pub fn guarantees(&self) -> Arc<Guarantees> {
@@ -163,7 +150,7 @@ pub(crate) struct WeakClient(std::sync::Weak<Handle>);
 #[cfg(feature = "testing")]
 impl WeakClient {
     /// Ends this owner's lock, as a renewal that the store answers with `Lost`.
-    pub(crate) fn lose(&self, name: &LockName, owner: crate::OwnerId, reason: LossReason) {
+    pub(crate) fn lose(&self, name: &crate::LockName, owner: crate::OwnerId, reason: LossReason) {
         let Some(handle) = self.0.upgrade() else { return };
         let all = handle.renewer.held_of(name).into_iter();
         for held in all.filter(|held| held.grant.owner == owner) {

@@ -4,7 +4,8 @@ use lock_core::{Error, FencingToken, Grant, LockName, Mode, OwnerId, Request};
 use sqlx::mysql::MySqlRow;
 
 use crate::{
-    dialect::{Dialect as _, Left, token_of},
+    dialect::{Dialect as _, Left},
+    error::token_of,
     mysql::{
         rows::insert_id,
         statements::{

@@ -15,8 +15,8 @@ use sqlx::{Row as _, SqlStr, postgres::PgRow};
 
 use super::{queue::wanted, waiter::QueueWaiter};
 use crate::{
-    dialect::{Dialect, Handed, Left, Listed, Row, token_of},
-    error::general,
+    dialect::{Dialect, Handed, Left, Listed, Row},
+    error::{general, token_of},
     gate::{self, Gate},
     postgres::{
         connection::{

@@ -7,8 +7,8 @@ use sqlx::{Column as _, Row as _, postgres::PgRow};
 
 use crate::{
     backend::poll_behind,
-    dialect::{Dialect as _, Row, token_of},
-    error::column,
+    dialect::{Dialect as _, Row},
+    error::{column, token_of},
     postgres::{
         connection::{
             arg::Arg::{self, MaybeText, Number, Span, Text},

@@ -5,7 +5,8 @@ use lock_core::{Error, FencingToken, Grant, LockName, Mode, OwnerId, Request};
 
 use super::steps::{nanos, read_to_end};
 use crate::{
-    dialect::{Dialect as _, token_of},
+    dialect::Dialect as _,
+    error::token_of,
     sqlite::{
         epoch::{now, wall_micros},
         rows,

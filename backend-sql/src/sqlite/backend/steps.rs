@@ -6,7 +6,8 @@ use lock_core::{Error, ErrorKind, FencingToken, Grant, LockName, OwnerId, Reques
 use sqlx::sqlite::SqliteRow;
 
 use crate::{
-    dialect::{Row, token_of},
+    dialect::Row,
+    error::token_of,
     sqlite::{
         epoch::{now, wall_micros},
         store::Sqlite,

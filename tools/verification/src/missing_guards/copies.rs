@@ -9,7 +9,10 @@ use std::{
 use servers::{Change, guard_length, marker};
 use tokio::process::Command;
 
-use super::{markers::Variant, setup::Verdict, trial::LIMIT};
+use super::{
+    markers::Variant,
+    setup::{LIMIT, Verdict},
+};
 
 /// The environment variable that names the case for a copy, and the one with its argument.
 const CASE: [&str; 2] = ["LEASEHOLD_CASE_IN_COPY", "LEASEHOLD_ARGUMENT_IN_COPY"];

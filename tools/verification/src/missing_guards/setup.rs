@@ -1,10 +1,13 @@
 //! A store whose texts can be changed, and the cases that run on it.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
 use lock_core::{Backend, Error};
 use servers::Change;
+
+/// Longer than any case takes on a busy machine: some need a thousand releases.
+pub(super) const LIMIT: Duration = Duration::from_secs(600);
 
 /// `Err` says how the store broke its promise.
 pub type Verdict = Result<(), String>;

@@ -7,8 +7,7 @@ use lock_core::{Backend, Error};
 
 use super::{
     cases::first_use,
-    setup::{Case, Clients, Verdict},
-    trial::LIMIT,
+    setup::{Case, Clients, LIMIT, Verdict},
 };
 
 /// The suite, for a store that markers may try with it.

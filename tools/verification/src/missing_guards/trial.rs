@@ -1,6 +1,6 @@
 //! Tries the broken variants that the markers of a store name.
 
-use std::{collections::BTreeMap, env, future::ready, panic::AssertUnwindSafe, time::Duration};
+use std::{collections::BTreeMap, env, future::ready, panic::AssertUnwindSafe};
 
 use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture, stream};
 use servers::Change;
@@ -10,15 +10,12 @@ use super::{
     copies,
     markers::{Variant, variants},
     record_cases::of_records,
-    setup::{Case, Clients, Setup, Verdict},
+    setup::{Case, Clients, LIMIT, Setup, Verdict},
     suite::suite,
 };
 
 /// How many cases run at the same time. Each has a server, and mostly waits for it.
 const AT_ONCE: usize = 6;
-
-/// Longer than any case takes on a busy machine: some need a thousand releases.
-pub(super) const LIMIT: Duration = Duration::from_secs(600);
 
 /// The guards in some sources, and what was wrong with those that were tried.
 #[must_use = "`end` has the checks"]

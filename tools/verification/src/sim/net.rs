@@ -7,13 +7,15 @@ use std::{
 };
 
 use futures_util::future::{Either, FutureExt as _, select};
-use lock_core::{Error, ErrorKind, Instant, LockName, Memory, Mutex, OwnerId, Request};
+use lock_core::{
+    Error, ErrorKind, Instant, LastRun, LockName, Memory, Mutex, OwnerId, Record, Request,
+    StoreTime,
+};
 use tokio::sync::oneshot;
 
 use super::{
     env::SimEnv,
     plan::{Mutant, Plan},
-    records::Records,
     world::{NET, Process, World},
 };
 use conformance_tests::history::{Acquisition, What};
@@ -66,6 +68,21 @@ pub(super) struct NetState {
     pub(super) planted: BTreeMap<Process, Plant>,
     /// What has happened so.
     pub(super) happened: BTreeSet<(&'static str, Step, Planted)>,
+}
+
+/// The state of all records. The simulation uses one name.
+#[derive(Debug, Default)]
+pub(super) struct Records {
+    /// The writes that the store still has; the last one is the record.
+    pub(super) writes: Vec<Record>,
+    /// Older writes may be lost.
+    pub(super) since: StoreTime,
+    /// All successful runs that were ever recorded, with those that were lost.
+    pub(super) done: Vec<LastRun>,
+    /// How many of them were lost.
+    pub(super) lost: usize,
+    /// A crash follows the next record of a successful run, within this time.
+    pub(super) crash_after_done: Option<Duration>,
 }
 
 /// A fault that is planted.

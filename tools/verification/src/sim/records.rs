@@ -13,21 +13,6 @@ use super::{
     world::NET,
 };
 
-/// The state of all records. The simulation uses one name.
-#[derive(Debug, Default)]
-pub(super) struct Records {
-    /// The writes that the store still has; the last one is the record.
-    writes: Vec<Record>,
-    /// Older writes may be lost.
-    since: StoreTime,
-    /// All successful runs that were ever recorded, with those that were lost.
-    pub(super) done: Vec<LastRun>,
-    /// How many of them were lost.
-    pub(super) lost: usize,
-    /// A crash follows the next record of a successful run, within this time.
-    pub(super) crash_after_done: Option<Duration>,
-}
-
 impl Net {
     /// The time on the store's clock.
     pub(super) fn store_time(&self) -> StoreTime {
