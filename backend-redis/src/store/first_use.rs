@@ -33,8 +33,8 @@ use crate::{
 };
 
 impl Store {
-    /// Makes the record of this run, if the wait may count from the server's start. In any case the witness is
-    /// there when this returns without an error.
+    /// Makes the record of this run, if the wait may count from the server's start. In any case the
+    /// witness is there when this returns without an error.
     pub(super) async fn first_use(
         &self,
         connection: &Connection,
