@@ -241,7 +241,9 @@ impl Admin<'_> {
             .and_then(|seconds| seconds.parse().ok())
             .map_or(Duration::ZERO, Duration::from_secs);
         let left = (wait + Duration::from_secs(2)).saturating_sub(uptime).min(wait);
-        let why = "the server started less than a longest lease ago, and may have lost locks";
+        let how = if reply::text(run).is_ok() { "restarted" } else { "started" };
+        let why =
+            format!("the server {how} less than a longest lease ago, and may have lost locks");
         Ok(Some(Quarantined::new(left, why)).filter(|it| !it.remaining.is_zero()))
     }
 

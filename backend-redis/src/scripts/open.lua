@@ -54,7 +54,8 @@ from = tonumber(from or 0)
 -- guard: open_uptime | S1 | a_new_server | if false then
 if opens > from then
   from = opens
-  redis.call('HSET', KEYS[1], 'why', 'the server started less than a longest lease ago, and may have lost locks')
+  local how = last_run and 'restarted' or 'started'
+  redis.call('HSET', KEYS[1], 'why', 'the server ' .. how .. ' less than a longest lease ago, and may have lost locks')
 end
 redis.call('HSET', KEYS[1], 'since', since, 'run', run, 'replid', replid, 'from', text(from), 'span', text(span),
   'longest', stored_longest, 'quarantine', stored_quarantine, 'version', VERSION)
