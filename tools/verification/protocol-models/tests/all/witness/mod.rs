@@ -1,8 +1,8 @@
 //! The first use of a plain Redis: every order of the steps of two clients, with losses of data, of
 //! the script cache and of the server.
 //!
-//! A store grants from one longest lease after its server's start on, if its *witness* is not in the
-//! script cache. A client writes a candidate with a nonce into the epoch record, asks for the
+//! A store grants from one longest lease after its server's start on, if its *witness* is not in
+//! the script cache. A client writes a candidate with a nonce into the epoch record, asks for the
 //! witness, loads it, and opens the store. `open.lua` of `backend-redis` and
 //! `store/first_use.rs` there are the real steps.
 //!
