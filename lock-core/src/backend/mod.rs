@@ -310,7 +310,8 @@ pub trait Backend: Debug + Send + Sync + 'static {
         Ok(self.release(&grant, ReleaseOptions::new()).await?.outcome)
     }
 
-    /// The quarantine of the store, if one runs now. It changes nothing, and begins none.
+    /// The quarantine of the store, if one runs now, or if the next attempt begins one. This call
+    /// changes nothing, and begins none.
     ///
     /// Default: none, for a store that needs no quarantine.
     async fn quarantine(&self) -> Result<Option<Quarantined>, Error> {
