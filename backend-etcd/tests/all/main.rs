@@ -1,5 +1,5 @@
-//! The tests of the backend on real servers. Two test programs are separate: `conformance` has its
-//! own harness, and `chaos` keeps all processors busy.
+//! The tests of the backend on real servers. `conformance` is a program of its own, with its own
+//! harness.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod access;
