@@ -80,12 +80,7 @@ SELECT name, IF({has_reader}, SUBSTR(readers, LOCATE($owner, readers), 32), owne
     {now} AS clock, IF(owner = {shared} AND ($owner IS NULL OR LENGTH(readers) >= {most}), readers, NULL) AS readers,
     IF(owner = {shared}, LENGTH(readers) DIV {reader}, NULL) AS entries,
     IF($owner IS NULL, (SELECT COUNT(*) FROM {queue} AS q WHERE q.name = $name AND {alive}), NULL) AS waiting,
-    (SELECT COUNT(*) FROM (
-        SELECT 1 FROM {queue} AS q WHERE q.name = $name AND {alive} AND q.position < IFNULL(
-            (SELECT m.position FROM {queue} AS m WHERE m.name = $name AND m.owner = $owner), 9223372036854775807
-        )
-        LIMIT {far}
-    ) AS before_it) AS ahead,
+    {ahead} AS ahead,
     EXISTS(SELECT 1 FROM {queue} AS q WHERE q.name = $name AND q.owner = $owner AND q.heard > 0) AS queued
 FROM {locks} WHERE name = $name
 
