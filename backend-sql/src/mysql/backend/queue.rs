@@ -74,14 +74,16 @@ impl Mysql {
         let rows = self.ready().await?.rows(statement, &whose).await?;
         let Some(row) = rows.first() else { return Ok(CheckResult::Free) };
         let is_ours: i64 = column(row, 0)?;
-        let (token, left) = (column(row, 1)?, span(column(row, 2)?));
-        let before: i64 = column(row, 3)?;
-        let before = u32::try_from(before).unwrap_or(u32::MAX);
+        let (token, kept): (i64, i8) = (column(row, 1)?, column(row, 2)?);
+        let (left, before): (i64, i64) = (column(row, 3)?, column(row, 4)?);
+        let (left, before) = (span(left), u32::try_from(before).unwrap_or(u32::MAX));
         match left {
             Duration::ZERO if before == 0 => Ok(CheckResult::Free),
             Duration::ZERO => Ok(CheckResult::Wait(before)),
-            _ if is_ours != 0 => self.claim(request, token_of(token)?, left).await,
-            _ => Ok(CheckResult::Wait(before)),
+            _ if is_ours == 0 => Ok(CheckResult::Wait(before)),
+            _ if kept == 0 => self.claim(request, token_of(token)?, left).await,
+            // It is of an attempt without an answer, and its token unchecked. The next one checks.
+            _ => Ok(CheckResult::Free),
         }
     }
 
@@ -114,13 +116,10 @@ impl Queue for Mysql {
         if request.mode == Mode::Exclusive {
             return self.check_place(request, is_next).await;
         }
-        match self.read_row(&request.name, Some(request.owner)).await? {
-            Some(row) if row.is_held() && row.owner == Some(request.owner) => {
-                self.claim(request, row.token, row.remaining).await
-            }
-            Some(row) if row.refuses(request) => Ok(CheckResult::Wait(row.before_us)),
-            _ => Ok(CheckResult::Free),
-        }
+        // A reader that shares the lock asks, too: an attempt renews its own lease.
+        let row = self.read_row(&request.name, Some(request.owner)).await?;
+        let waits = row.filter(|row| row.owner != Some(request.owner) && row.refuses(request));
+        Ok(waits.map_or(CheckResult::Free, |row| CheckResult::Wait(row.before_us)))
     }
 
     async fn leave(&self, request: &Request) -> Result<(), Error> {

@@ -10,13 +10,14 @@ ON DUPLICATE KEY UPDATE
     heard = IF(heard < 0, heard, {now})
 
 -- name: read_place(name, owner)
--- For a writer that waits: whether it holds the lock, the token, what is left of the lease, and how
--- many live entries come first. It costs the server two thirds of `read_row`.
-SELECT IFNULL(owner = $owner, 0), token, GREATEST(expires, {now}) - {now}, {ahead} FROM {locks} WHERE name = $name
+-- For a writer that waits: whether it holds the lock, the token, whether that may be unchecked, what
+-- is left of the lease, and how many live entries come first. It costs the server two thirds of
+-- `read_row`.
+SELECT IFNULL(owner = $owner, 0), token, kept, GREATEST(expires, {now}) - {now}, {ahead} FROM {locks} WHERE name = $name
 
 -- name: read_holder(name, owner)
 -- The same for the next in line: nobody can come first. It costs a quarter.
-SELECT IFNULL(owner = $owner, 0), token, GREATEST(expires, {now}) - {now}, 0 FROM {locks} WHERE name = $name
+SELECT IFNULL(owner = $owner, 0), token, kept, GREATEST(expires, {now}) - {now}, 0 FROM {locks} WHERE name = $name
 
 -- name: heartbeat(batch)
 -- The heartbeat of the entries in $batch, a JSON array of [name in hexadecimal digits, owner]. One
