@@ -10,8 +10,8 @@ ON DUPLICATE KEY UPDATE
     heard = IF(heard < 0, heard, {now})
 
 -- name: read_place(name, owner)
--- For a writer that waits: whether it holds the lock, the token, whether that may be unchecked, what
--- is left of the lease, and how many live entries come first. It costs the server two thirds of
+-- For a writer that waits: whether it holds the lock, the token, whether that is unchecked, what is
+-- left of the lease, and how many live entries come first. It costs the server two thirds of
 -- `read_row`.
 SELECT IFNULL(owner = $owner, 0), token, kept, GREATEST(expires, {now}) - {now}, {ahead} FROM {locks} WHERE name = $name
 
