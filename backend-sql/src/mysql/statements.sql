@@ -369,6 +369,20 @@ WHERE name = ? AND (owner = ? OR (owner = '00000000000000000000000000000000' AND
 SUBSTR(readers, LOCATE(?, readers) + 33, 16) > LPAD(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), 16, '0')
 )) AND expires > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6));
 
+-- read_holder(name, owner)
+SELECT IFNULL(owner = ?, 0), token, kept, GREATEST(expires, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))) - TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), 0 FROM `leasehold_locks` WHERE name = ?;
+
+-- read_place(name, owner)
+SELECT IFNULL(owner = ?, 0), token, kept, GREATEST(expires, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))) - TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), (SELECT COUNT(*) FROM (
+    SELECT 1 FROM `leasehold_queue` AS q WHERE q.name = ? AND
+q.heard > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 4000000 AND
+q.heard < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + 4000000 AND
+q.heard > 0 AND q.position < IFNULL(
+        (SELECT m.position FROM `leasehold_queue` AS m WHERE m.name = ? AND m.owner = ?), 9223372036854775807
+    )
+    LIMIT 64
+) AS before_it) FROM `leasehold_locks` WHERE name = ?;
+
 -- read_record(name)
 SELECT r.token, r.value, r.written, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AS now
 FROM (SELECT 1 AS one) AS o LEFT JOIN `leasehold_records` AS r ON r.name = ?
@@ -377,10 +391,7 @@ WHERE NOT EXISTS (SELECT expires FROM `leasehold_locks` WHERE 1 = 0);
 -- read_row(name, owner)
 SELECT name, IF((owner = '00000000000000000000000000000000' AND
 SUBSTR(readers, LOCATE(?, readers) + 33, 16) > LPAD(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), 16, '0')
-), SUBSTR(readers, LOCATE(?, readers), 32), owner) AS owner, label, token, version, kept,
-    GREATEST(IF((owner = '00000000000000000000000000000000' AND
-SUBSTR(readers, LOCATE(?, readers) + 33, 16) > LPAD(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), 16, '0')
-), CAST(SUBSTR(readers, LOCATE(?, readers) + 33, 16) AS SIGNED), expires), TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))) - TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AS remaining,
+), SUBSTR(readers, LOCATE(?, readers), 32), owner) AS owner, label, token, version, kept, GREATEST(expires, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))) - TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AS remaining,
     TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AS clock, IF(owner = '00000000000000000000000000000000' AND (? IS NULL OR LENGTH(readers) >= 50000), readers, NULL) AS readers,
     IF(owner = '00000000000000000000000000000000', LENGTH(readers) DIV 50, NULL) AS entries,
     IF(? IS NULL, (SELECT COUNT(*) FROM `leasehold_queue` AS q WHERE q.name = ? AND
@@ -388,14 +399,14 @@ q.heard > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTA
 q.heard < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + 4000000 AND
 q.heard > 0), NULL) AS waiting,
     (SELECT COUNT(*) FROM (
-        SELECT 1 FROM `leasehold_queue` AS q WHERE q.name = ? AND
+    SELECT 1 FROM `leasehold_queue` AS q WHERE q.name = ? AND
 q.heard > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 4000000 AND
 q.heard < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + 4000000 AND
 q.heard > 0 AND q.position < IFNULL(
-            (SELECT m.position FROM `leasehold_queue` AS m WHERE m.name = ? AND m.owner = ?), 9223372036854775807
-        )
-        LIMIT 64
-    ) AS before_it) AS ahead,
+        (SELECT m.position FROM `leasehold_queue` AS m WHERE m.name = ? AND m.owner = ?), 9223372036854775807
+    )
+    LIMIT 64
+) AS before_it) AS ahead,
     EXISTS(SELECT 1 FROM `leasehold_queue` AS q WHERE q.name = ? AND q.owner = ? AND q.heard > 0) AS queued
 FROM `leasehold_locks` WHERE name = ?;
 

@@ -38,8 +38,8 @@ pub(crate) trait Queue: Dialect {
     /// intervals.
     fn is_woken(&self) -> bool;
 
-    /// Reads the state of a request, and changes nothing.
-    async fn check(&self, request: &Request) -> Result<CheckResult, Error>;
+    /// Reads the state of a request. `is_next`: the last check has found nobody before it.
+    async fn check(&self, request: &Request, is_next: bool) -> Result<CheckResult, Error>;
 
     /// Removes an entry, and releases what it was granted.
     async fn leave(&self, request: &Request) -> Result<(), Error>;
@@ -122,12 +122,13 @@ impl<D: Queue> Waiter for QueueWaiter<D> {
                 self.wait().await;
                 self.is_due = true;
             }
-            let Self { store, request, check, .. } = self;
+            let Self { store, request, check, pace, .. } = self;
+            let is_next = pace.before == Some(0);
             let begin = || {
                 let (store, request) = (Arc::clone(store), request.clone());
                 async move {
                     let _pass = gate::attempt(store.gate()).await?;
-                    store.check(&request).await
+                    store.check(&request, is_next).await
                 }
             };
             let result = match check.answer(begin).await {
@@ -155,6 +156,8 @@ impl<D: Queue> Waiter for QueueWaiter<D> {
                 }
                 CheckResult::Free => {
                     self.entry.note_free();
+                    // If it does not get the lock, somebody came first.
+                    self.pace.before = None;
                     return Signal::Recheck;
                 }
                 CheckResult::Wait(before) => self.pace.note(before, Instant::now()),

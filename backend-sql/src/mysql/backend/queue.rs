@@ -6,13 +6,15 @@ use async_trait::async_trait;
 use lock_core::{Error, FencingToken, Grant, Mode, Request};
 
 use crate::{
-    dialect::Dialect as _,
+    dialect::{Dialect as _, token_of},
+    error::column,
     mysql::{
         removals::remove,
         rows::batch,
         statements::Argument::{Bytes, Number, Text},
         store::Mysql,
     },
+    servers::times::span,
     tunables::mysql::HEARTBEAT_BATCH,
     waiting::{CheckResult, Queue, QueueEntries, QueueEntry},
 };
@@ -63,6 +65,41 @@ impl Mysql {
         sent.inspect_err(|_| entries.iter().for_each(|(_, entry)| entry.heartbeat_failed()))
             .map(drop)
     }
+
+    /// A check of a writer.
+    async fn check_place(&self, request: &Request, is_next: bool) -> Result<CheckResult, Error> {
+        let statement = if is_next { &self.sql.read_holder } else { &self.sql.read_place };
+        let owner = request.owner.to_string();
+        let whose = [Bytes(request.name.as_str().as_bytes()), Bytes(owner.as_bytes())];
+        let rows = self.ready().await?.rows(statement, &whose).await?;
+        let Some(row) = rows.first() else { return Ok(CheckResult::Free) };
+        let is_ours: i64 = column(row, 0)?;
+        let (token, kept): (i64, i8) = (column(row, 1)?, column(row, 2)?);
+        let (left, before): (i64, i64) = (column(row, 3)?, column(row, 4)?);
+        let (left, before) = (span(left), u32::try_from(before).unwrap_or(u32::MAX));
+        match left {
+            Duration::ZERO if before == 0 => Ok(CheckResult::Free),
+            Duration::ZERO => Ok(CheckResult::Wait(before)),
+            _ if is_ours == 0 => Ok(CheckResult::Wait(before)),
+            _ if kept == 0 => self.claim(request, token_of(token)?, left).await,
+            // It is of an attempt without an answer, and its token unchecked. The next one checks.
+            _ => Ok(CheckResult::Free),
+        }
+    }
+
+    /// Makes sure of a grant that a release has made to a waiter, whose check has read it. The
+    /// server shows a grant before it has flushed it, and may lose it in a crash. When the removal
+    /// of the entry is flushed, so is the grant. Without an entry to remove, an attempt renews the
+    /// lock, and is flushed.
+    async fn claim(
+        &self,
+        request: &Request,
+        token: FencingToken,
+        left: Duration,
+    ) -> Result<CheckResult, Error> {
+        let flushed = remove(&self.server, &self.sql, request).await?;
+        Ok(if flushed { CheckResult::Granted(token, left) } else { CheckResult::Free })
+    }
 }
 
 #[async_trait]
@@ -75,19 +112,14 @@ impl Queue for Mysql {
         false
     }
 
-    async fn check(&self, request: &Request) -> Result<CheckResult, Error> {
-        match self.read_row(&request.name, Some(request.owner)).await? {
-            // The server shows a grant before it has flushed it, and may lose it in a crash. When
-            // the removal of the entry is flushed, so is the grant. Without an entry to remove, an
-            // attempt renews the lock, and is flushed.
-            Some(row) if row.is_held() && row.owner == Some(request.owner) => {
-                let flushed = remove(&self.server, &self.sql, request).await?;
-                let granted = flushed.then_some(CheckResult::Granted(row.token, row.remaining));
-                Ok(granted.unwrap_or(CheckResult::Free))
-            }
-            Some(row) if row.refuses(request) => Ok(CheckResult::Wait(row.before_us)),
-            _ => Ok(CheckResult::Free),
+    async fn check(&self, request: &Request, is_next: bool) -> Result<CheckResult, Error> {
+        if request.mode == Mode::Exclusive {
+            return self.check_place(request, is_next).await;
         }
+        // A reader that shares the lock asks, too: an attempt renews its own lease.
+        let row = self.read_row(&request.name, Some(request.owner)).await?;
+        let waits = row.filter(|row| row.owner != Some(request.owner) && row.refuses(request));
+        Ok(waits.map_or(CheckResult::Free, |row| CheckResult::Wait(row.before_us)))
     }
 
     async fn leave(&self, request: &Request) -> Result<(), Error> {

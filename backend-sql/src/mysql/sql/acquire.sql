@@ -69,23 +69,16 @@ SELECT s.watermark FROM {settings} AS s, {locks} AS l WHERE s.id = 1
     AND s.watermark >= $token
 
 -- name: read_row(name, owner)
--- Reads the row for $owner or, if that is null, for an operator. `remaining` is what is left of the
--- lease of $owner, if it is a reader, and otherwise of the row. `ahead` is how many live entries
+-- Reads the row for $owner or, if that is null, for an operator. `ahead` is how many live entries
 -- come first, up to a limit beyond which the number makes no difference. A dead entry of $owner
 -- counts as none in {behind}, but keeps its position here: its heartbeat comes first. `entries`
 -- counts the readers' entries. `readers` has them for an operator, and for an owner if no more fit
 -- in. `queued`: whether $owner has an entry, which may be dead.
-SELECT name, IF({has_reader}, SUBSTR(readers, LOCATE($owner, readers), 32), owner) AS owner, label, token, version, kept,
-    GREATEST(IF({has_reader}, CAST(SUBSTR(readers, LOCATE($owner, readers) + 33, 16) AS SIGNED), expires), {now}) - {now} AS remaining,
+SELECT name, IF({has_reader}, SUBSTR(readers, LOCATE($owner, readers), 32), owner) AS owner, label, token, version, kept, GREATEST(expires, {now}) - {now} AS remaining,
     {now} AS clock, IF(owner = {shared} AND ($owner IS NULL OR LENGTH(readers) >= {most}), readers, NULL) AS readers,
     IF(owner = {shared}, LENGTH(readers) DIV {reader}, NULL) AS entries,
     IF($owner IS NULL, (SELECT COUNT(*) FROM {queue} AS q WHERE q.name = $name AND {alive}), NULL) AS waiting,
-    (SELECT COUNT(*) FROM (
-        SELECT 1 FROM {queue} AS q WHERE q.name = $name AND {alive} AND q.position < IFNULL(
-            (SELECT m.position FROM {queue} AS m WHERE m.name = $name AND m.owner = $owner), 9223372036854775807
-        )
-        LIMIT {far}
-    ) AS before_it) AS ahead,
+    {ahead} AS ahead,
     EXISTS(SELECT 1 FROM {queue} AS q WHERE q.name = $name AND q.owner = $owner AND q.heard > 0) AS queued
 FROM {locks} WHERE name = $name
 

@@ -9,6 +9,16 @@ ON DUPLICATE KEY UPDATE
     -- guard: enter-abandoned | S6 | an_entry_of_an_abandoned_owner | heard = ABS(heard)
     heard = IF(heard < 0, heard, {now})
 
+-- name: read_place(name, owner)
+-- For a writer that waits: whether it holds the lock, the token, whether that is unchecked, what is
+-- left of the lease, and how many live entries come first. It costs the server two thirds of
+-- `read_row`.
+SELECT IFNULL(owner = $owner, 0), token, kept, GREATEST(expires, {now}) - {now}, {ahead} FROM {locks} WHERE name = $name
+
+-- name: read_holder(name, owner)
+-- The same for the next in line: nobody can come first. It costs a quarter.
+SELECT IFNULL(owner = $owner, 0), token, kept, GREATEST(expires, {now}) - {now}, 0 FROM {locks} WHERE name = $name
+
 -- name: heartbeat(batch)
 -- The heartbeat of the entries in $batch, a JSON array of [name in hexadecimal digits, owner]. One
 -- statement serves all entries of a client, so that the server flushes once. It adds no entry that
@@ -42,6 +52,16 @@ DELETE FROM {queue} WHERE name = $name
 -- guard: join-barging | L3 | no_reader_passes_a_waiting_writer | = CONCAT(?, '-')
 <> $owner
 )
+
+-- part: ahead
+-- How many live entries come before that of $owner, or if there is none before the end, up to a
+-- limit beyond which the number makes no difference.
+(SELECT COUNT(*) FROM (
+    SELECT 1 FROM {queue} AS q WHERE q.name = $name AND {alive} AND q.position < IFNULL(
+        (SELECT m.position FROM {queue} AS m WHERE m.name = $name AND m.owner = $owner), 9223372036854775807
+    )
+    LIMIT {far}
+) AS before_it)
 
 -- part: alive
 -- Whether the entry `q` is alive. A heartbeat far in the future is from before the clock was set

@@ -119,7 +119,7 @@ impl Queue for Sqlite {
         self.bells.works()
     }
 
-    async fn check(&self, request: &Request) -> Result<CheckResult, Error> {
+    async fn check(&self, request: &Request, _is_next: bool) -> Result<CheckResult, Error> {
         let row = self.fetch(&request.name, Some(request.owner)).await?;
         Ok(match row.map(|row| rows::read(&row, &self.epoch)).transpose()? {
             Some(row) if row.is_held() && row.owner == Some(request.owner) => {

@@ -11,8 +11,16 @@ use sqlx::{AssertSqlSafe, Connection as _, MySqlConnection};
 
 use crate::support::mariadb::{
     BOTH, WAIT, assert_renewed, busy, counted, enqueue, granted, made, open, prefix, request,
-    session, start, waiting_for_rows,
+    session, waiting_for_rows,
 };
+
+/// A server whose clock stands still, so that no entry counts as dead and no lease ends.
+async fn stopped() -> (Clock, Mariadb) {
+    let clock = Clock::new().await.unwrap();
+    let server = Mariadb::start(MariadbOptions::new().clock(&clock)).await.unwrap();
+    clock.stop().unwrap();
+    (clock, server)
+}
 
 const THE_LOCK: &str = "locks WHERE true";
 
@@ -76,7 +84,7 @@ async fn pushed(mut waiter: Box<dyn Waiter>) -> Grant {
 
 #[tokio::test]
 async fn the_first_entry_has_the_lock_when_the_release_is_answered() {
-    let server = start().await;
+    let (_clock, server) = stopped().await;
     for strategy in BOTH {
         let stage = Stage::new(&server, strategy).await;
         let ahead = FencingToken::new(stage.held.token.get() + 20_000_000).unwrap();
@@ -99,7 +107,7 @@ async fn the_first_entry_has_the_lock_when_the_release_is_answered() {
 /// Where nobody waits, a release costs one statement, too, whatever the client has seen.
 #[tokio::test]
 async fn a_release_that_finds_nobody_is_one_statement() {
-    let server = start().await;
+    let (_clock, server) = stopped().await;
     for strategy in BOTH {
         let stage = Stage::new(&server, strategy).await;
         for held in [&stage.held, &granted(&stage.other, &request("other")).await] {
@@ -115,7 +123,7 @@ async fn a_release_that_finds_nobody_is_one_statement() {
 /// The waiter of that entry is served by its next attempt, which needs no entry.
 #[tokio::test]
 async fn a_locked_entry_delays_neither_the_release_nor_its_waiter() {
-    let server = start().await;
+    let (_clock, server) = stopped().await;
     for strategy in BOTH {
         let stage = Stage::new(&server, strategy).await;
         let next = request("job");
@@ -135,7 +143,7 @@ async fn a_locked_entry_delays_neither_the_release_nor_its_waiter() {
 /// A release that waits for the row does not give the lock to an entry that was deleted meanwhile.
 #[tokio::test]
 async fn one_who_has_left_is_given_nothing() {
-    let server = start().await;
+    let (_clock, server) = stopped().await;
     for strategy in BOTH {
         let stage = Stage::new(&server, strategy).await;
         let (leaves, stays) = (request("job"), request("job"));
@@ -157,7 +165,7 @@ async fn one_who_has_left_is_given_nothing() {
 /// An abandoned owner whose entry is still there.
 #[tokio::test]
 async fn an_abandoned_owner_is_given_nothing() {
-    let server = start().await;
+    let (_clock, server) = stopped().await;
     for strategy in BOTH {
         let stage = Stage::new(&server, strategy).await;
         let (given_up, stays) = (request("job"), request("job"));
@@ -179,26 +187,36 @@ async fn an_abandoned_owner_is_given_nothing() {
 /// was answered `Busy` meanwhile relies on no more than what is left.
 #[tokio::test]
 async fn a_release_that_waited_leaves_less_of_the_claim_window() {
-    let clock = Clock::new().await.unwrap();
-    let server = Mariadb::start(MariadbOptions::new().clock(&clock)).await.unwrap();
-    clock.stop().unwrap();
+    let (clock, server) = stopped().await;
     for strategy in BOTH {
-        for mode in [Mode::Exclusive, Mode::Shared] {
-            let stage = Stage::new(&server, strategy).await;
-            let next = request("job").with_mode(mode);
-            let waiter = enqueue(&stage.other, &next).await;
-            let foreign = lock(&server, strategy, THE_LOCK).await;
-            let releasing = stage.releasing();
-            waiting_for_rows(&server, 1).await;
-            clock.step(1.5).unwrap();
-            busy(&stage.other, &next).await;
-            foreign.close().await.unwrap();
-            releasing.await.unwrap();
-            let grant = pushed(waiter).await;
-            let left = grant.claim.unwrap().as_millis();
-            assert!((490..=510).contains(&left), "{strategy}, {mode:?}: {left} ms");
-            release(&stage.other, &grant).await;
-        }
+        let stage = Stage::new(&server, strategy).await;
+        let next = request("job");
+        let waiter = enqueue(&stage.other, &next).await;
+        let foreign = lock(&server, strategy, THE_LOCK).await;
+        let releasing = stage.releasing();
+        waiting_for_rows(&server, 1).await;
+        clock.step(1.5).unwrap();
+        busy(&stage.other, &next).await;
+        foreign.close().await.unwrap();
+        releasing.await.unwrap();
+        let grant = pushed(waiter).await;
+        let left = grant.claim.unwrap().as_millis();
+        assert!((490..=510).contains(&left), "{strategy}: {left} ms");
+        release(&stage.other, &grant).await;
+    }
+}
+
+/// An attempt without an answer has taken the lock, and nobody has checked its token.
+#[tokio::test]
+async fn an_unchecked_grant_is_left_to_an_attempt() {
+    let (_clock, server) = stopped().await;
+    for strategy in BOTH {
+        let stage = Stage::new(&server, strategy).await;
+        let next = request("job");
+        let mut waiter = enqueue(&stage.other, &next).await;
+        let taken = format!("SET owner = '{}', kept = 2", next.owner);
+        server.sql(&format!("UPDATE {}_locks {taken}", prefix(strategy))).await.unwrap();
+        assert!(matches!(waiter.next().await, Signal::Recheck), "{strategy}");
     }
 }
 
@@ -206,7 +224,7 @@ async fn a_release_that_waited_leaves_less_of_the_claim_window() {
 /// of the entry is flushed after it.
 #[tokio::test]
 async fn a_waiter_relies_on_its_grant_when_its_entry_is_removed() {
-    let server = start().await;
+    let (_clock, server) = stopped().await;
     for strategy in BOTH {
         let stage = Stage::new(&server, strategy).await;
         let next = request("job");
@@ -225,7 +243,7 @@ async fn a_waiter_relies_on_its_grant_when_its_entry_is_removed() {
 /// owner that needs it no more.
 #[tokio::test]
 async fn a_holder_gives_back_what_its_own_entry_was_given() {
-    let server = start().await;
+    let (_clock, server) = stopped().await;
     for strategy in BOTH {
         let stage = Stage::new(&server, strategy).await;
         let (first, second) = (request("job"), request("job"));
@@ -259,15 +277,16 @@ async fn a_holder_gives_back_what_its_own_entry_was_given() {
 
 #[tokio::test]
 async fn a_readers_entry_starts_to_share_the_lock() {
-    let server = start().await;
+    let (_clock, server) = stopped().await;
     for strategy in BOTH {
         let stage = Stage::new(&server, strategy).await;
         let [first, second] = [0, 1].map(|_| request("job").with_mode(Mode::Shared));
-        let [waiter, mut next] =
+        let [mut waiter, mut next] =
             [enqueue(&stage.other, &first).await, enqueue(&stage.other, &second).await];
         stage.release().await;
-        let grant = pushed(waiter).await;
-        assert_eq!((grant.mode, grant.owner), (Mode::Shared, first.owner), "{strategy}");
+        assert!(row(&server, strategy).await.contains(&OwnerId::READERS.to_string()), "{strategy}");
+        assert!(matches!(waiter.next().await, Signal::Recheck), "{strategy}");
+        let grant = granted(&stage.other, &first).await;
         assert_renewed(&stage.other, &grant).await;
         assert!(matches!(next.next().await, Signal::Recheck), "{strategy}");
         let joined = granted(&stage.other, &second).await;
