@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use lock_core::{Error, FencingToken, Grant, Mode, Request};
 
 use crate::{
-    dialect::{Dialect as _, token_of},
-    error::column,
+    dialect::Dialect as _,
+    error::{column, token_of},
     mysql::{
         removals::remove,
         rows::batch,
