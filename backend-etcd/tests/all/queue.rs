@@ -1,6 +1,6 @@
 //! The queue: lost leases, compaction, and what watches cost etcd.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
 use lock_core::{Attempt, Enqueued, Env as _, LockClient, Renewal, Signal, SystemEnv};
@@ -76,11 +76,17 @@ async fn requests_of_one_client_never_share_a_lease() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_waiters_open_one_watch_and_a_thousand_locks_one_keepalive_stream() {
     let etcd = single().await;
-    let backend = connect(etcd.endpoints()[0], "5s").await;
+    // The last is requested before the lease of the first ends, on a busy machine too.
+    let lease = Duration::from_secs(600);
+    let backend = connect(etcd.endpoints()[0], "60s&longest_lease=600s").await;
     let before = watchers(&etcd).await;
     let (mut waiters, mut held) = (Vec::new(), Vec::new());
-    let requests: Vec<_> = (0..2_000).map(|at| request_for(&format!("job {}", at / 2))).collect();
-    // Many at once, so that the last is requested before the lease of the first ends.
+    let request = |at| {
+        let mut request = request_for(&format!("job {}", at / 2));
+        request.lease = lease;
+        request
+    };
+    let requests: Vec<_> = (0..2_000).map(request).collect();
     for some in requests.chunks(100) {
         let answers = join_all(some.iter().map(|request| backend.enqueue(request))).await;
         for (request, answer) in some.iter().zip(answers) {

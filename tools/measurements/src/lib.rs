@@ -88,21 +88,34 @@ impl Comparison {
     ) -> Result<Option<Report>, Error> {
         // Read before this run loads the machine.
         let (machine, mut subjects) = (Machine::here(), Vec::new());
-        let measured = tokio::select! {
-            biased;
-            () = stop => None,
-            measured = self.open_and_measure(&mut subjects, watch) => Some(measured),
+        let mut stop = std::pin::pin!(stop);
+        let (opened, is_stopped) = {
+            let mut open = std::pin::pin!(self.open(&mut subjects));
+            tokio::select! {
+                biased;
+                // What a store has been asked for might come after its removal: so the stores are
+                // opened first.
+                () = &mut stop => (open.await, true),
+                opened = &mut open => (opened, false),
+            }
+        };
+        let measured = match opened {
+            Err(error) => Some(Err(error)),
+            Ok(()) if is_stopped => None,
+            Ok(()) => tokio::select! {
+                biased;
+                () = stop => None,
+                measured = run::run(&subjects, self.holder.as_ref(), self.plan, watch) => {
+                    Some(measured)
+                }
+            },
         };
         futures_util::future::join_all(subjects.iter().map(|subject| subject.close())).await;
         let Some(measured) = measured else { return Ok(None) };
         Ok(Some(Report::new(machine, &subjects, &self.plan, self.absent, measured?)))
     }
 
-    async fn open_and_measure(
-        &self,
-        subjects: &mut Vec<Arc<Subject>>,
-        watch: &mut dyn Watch,
-    ) -> Result<run::Measured, Error> {
+    async fn open(&self, subjects: &mut Vec<Arc<Subject>>) -> Result<(), Error> {
         if self.stores.is_empty() {
             let message = "no store is named; there must be one or more";
             return Err(Error::new(ErrorKind::InvalidInput, message));
@@ -114,6 +127,6 @@ impl Comparison {
             }
             subjects.push(Arc::new(Subject::open(store.clone()).await?));
         }
-        run::run(subjects, self.holder.as_ref(), self.plan, watch).await
+        Ok(())
     }
 }

@@ -19,7 +19,7 @@ async fn a_store_without_tables_says_how_to_make_them() {
     let store = connect(&url(&server)).await.unwrap();
     let error = store.try_acquire(&request("job")).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Config);
-    assert!(error.to_string().contains("`leasehold init`"), "{error}");
+    assert!(error.to_string().contains("init` makes them"), "{error}");
     // The printed schema does as well, and twice does no harm.
     for _ in 0..2 {
         server.sql(&schema(&url(&server)).unwrap()).await.unwrap();

@@ -15,10 +15,40 @@ async fn run(stores: Vec<Store>, seconds: u64) -> Result<Report, leasehold::Erro
 }
 
 async fn tables_of_floors(folder: &tempfile::TempDir) -> i64 {
-    let file = format!("sqlite:{}", folder.path().join("locks.db").display());
+    let file = folder.path().join("locks.db");
+    if !file.exists() {
+        return 0;
+    }
+    let file = format!("sqlite:{}", file.display());
     let pool = sqlx::SqlitePool::connect(&file).await.unwrap();
     let count = "SELECT count(*) FROM sqlite_schema WHERE name LIKE '%compare%'";
     sqlx::query_scalar(count).fetch_one(&pool).await.unwrap()
+}
+
+/// Ready at the poll with this number.
+async fn poll(number: usize) {
+    let mut left = number;
+    std::future::poll_fn(|_| match left.checked_sub(1) {
+        None => std::task::Poll::Ready(()),
+        Some(less) => {
+            left = less;
+            std::task::Poll::Pending
+        }
+    })
+    .await;
+}
+
+/// Whatever a run waits for when it is stopped: also while it makes the table of its floor.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_is_stopped_leaves_no_table() {
+    let (mut stores, folder) = embedded().unwrap();
+    let sqlite = stores.remove(1);
+    for number in 0..80 {
+        let plan = Plan::new(Duration::from_secs(6)).unwrap();
+        let run = Comparison::new(vec![sqlite.clone()], plan).run(&mut (), poll(number)).await;
+        assert!(run.unwrap().is_none(), "{number}: it was not stopped");
+        assert_eq!(tables_of_floors(&folder).await, 0, "stopped at poll {number}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
