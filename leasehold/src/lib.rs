@@ -132,9 +132,9 @@ pub mod backend {
         Listing, LockName, LockState, LossReason, Mode, NoRuntime, OncePer, OwnerId, OwnerLabel,
         PLAINTEXT, Page, Promise, QuarantineUse, Quarantined, Record, RecordRead, RecordWrite,
         ReleaseOptions, ReleaseOutcome, Released, Renewal, Request, SeenOptions, Signal,
-        StoreSettings, StoreTime, SystemEnv, Waiter, WriteOutcome, async_trait, check_lease,
-        check_record_version, check_span, check_token, drift_margin, is_loopback, jittered,
-        plaintext_refusal, unknown_option, whole_millis,
+        StoreSettings, StoreTime, SystemEnv, UnknownErrors, Waiter, WriteOutcome, async_trait,
+        check_lease, check_record_version, check_span, check_token, drift_margin, is_loopback,
+        jittered, plaintext_refusal, unknown_option, whole_millis,
     };
 }
 
