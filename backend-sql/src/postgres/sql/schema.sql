@@ -6,8 +6,10 @@
 -- grants reads it.
 
 -- Notes for the end of this script whether this is the first use of the store, and whether the
--- locks or the records were lost.
+-- locks or the records were lost. One such script runs at a time: otherwise the tables that another
+-- one makes meanwhile would count as lost.
 DO $$ BEGIN
+    PERFORM pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtext('leasehold'), pg_catalog.hashtext('{settings}'));
     PERFORM pg_catalog.set_config('leasehold.first', (pg_catalog.to_regclass('{settings}') IS NULL)::text, true);
     PERFORM pg_catalog.set_config('leasehold.lost', (pg_catalog.to_regclass('{locks}') IS NULL)::text, true);
     PERFORM pg_catalog.set_config('leasehold.no_records', (pg_catalog.to_regclass('{records}') IS NULL)::text, true);

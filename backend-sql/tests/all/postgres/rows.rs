@@ -1,17 +1,19 @@
 //! The tables and rows of PostgreSQL: their names, what is swept away, and what is not.
 
+use std::sync::Arc;
+
 use backend_sql::{
     Strategy,
     postgres::{connect, schema},
 };
 use futures_util::future::join_all;
 use lock_core::{Attempt, FencingToken, Grant, Init, ReleaseOptions};
-use servers::{Clock, Postgres, PostgresOptions};
+use servers::{Clock, Postgres, PostgresOptions, wait::until};
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
 
 use crate::support::postgres::{
-    BLOCKED, BOTH, SECOND, busy, granted, made_apart as made, open_apart as open, says, start,
-    sweep, url, used_once,
+    BLOCKED, BOTH, SECOND, WAIT, busy, granted, made_apart as made, open_apart as open, says,
+    start, sweep, url, used_once,
 };
 use crate::support::{request, request_for};
 
@@ -199,6 +201,45 @@ async fn all_who_make_the_tables_at_once_have_made_them() {
         join_all(stores.iter().map(|store| store.close())).await;
     }
 }
+
+/// A process looks which tables are there, and another one makes them before it goes on.
+#[tokio::test]
+async fn tables_that_another_makes_meanwhile_are_not_taken_for_lost_ones() {
+    let server = start().await;
+    let plain = url(&server);
+    let url = format!("{plain}?timeout=60s&listen=off");
+    let trigger = "CREATE FUNCTION waits() RETURNS event_trigger LANGUAGE plpgsql AS \
+                   $$ BEGIN PERFORM pg_advisory_xact_lock_shared(7); END $$; \
+                   CREATE EVENT TRIGGER waits ON ddl_command_start EXECUTE FUNCTION waits()";
+    server.sql(trigger).await.unwrap();
+    let mut gate = PgConnection::connect(&plain).await.unwrap();
+    gate.execute("SELECT pg_advisory_lock(7)").await.unwrap();
+    let store = connect(&url).await.unwrap();
+    let first = {
+        let store = Arc::clone(&store);
+        tokio::spawn(async move { store.init(&Init::default()).await.unwrap() })
+    };
+    says(&server, ADVISORY, "1").await;
+    // The trigger stops no session with this role.
+    let mut other = PgConnection::connect(&plain).await.unwrap();
+    other.execute("SET session_replication_role = replica").await.unwrap();
+    let schema = schema(&url).unwrap();
+    let second = tokio::spawn(async move {
+        sqlx::raw_sql(AssertSqlSafe(schema)).execute(&mut other).await.map(drop)
+    });
+    let settled = async || {
+        let waits = server.sql(ADVISORY).await?;
+        Ok((waits == "2" || second.is_finished()).then_some(()))
+    };
+    until("the other to be ready, or to wait", WAIT, settled).await.unwrap();
+    gate.execute("SELECT pg_advisory_unlock(7)").await.unwrap();
+    first.await.unwrap();
+    second.await.unwrap().unwrap();
+    granted(&store, &request("job")).await;
+}
+
+/// Sessions that wait for an advisory lock.
+const ADVISORY: &str = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted";
 
 /// A longer lease would outlast the quarantine after a crash, which is as long as the longest.
 #[tokio::test]
