@@ -28,25 +28,31 @@ fn has_exited_before(pair: &Pair, first: &mut Running, what: &str) {
     assert_eq!(second.code(), 0);
 }
 
-/// Checks how `hold` has ended, and its last line. With this lease it has 75 ms for its exit before
-/// its watcher kills it. On a busy machine that may be too short.
-fn exited(first: &mut Running, code: i32, said: &str) {
-    let ended = first.ended();
-    if ended.signal() != Some(Signal::KILL.as_raw()) {
-        assert_eq!(ended.code(), Some(code));
-        let last = first.stderr().pop().unwrap();
-        assert!(last.contains(said), "{last}");
-    }
+/// Cuts the store off. `hold` must end by itself: its watcher, which is stopped, cannot kill it.
+async fn cut_off(pair: &Pair, first: &Running) -> Pid {
+    let watcher = watcher_of(first);
+    pair.cut_off().await;
+    stop(watcher);
+    watcher
+}
+
+/// Checks the exit code of `hold`, and its last line.
+fn exited(first: &mut Running, watcher: Pid, code: i32, said: &str) {
+    assert_eq!(first.code(), code);
+    // It has stderr, too.
+    let _ = kill_process(watcher, Signal::KILL);
+    let last = first.stderr().pop().unwrap();
+    assert!(last.contains(said), "{last}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_store_is_cut_off() {
     let pair = Pair::new().await;
     let mut first = hold(&pair);
-    pair.cut_off().await;
+    let watcher = cut_off(&pair, &first).await;
     has_exited_before(&pair, &mut first, "store cut off");
     let said = "leasehold: lock lost: the store confirmed no renewal in time";
-    exited(&mut first, 79, said);
+    exited(&mut first, watcher, 79, said);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -83,14 +89,15 @@ async fn the_store_is_cut_off_and_hold_is_asked_to_end() {
     for by_signal in [true, false] {
         let pair = Pair::new().await;
         let mut first = hold(&pair);
-        pair.cut_off().await;
+        let watcher = cut_off(&pair, &first).await;
         if by_signal {
             first.signal(Signal::TERM);
         } else {
             first.close_stdin();
         }
         has_exited_before(&pair, &mut first, "asked to end, store cut off");
-        exited(&mut first, if by_signal { 143 } else { 0 }, "the lock ends with its lease");
+        let code = if by_signal { 143 } else { 0 };
+        exited(&mut first, watcher, code, "the lock ends with its lease");
     }
 }
 
