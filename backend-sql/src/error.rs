@@ -46,7 +46,7 @@ impl Failure {
     }
 }
 
-/// The first error of whoever has not run `init`.
+/// For users who have not run `init` yet.
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(crate) const NO_TABLES: &str = "the tables are not there; `leasehold --store URL init` makes them, or the SQL that \
                                     `leasehold schema` prints (for a fence its `create`)";

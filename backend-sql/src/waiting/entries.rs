@@ -93,8 +93,8 @@ impl QueueEntries {
         self.own.lock().get(&owner).cloned()
     }
 
-    /// Notes whether others hold a name or come first, by the row that this request has read. If
-    /// the request has the lock itself, the row does not tell who waits for it.
+    /// Notes whether others hold a name or come first, by the row that this request has read. A row
+    /// that this request holds itself does not show who waits.
     pub(crate) fn note(&self, request: &Request, row: Option<&Row>) {
         match row {
             Some(row) if row.owner == Some(request.owner) => {}
