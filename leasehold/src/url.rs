@@ -18,18 +18,17 @@ use crate::schemes::{self, Scheme};
 pub struct StoreUrl(String);
 
 impl StoreUrl {
-    /// Checks `url` and wraps it. A line break at its end is left out, with a warning.
+    /// Checks `url` and wraps it. White space around it is left out, with a warning.
     ///
     /// # Errors
     /// `InvalidInput` for a missing or unknown scheme, or a control character; `Unsupported` if the
     /// scheme's backend is not compiled in, naming the feature to add. The messages show the scheme
     /// and nothing after it.
     pub fn new(url: impl AsRef<str>) -> Result<Self, Error> {
-        let mut url = url.as_ref();
-        let line = url.trim_end_matches(['\r', '\n']);
-        if line.len() < url.len() {
-            tracing::warn!(target: "leasehold", "the URL of the store ends with a line break, which is left out; was it read from a file?");
-            url = line;
+        let given = url.as_ref();
+        let url = given.trim_ascii();
+        if url.len() < given.len() {
+            tracing::warn!(target: "leasehold", "the URL of the store begins or ends with white space, which is left out; was it read from a file?");
         }
         let refuse = |message: String| Err(Error::new(ErrorKind::InvalidInput, message));
         if let Some(bad) = url.chars().find(|c| c.is_control()) {
@@ -258,8 +257,11 @@ mod tests {
 
     #[test]
     #[cfg(feature = "memory")]
-    fn a_line_break_at_the_end_is_left_out() {
-        assert_eq!(StoreUrl::new("memory:\r\n").unwrap().expose(), "memory:");
+    fn white_space_around_the_url_is_left_out() {
+        for given in ["memory:\r\n", "memory: ", " \tmemory:"] {
+            assert_eq!(StoreUrl::new(given).unwrap().expose(), "memory:", "{given:?}");
+        }
+        assert!(StoreUrl::new(" ").unwrap_err().to_string().contains("is empty"));
         assert!(StoreUrl::new("memory:\n\nx").is_err());
     }
 
