@@ -146,8 +146,8 @@ async fn a_leader_that_comes_back_revokes_what_was_renewed_without_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_majority_nothing_is_granted_and_with_it_clients_continue() {
     let mut etcd = Etcd::three(EtcdOptions::new()).await.unwrap();
-    let holder = connect_all(&etcd.endpoints(), "1s").await;
-    let waiter = connect_all(&etcd.endpoints(), "1s").await;
+    let holder = connect_all(&etcd.endpoints(), "3s").await;
+    let waiter = connect_all(&etcd.endpoints(), "3s").await;
     let (guard, waiting) = held_and_waited_for(Arc::clone(&holder), waiter).await;
     let client = LockClient::new(Arc::clone(&holder));
     let short = client.lock("short").lease(Duration::from_secs(2)).acquire().await.unwrap();

@@ -39,12 +39,12 @@ async fn more_readers_share_a_lock_than_elsewhere() {
 /// The first try makes the reader's entry, but its answer is lost. A repeat finds the entry.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_answer_makes_no_second_reader() {
-    let (_etcd, proxy, [direct, _]) = proxied("1s").await;
+    let (_etcd, proxy, [direct, _]) = proxied("5s").await;
     granted(&*direct, &request_for("other")).await;
     // Each client has observed the cluster and has a pooled lease from a refused attempt, so its
     // next call is one request.
     let client = async || {
-        let behind = connect(proxy.address(), "1s").await;
+        let behind = connect(proxy.address(), "5s").await;
         busy(&*behind, &request_for("other")).await;
         behind
     };

@@ -9,7 +9,7 @@ use crate::support::{LEASE, busy, granted, proxied, request, request_for, waitin
 /// other key may use the entry's lease, or it would end with the entry.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_lease_of_an_unanswered_enqueue_serves_no_other_request() {
-    let (etcd, proxy, [direct, behind]) = proxied("1s").await;
+    let (etcd, proxy, [direct, behind]) = proxied("5s").await;
     let held = granted(&*direct, &request()).await;
     // The refused attempt returns its lease to the pool.
     busy(&*behind, &request()).await;
