@@ -151,10 +151,11 @@ impl<'a> VoteRecord<'a> {
     /// Whether a lost vote needs no more answers to be understood.
     pub(crate) fn is_clear(&self) -> bool {
         let needed = majority(self.nodes.len());
-        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        // By owner and number: a holder's number may differ on a minority of the nodes.
+        let mut counts: BTreeMap<_, usize> = BTreeMap::new();
         for answer in self.replies.iter().filter_map(NodeReply::answer).filter(|a| a.word == "busy")
         {
-            *counts.entry(answer.text(2).unwrap_or_default()).or_default() += 1;
+            *counts.entry((answer.text(2).ok(), answer.text(5).ok())).or_default() += 1;
         }
         !self.open() || counts.values().any(|count| *count >= needed)
     }

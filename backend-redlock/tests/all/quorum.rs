@@ -3,11 +3,14 @@
 #[path = "../../../backend-redis/tests/all/support/changes.rs"]
 mod changes;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use backend_redis::RedisBuilder;
 use backend_redlock::RedlockBuilder;
-use lock_core::{Attempt, Env as _, ErrorKind, ReleaseOptions, ReleaseOutcome, Renewal, SystemEnv};
+use lock_core::{
+    Attempt, Backend, Env as _, ErrorKind, ReleaseOptions, ReleaseOutcome, Renewal, Request,
+    SystemEnv,
+};
 use servers::{ClientCertificates, Mode, Proxy, Redis, RedisOptions, Server as _};
 
 use crate::support::{
@@ -265,12 +268,11 @@ async fn a_number_that_is_not_taken_is_no_token() {
     assert!(!matches!(answer, Ok(Attempt::Granted(_))), "{answer:?}");
 }
 
-#[tokio::test]
-async fn a_repeat_finds_the_token_that_was_agreed_on() {
-    let nodes = Nodes::start(3).await;
+/// A proxied store on three nodes that say that `asked`'s owner holds the lock. One has another
+/// number than the other two, of which one answers late.
+async fn with_other_numbers(nodes: &Nodes, asked: &Request) -> Arc<dyn Backend> {
     // A wide bound, so that a late reply still says enough about its node's clock.
     let store = nodes.proxied("timeout=5s&node_timeout=3s&clock_bound=3s").await;
-    let asked = request("a", LEASE);
     for (server, number) in nodes.servers.iter().zip([900, 800, 800]) {
         let record = format!("{} {number} 0 1 test", asked.owner);
         let key = "leasehold-redlock:{0}:lock:a";
@@ -279,5 +281,21 @@ async fn a_repeat_finds_the_token_that_was_agreed_on() {
     let late = Duration::from_millis(300);
     let mode = Mode::Delay { to_server: late, to_client: Duration::ZERO };
     nodes.proxies[2].set(mode).await.unwrap();
+    store
+}
+
+#[tokio::test]
+async fn a_repeat_finds_the_token_that_was_agreed_on() {
+    let (nodes, asked) = (Nodes::start(3).await, request("a", LEASE));
+    let store = with_other_numbers(&nodes, &asked).await;
     assert_eq!(granted(&*store, &asked).await.token.get(), 800);
+}
+
+#[tokio::test]
+async fn a_refusal_names_the_token_that_was_agreed_on() {
+    let nodes = Nodes::start(3).await;
+    let store = with_other_numbers(&nodes, &request("a", LEASE)).await;
+    let answer = store.try_acquire(&request("a", LEASE)).await.unwrap();
+    let Attempt::Busy(busy) = answer else { panic!("{answer:?}") };
+    assert_eq!(busy.token.get(), 800);
 }

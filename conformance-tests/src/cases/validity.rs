@@ -89,11 +89,11 @@ async fn a_renewal_sets_the_lease_anew(setting: &Setting) {
         one.release(&grant, ReleaseOptions::default()).await.unwrap();
         lease *= 2;
     }
-    panic!("no result: in each round the machine stood still for a whole lease");
+    panic!("no result: in each round the store or the machine stood still for a whole lease");
 }
 
-/// Renews for three leases. Returns `false` if the machine was too slow for that; panics if the
-/// lock was lost although it was renewed in time.
+/// Renews for three leases. Returns `false` if the store or the machine was too slow for that; panics
+/// if the lock was lost although it was renewed in time.
 async fn outlives_its_lease(
     setting: &Setting,
     one: &dyn Backend,
@@ -106,7 +106,8 @@ async fn outlives_its_lease(
         let answers = one.renew(&[grant], sent).await;
         let [Renewal::Renewed { from, lease }] = answers[..] else {
             let since = SystemEnv.now().since(renewed);
-            assert!(since >= grant.lease, "lost {since:?} after a renewal: {answers:?}");
+            let unknown = matches!(answers[..], [Renewal::Unknown(_)]);
+            assert!(unknown || since >= grant.lease, "lost {since:?} after a renewal: {answers:?}");
             return false;
         };
         assert!(from <= sent && lease >= grant.lease, "{from:?} {lease:?}");

@@ -216,18 +216,25 @@ async fn entries_are_swept_when_nobody_can_come_back_to_them() {
     drop(enqueue(&store, &request("job")).await);
     store.abandon(&request_for("other", LEASE)).await.unwrap();
     let living = request("job");
-    let _living = enqueue(&store, &living).await;
+    let mut waiter = enqueue(&store, &living).await;
     assert_eq!(entries().await, "3");
+    // It waits all the time, and so keeps its entry alive.
+    let waits = tokio::spawn(async move {
+        loop {
+            waiter.next().await;
+        }
+    });
     let age = format!(
         "UPDATE {prefix}_queue SET heard = CASE WHEN heard < 0 THEN heard + 3700000000 \
          WHEN position = (SELECT * FROM (SELECT MAX(position) FROM {prefix}_queue) AS last) \
-         THEN heard + 3000000 ELSE 1 END"
+         THEN heard ELSE 1 END"
     );
     server.sql(&age).await.unwrap();
     server.sql("SET GLOBAL innodb_flush_log_at_trx_commit = 2").await.unwrap();
     cause_a_sweep(&store).await;
     let is_swept = async || Ok((entries().await == "1").then_some(()));
     until("the entries to be swept", WAIT, is_swept).await.unwrap();
+    waits.abort();
     store.release(&grant, ReleaseOptions::default()).await.unwrap();
     granted(&store, &living).await;
 }
