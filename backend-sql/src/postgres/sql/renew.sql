@@ -63,7 +63,6 @@ WHERE name = $name
     AND NOT l.kept
     -- guard: reown-expired | S5 | what_is_gone_is_not_handed_over
     AND l.expires > {now}
-    -- guard: reown-marker | S1 | a_hand_over_in_quarantine
     AND EXISTS (SELECT 1 FROM {marker} AS m WHERE {granting})
     AND {not_abandoned}
 RETURNING version

@@ -119,8 +119,12 @@ async fn a_write_that_arrives_after_the_next_holder_changes_nothing() {
         let pool = pool.connect(&url(proxy.address())).await.unwrap();
         let builder = backend_sql::mysql::MysqlBuilder::with_pool(pool).strategy(strategy);
         let builder = builder.table_prefix(prefix(strategy)).timeout(3 * WAIT);
-        let behind = builder.build().await.unwrap();
-        late_write::changes_nothing(&*direct, Arc::clone(&behind), &proxy).await;
+        late_write::changes_nothing(&*direct, builder.build().await.unwrap(), &proxy).await;
+        // Its own pool: a user's pool sends something after each call, which the fault would meet.
+        let behind = url(proxy.address());
+        let behind =
+            format!("{behind}&strategy={strategy}&table_prefix={}&timeout=60s", prefix(strategy));
+        let behind = connect(&behind).await.unwrap();
         late_hand_over::changes_nothing(&*direct, behind, &proxy).await;
     }
 }
