@@ -13,7 +13,7 @@ use lock_core::{
 use crate::{
     keys::entry::Held,
     restore,
-    steps::{acquire, admin, claim, enqueue, raise, record, release, renew},
+    steps::{acquire, admin, claim, enqueue, raise, record, release, renew, reown},
     store::Store,
 };
 
@@ -93,6 +93,11 @@ impl Backend for Store {
         }
         let message = "the grant whose token was to be raised is gone";
         Err(Error::new(ErrorKind::NotHeld, message).at("etcd", "raise").on(&grant.name))
+    }
+
+    async fn reown(&self, grant: &Grant, request: &Request) -> Result<Option<Grant>, Error> {
+        let given = reown::reown(self, grant, request).await.during("reown");
+        given.map_err(|error| error.on(&grant.name))
     }
 
     async fn read_record(&self, name: &LockName) -> Result<RecordRead, Error> {

@@ -118,6 +118,7 @@ fn guarantees(shortest: Duration, record: &Record, connection: ConnectionSecurit
     promised.push = true;
     promised.fair = true;
     promised.raise = true;
+    promised.hand_over = true;
     promised.longest_poll = LONGEST_POLL;
     // A new leader restarts the time of all leases.
     promised.expiry_slack = longest + EXPIRY_DELAY;

@@ -103,9 +103,9 @@ impl Harness for OnTable {
 }
 
 /// No layout has a queue or readers, and nothing wakes a waiter.
-const POLLED: &[&str] = &["fair", "shared", "records", "pushes"];
+const POLLED: &[&str] = &["fair", "shared", "records", "hands_over", "pushes"];
 /// For layouts whose messages also wake leasehold's waiters.
-const WOKEN: &[&str] = &["fair", "shared", "records"];
+const WOKEN: &[&str] = &["fair", "shared", "records", "hands_over"];
 
 fn main() -> ExitCode {
     let on =

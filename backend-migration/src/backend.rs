@@ -205,6 +205,11 @@ impl Backend for Migration {
         self.store().raise(grant, token).await
     }
 
+    async fn reown(&self, grant: &Grant, _request: &Request) -> Result<Option<Grant>, Error> {
+        let message = "a store that is being migrated hands no held lock over";
+        Err(Error::new(ErrorKind::Unsupported, message).at("migration", "reown").on(&grant.name))
+    }
+
     async fn read_record(&self, name: &LockName) -> Result<RecordRead, Error> {
         match &self.active {
             Active::End(end) => end.read_record(name).await,

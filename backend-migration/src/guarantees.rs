@@ -14,6 +14,7 @@ pub(crate) fn of_one(store: &dyn Backend, other: &dyn Backend) -> Guarantees {
     // A process in phase `Both` may raise the token of readers that hold the lock to that of its
     // other store.
     promised.one_token_for_readers = false;
+    promised.hand_over = false;
     promised
 }
 

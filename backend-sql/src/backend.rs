@@ -337,6 +337,20 @@ impl<D: Dialect> Backend for SqlBackend<D> {
         Err(Error::new(ErrorKind::NotHeld, message).at(D::KIND, "raise").on(&grant.name))
     }
 
+    async fn reown(&self, grant: &Grant, request: &Request) -> Result<Option<Grant>, Error> {
+        let _pass = gate::call(self.dialect.gate()).await.during::<D>("reown")?;
+        let given = async {
+            self.dialect.agree_once().await?;
+            self.check_lease(request.lease)?;
+            if self.dialect.reown(grant, request).await? {
+                return Ok(Some(Grant::new(request, grant.token)));
+            }
+            // A store that may have lost data hands nothing over.
+            self.dialect.quarantine().await?.map_or(Ok(None), |held_back| Err(held_back.into()))
+        };
+        self.explained("reown", given.await).await
+    }
+
     async fn read_record(&self, name: &LockName) -> Result<RecordRead, Error> {
         self.explained("read-record", self.dialect.read_record(name).await).await
     }

@@ -326,6 +326,12 @@ pub trait Dialect: Records + Debug + Send + Sync + 'static {
     /// Raises the token of a grant; `false` if the grant is gone.
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<bool, Error>;
 
+    /// Gives a held lock to the owner of `request`, which has its lease from now on; `false` if the
+    /// grant does not hold it alone. By default it cannot.
+    async fn reown(&self, _grant: &Grant, _request: &Request) -> Result<bool, Error> {
+        Err(Error::new(ErrorKind::Unsupported, "this store hands no held lock over"))
+    }
+
     /// Frees a name; `false` if nobody had it. Also repairs values that would prevent every grant.
     /// A token that is negative, or so high that none is above it, becomes the highest that a grant
     /// may have: the clock plus the longest lease. A version out of range starts again.

@@ -48,8 +48,8 @@ pub trait Harness: Send + Sync + 'static {
     /// need. The run fails if a case that does not apply is not listed, and if a listed case
     /// applies. The words are those of [`Guarantees`]: `fair` lists all cases that need a fair
     /// queue, `pushes` those that need pushes, `raises` those that raise a token, `shared` those of
-    /// readers and writers, `records` those of records, `limited_readers` those that need a limit
-    /// for the number of readers.
+    /// readers and writers, `records` those of records, `hands_over` those that hand a lock over,
+    /// `limited_readers` those that need a limit for the number of readers.
     /// `processes` lists those that need [`reaches_processes`](Harness::reaches_processes).
     fn skips(&self) -> &'static [&'static str] {
         &[]

@@ -190,6 +190,10 @@ impl Backend for Observed {
         self.inner.raise(grant, token).await
     }
 
+    async fn reown(&self, grant: &Grant, request: &Request) -> Result<Option<Grant>, Error> {
+        self.inner.reown(grant, request).await
+    }
+
     async fn read_record(&self, name: &LockName) -> Result<RecordRead, Error> {
         self.record_faults.of_read(self.inner.read_record(name).await)
     }

@@ -71,3 +71,6 @@ pub(crate) const INSPECT_EVERY: Duration = Duration::from_secs(5);
 
 /// The largest file with the URL of a store. A wrong file may have no end.
 pub(crate) const LONGEST_STORE_FILE: u64 = 64 * 1024;
+
+/// The most bytes that are read of a file with a lock, which has less than 1000.
+pub(crate) const LONGEST_HANDLE_FILE: u64 = 64 * 1024;

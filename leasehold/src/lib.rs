@@ -103,13 +103,13 @@ mod url;
 
 pub use lock_core::{
     All, Any, Assumption, Backend, Blocked, Busy, CancellationToken, ClientOptions,
-    ConnectionSecurity, Credentials, CredentialsProvider, Cursor, Decision, Doubt, DueRun,
-    Election, Error, ErrorKind, Event, EventKind, Fence, FenceError, FencingToken, Finished,
-    Guarantees, Guard, Guards, Holder, IfUnknown, Init, LastRun, Latch, Leader, LeaderWord,
-    Leadership, Lock, LockClient, LockName, LockState, LossReason, Mode, Monitor, NotAcquired,
-    Observer, Once, OwnerId, OwnerLabel, Page, Promise, QuarantineUse, Quarantined, Record,
-    RecordRead, RecordWrite, ReleaseOutcome, RenewalHealth, RunState, Semaphore, Stale, StoreCheck,
-    StoreSettings, StoreTime, TryAcquire, UnknownRun, WithError, all, any,
+    ConnectionSecurity, Credentials, CredentialsProvider, Cursor, Decision, DetachedLock, Doubt,
+    DueRun, Election, Error, ErrorKind, Event, EventKind, Fence, FenceError, FencingToken,
+    Finished, Guarantees, Guard, Guards, Holder, IfUnknown, Init, LastRun, Latch, Leader,
+    LeaderWord, Leadership, Lock, LockClient, LockName, LockState, LossReason, Mode, Monitor,
+    NotAcquired, Observer, Once, OwnerId, OwnerLabel, Page, Promise, QuarantineUse, Quarantined,
+    Record, RecordRead, RecordWrite, ReleaseOutcome, RenewalHealth, RunState, Semaphore, Stale,
+    StoreCheck, StoreSettings, StoreTime, TryAcquire, UnknownRun, WithError, all, any,
 };
 
 pub use self::{
@@ -210,6 +210,7 @@ pub mod sqlite {
 /// The examples of the README and of the docs compile.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
+#[doc = include_str!("../../docs/hand-over.md")]
 #[doc = include_str!("../../docs/latch.md")]
 #[doc = include_str!("../../docs/observability.md")]
 #[doc = include_str!("../../docs/patterns.md")]

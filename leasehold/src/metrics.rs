@@ -33,7 +33,8 @@ pub const ACQUIRE_WAIT: &str = "leasehold_acquire_wait_seconds";
 pub const WAITING: &str = "leasehold_waiting";
 /// Locks that are held.
 pub const HELD: &str = "leasehold_held";
-/// How long locks were held, in seconds, by `outcome`: `released`, `not-held`, `failed`, `lost`.
+/// How long locks were held, in seconds, by `outcome`: `released`, `not-held`, `failed`, `lost`,
+/// `detached`.
 pub const HOLD: &str = "leasehold_hold_seconds";
 /// Renewals, by `outcome`: `renewed`, `failed`. A renewal without an answer for a sixth of the
 /// lease has failed.
@@ -180,7 +181,7 @@ impl Series {
             acquires: acquires.map(|outcome| both(ACQUIRES, ACQUIRE_WAIT, outcome)).collect(),
             waiting: gauge!(WAITING, with(None)),
             held: gauge!(HELD, with(None)),
-            holds: ["released", "not-held", "failed", "lost"].map(hold).into(),
+            holds: ["released", "not-held", "failed", "lost", "detached"].map(hold).into(),
             renewals: ["renewed", "failed"].map(|it| both(RENEWALS, RENEWAL_SLACK, it)).into(),
             losses: LossReason::ALL.map(lost).into(),
             quarantines: counter!(QUARANTINES, with(None)),
@@ -240,6 +241,7 @@ impl Observer for Metrics {
                 };
                 series.hold_ended(word, held.as_secs_f64());
             }
+            EventKind::Detached { held, .. } => series.hold_ended("detached", held.as_secs_f64()),
             EventKind::Quarantined { .. } => series.quarantines.increment(1),
             _ => {}
         }

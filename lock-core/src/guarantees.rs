@@ -189,6 +189,9 @@ pub struct Guarantees {
     pub longest_stall: Duration,
     /// Whether the store can raise the token of a held grant. A migration needs this.
     pub raise: bool,
+    /// Whether a held lock can be handed over to another client
+    /// ([`Guard::detach`](crate::Guard::detach)).
+    pub hand_over: bool,
     /// How far a token may lead the store's clock: the longest lease, if the store refuses floors
     /// by [`check_token`](crate::check_token). After a loss of data the quarantine must last at
     /// least as long. Otherwise the clock would give tokens below earlier ones.
@@ -225,6 +228,7 @@ impl Guarantees {
             dead_waiter_delay: Duration::ZERO,
             longest_stall: Duration::ZERO,
             raise: false,
+            hand_over: false,
             token_lead: Duration::ZERO,
             connection: ConnectionSecurity::Plain,
             record_version: None,

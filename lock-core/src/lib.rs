@@ -70,9 +70,10 @@ pub use backend::{
     check_record_version, check_span, check_token, whole_millis,
 };
 pub use client::{
-    All, Any, ClientOptions, Decision, Doubt, DueRun, Election, Finished, Guard, Guards, IfUnknown,
-    LastRun, Latch, Leader, LeaderWord, Leadership, Lock, LockClient, Monitor, Once, RenewalHealth,
-    RunState, Semaphore, StoreCheck, TryAcquire, UnknownRun, WithError, all, any,
+    All, Any, ClientOptions, Decision, DetachedLock, Doubt, DueRun, Election, Finished, Guard,
+    Guards, IfUnknown, LastRun, Latch, Leader, LeaderWord, Leadership, Lock, LockClient, Monitor,
+    Once, RenewalHealth, RunState, Semaphore, StoreCheck, TryAcquire, UnknownRun, WithError, all,
+    any,
 };
 pub use credentials::{Credentials, CredentialsProvider};
 pub use env::{BoxFuture, Env, NoRuntime, SystemEnv, jittered};

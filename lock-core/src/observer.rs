@@ -12,8 +12,9 @@ use crate::{Error, FencingToken, LockName, LossReason, OwnerId, OwnerLabel, Rele
 ///
 /// Each acquire has one [`Requested`](EventKind::Requested), followed by exactly one
 /// [`Acquired`](EventKind::Acquired) or [`NotAcquired`](EventKind::NotAcquired). For each held
-/// lock, at most one [`Lost`](EventKind::Lost) or [`Released`](EventKind::Released) follows
-/// `Acquired`; none if the runtime ends before the answer to the release.
+/// lock, at most one [`Lost`](EventKind::Lost), [`Released`](EventKind::Released) or
+/// [`Detached`](EventKind::Detached) follows `Acquired`; none if the runtime ends before the answer
+/// to the release. An attach is an acquire.
 ///
 /// # For implementers
 ///
@@ -127,6 +128,12 @@ pub enum EventKind<'a> {
         /// The store's answer. After an error the lock ends with its lease.
         outcome: Result<ReleaseOutcome, &'a Error>,
     },
+    /// The holder has [detached](crate::Guard::detach) the lock: it stays held, for another client.
+    #[non_exhaustive]
+    Detached {
+        /// How long this client held it.
+        held: Duration,
+    },
     /// The store is in quarantine and refused an attempt. The client may repeat the attempt: each
     /// answer is an event. The log has one line per minute.
     #[non_exhaustive]
@@ -165,6 +172,7 @@ impl Event<'_> {
             EventKind::RenewalFailed { .. } => "renewal failed",
             EventKind::Lost { .. } => "lock lost",
             EventKind::Released { .. } => "released",
+            EventKind::Detached { .. } => "detached",
             EventKind::Quarantined { .. } => "quarantined",
         }
     }
@@ -206,7 +214,8 @@ impl fmt::Display for Event<'_> {
                 write!(f, ", remaining {remaining:?}: {error}")
             }
             EventKind::Lost { reason, held } => write!(f, ", held {held:?}: {reason}"),
-            EventKind::Released { held, outcome: Ok(ReleaseOutcome::Released) } => {
+            EventKind::Detached { held }
+            | EventKind::Released { held, outcome: Ok(ReleaseOutcome::Released) } => {
                 write!(f, ", held {held:?}")
             }
             EventKind::Released { held, outcome: Ok(ReleaseOutcome::NotHeld) } => {

@@ -176,6 +176,9 @@ pub(crate) const SHORTEST_WATCH: Duration = Duration::from_millis(10);
 /// The longest one, so that a wrong unit is noticed.
 pub(crate) const LONGEST_WATCH: Duration = Duration::from_secs(3_600);
 
+/// The version of the serialized form of a detached lock.
+pub(crate) const DETACHED_VERSION: u32 = 1;
+
 /// Constants of the store in memory.
 pub(crate) mod memory {
     use std::time::Duration;

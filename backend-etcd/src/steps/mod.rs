@@ -9,3 +9,4 @@ pub(crate) mod raise;
 pub(crate) mod record;
 pub(crate) mod release;
 pub(crate) mod renew;
+pub(crate) mod reown;

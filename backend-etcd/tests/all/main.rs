@@ -7,6 +7,7 @@ mod credentials;
 mod disk;
 mod faults;
 mod fence;
+mod hand_over;
 mod hostile;
 mod identity;
 mod interop;

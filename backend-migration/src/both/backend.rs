@@ -66,6 +66,11 @@ impl Backend for Both {
         self.stores[1].raise(&pair.grants[1], token).await
     }
 
+    async fn reown(&self, grant: &Grant, _request: &Request) -> Result<Option<Grant>, Error> {
+        let message = "a store that is being migrated hands no held lock over";
+        Err(Error::new(ErrorKind::Unsupported, message).at("migration", "reown").on(&grant.name))
+    }
+
     async fn read_record(&self, name: &LockName) -> Result<RecordRead, Error> {
         records::read_from_both(&self.stores, name).await
     }

@@ -202,6 +202,23 @@ impl Redis {
         }
     }
 
+    async fn hand_over(&self, grant: &Grant, request: &Request) -> Result<Option<Grant>, Error> {
+        self.store.guarantees.check_policy()?;
+        let keys = self.store.keys.of(&grant.name, request.owner);
+        let own = scripts::reown(grant, request);
+        let (bucket, reown) = (self.store.keys.bucket(&grant.name), &scripts::REOWN);
+        let asked =
+            self.store.run_in_epoch_with_connection(bucket, reown, &keys, &own, Answer::plain);
+        let (answer, connection) = asked.await?;
+        let reply = answer.reply.ok_or_else(reply::not_understood)?;
+        match self.secured(&connection, request, reply).await? {
+            Reply::Granted(token) => Ok(Some(granted(request, token))),
+            Reply::Word(word) if word == "gone" => Ok(None),
+            Reply::Quarantined(why) => Err(why.into()),
+            other => Err(self.failed(other)),
+        }
+    }
+
     async fn free(&self, grant: &Grant, options: ReleaseOptions<'_>) -> Result<Released, Error> {
         // An error of the next request is reported when that request is sent again on its own.
         let next = options.next.filter(|_| self.store.guarantees.check_policy().is_ok());
@@ -316,6 +333,11 @@ impl Backend for Redis {
             }
         };
         asked.await.map_err(|error: Error| error.at("redis", "raise").on(name))
+    }
+
+    async fn reown(&self, grant: &Grant, request: &Request) -> Result<Option<Grant>, Error> {
+        let given = self.hand_over(grant, request).await;
+        given.map_err(|error| error.at("redis", "reown").on(&grant.name))
     }
 
     async fn read_record(&self, name: &LockName) -> Result<RecordRead, Error> {

@@ -30,6 +30,7 @@ pub(crate) fn of(agreed: AgreedSettings, settings: &Settings, servers: &[&Identi
     promised.push = true;
     promised.fair = true;
     promised.raise = true;
+    promised.hand_over = true;
     promised.expiry_slack = EXPIRY_SLACK;
     promised.longest_poll = LONGEST_POLL;
     promised.dead_waiter_delay = DEAD_ENTRY_DELAY;

@@ -90,6 +90,13 @@ pub(crate) fn raise(raiser: OwnerId, wanted: FencingToken) -> Arguments {
     arguments!("raise.lua": raiser, wanted)
 }
 
+/// The arguments of `reown.lua`.
+pub(crate) fn reown(grant: &Grant, request: &Request) -> Arguments {
+    let Request { owner, lease, label, .. } = request;
+    arguments!("reown.lua": former = grant.owner, token = grant.token, owner,
+        lease = millis(*lease), label)
+}
+
 /// The arguments of `identity.lua`, with a random name.
 pub(crate) fn identity(random: u128) -> Arguments {
     arguments!("identity.lua": name = format_args!("{random:032x}"))

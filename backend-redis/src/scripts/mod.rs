@@ -13,12 +13,12 @@ pub(crate) use self::{
     batch::{Batch, Plain, PlainAttempt},
     encoders::{
         abandon, acquire, entry_of, fenced_write, heartbeats, identity, init, open, raise,
-        record_write, release, renewals,
+        record_write, release, renewals, reown,
     },
     epoch::Epoch,
     script::{
         ABANDON, ACQUIRE, BATCH, FENCE, FORCE, HEARTBEAT, IDENTITY, INIT, INSPECT, OPEN, RAISE,
-        READ_RECORD, RELEASE, RENEW, Script, WRITE_RECORD, server,
+        READ_RECORD, RELEASE, RENEW, REOWN, Script, WRITE_RECORD, server,
     },
     text::part,
 };

@@ -48,5 +48,6 @@ scripts! {
     READ_RECORD "read_record.lua";
     RELEASE "release.lua";
     RENEW "renew.lua";
+    REOWN "reown.lua";
     WRITE_RECORD "write_record.lua";
 }

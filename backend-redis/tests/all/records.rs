@@ -7,7 +7,7 @@ use lock_core::{
 };
 use servers::{Data, Proxy, Redis, RedisOptions, Server as _, wait};
 use tokio::sync::Mutex;
-use verification::{latch_outage, late_write};
+use verification::{latch_outage, late_hand_over, late_write};
 
 use crate::support::{
     clusters, connect, first_use, granted, name, quarantined, replica_of, request, server_with, url,
@@ -235,7 +235,8 @@ async fn a_write_that_arrives_after_the_next_holder_changes_nothing() {
     let direct = connect(&url(&server)).await;
     let proxy = Proxy::start(server.address()).await.unwrap();
     let behind = connect(&format!("redis://{}?timeout=30s", proxy.address())).await;
-    late_write::changes_nothing(&*direct, behind, &proxy).await;
+    late_write::changes_nothing(&*direct, Arc::clone(&behind), &proxy).await;
+    late_hand_over::changes_nothing(&*direct, behind, &proxy).await;
 }
 
 #[tokio::test]

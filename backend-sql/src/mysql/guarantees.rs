@@ -127,6 +127,7 @@ pub(super) fn guarantees(longest_lease: Duration, durability: &Durability) -> Gu
     promised.one_token_for_readers = true;
     promised.fair = true;
     promised.raise = true;
+    promised.hand_over = true;
     promised.longest_poll = FAR_POLL;
     promised.expiry_slack = LONGEST_POLL;
     promised.dead_waiter_delay = ENTRY_LIFE + CLAIM_WINDOW + LONGEST_POLL;

@@ -452,6 +452,19 @@ SUBSTR(l.readers, LOCATE(g.owner, l.readers) + 33, 16) >= LPAD(? + g.lease, 16, 
 WHERE l.kept <> 1
 AND l.expires >= ? + g.lease;
 
+-- reown(name, former, owner, label, lease, token)
+UPDATE `leasehold_locks` SET
+    expires = IF(owner = ?, GREATEST(expires, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?), TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?),
+    owner = ?, label = ?, version = LAST_INSERT_ID(version + 1)
+WHERE name = ?
+    AND (owner = ? OR owner = ?)
+    AND token = ?
+    AND kept <> 1
+    AND expires > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))
+    AND (`leasehold_locks`.buried IS NULL OR
+LOCATE(?, `leasehold_locks`.buried) = 0
+);
+
 -- set_longest_lease(longest)
 UPDATE `leasehold_settings` SET longest_lease = ? WHERE id = 1;
 

@@ -44,6 +44,7 @@ pub(super) fn guarantees(terms: Terms) -> Guarantees {
     promised.one_token_for_readers = true;
     promised.fair = true;
     promised.raise = true;
+    promised.hand_over = true;
     promised.longest_poll = FAR_POLL;
     promised.expiry_slack = LONGEST_POLL;
     promised.dead_waiter_delay = TURN + LONGEST_POLL;

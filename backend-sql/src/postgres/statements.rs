@@ -95,7 +95,7 @@ fn with_more_files<T>(
 sql_files::statements! {
     SqlStr, with_files(&STORE):
     insert join part create_row take retake confirm heartbeat refill read_row is_turn renew
-    renew_readers renew_one release release_and_notify hand_on release_to_waiter keep raise force
+    renew_readers renew_one release release_and_notify hand_on release_to_waiter keep raise reown force
     leave abandon list sweep_watermark sweep sweep_entries settings set_longest_lease set_quarantine
     distrust_rows open_at_once make_marker quarantine clock version writers notify health
     session_count identity highest_token reset_watermark reset_tokens append attempt attempt_reader

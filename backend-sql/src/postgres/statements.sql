@@ -857,6 +857,27 @@ renewed AS (
 SELECT o.owner, (pg_catalog.date_part('epoch', o.lease) * 1000000::double precision)::bigint
 FROM ours AS o JOIN renewed AS r ON r.name = o.name;
 
+-- reown(name, former, owner, label, lease, token)
+UPDATE "leasehold_locks" AS l SET
+    expires = CASE WHEN l.owner = $3 THEN greatest(l.expires, pg_catalog.clock_timestamp() + $5::interval) ELSE pg_catalog.clock_timestamp() + $5::interval END,
+    owner = $3, label = $4, version = l.version + 1
+WHERE name = $1
+    AND (l.owner = $2::text OR l.owner = $3)
+    AND l.token = $6::bigint
+    AND NOT l.kept
+    AND l.expires > pg_catalog.clock_timestamp()
+    AND EXISTS (SELECT 1 FROM "leasehold_marker" AS m WHERE true
+AND m.store = coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || substring(pg_catalog.pg_relation_filepath('"leasehold_marker"') from '([0-9]+)/[0-9]+$'), false))
+AND m.itself = pg_catalog.pg_relation_filenode('"leasehold_marker"'::regclass)
+AND m.grants_from <= pg_catalog.clock_timestamp()
+AND true
+AND NOT pg_catalog.pg_relation_is_publishable('"leasehold_locks"'::regclass)
+AND NOT pg_catalog.pg_relation_is_publishable('"leasehold_marker"'::regclass)
+AND pg_catalog.pg_relation_is_publishable('"leasehold_settings"'::regclass))
+    AND true
+AND (l.buried IS NULL OR $3 <> ALL (l.buried))
+RETURNING version;
+
 -- reset_tokens(lead)
 WITH ahead AS (
     SELECT name, (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint AS clock FROM "leasehold_locks" WHERE token > (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint + $1

@@ -37,7 +37,7 @@ fn with_files<T>(tables: &Tables, read: impl FnOnce(&SqlFiles<'_>) -> T) -> T {
 sql_files::statements! {
     SqlStr, with_files():
     insert take create_row read_row note_sighting abandon withdraw
-    enter leave first release keep renew raise join part renew_readers
+    enter leave first release keep renew raise reown join part renew_readers
     list force longest_lease set_longest_lease identity highest_token version
     sweep_watermark sweep forget forget_seen forget_entries forget_records are_made
     write_record is_written read_record synchronous

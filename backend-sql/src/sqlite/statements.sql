@@ -380,6 +380,19 @@ RETURNING (
     AND json_extract(readers, '$.' || (value ->> 1)) IS NOT NULL
 ), (SELECT longest_lease FROM "leasehold_settings");
 
+-- reown(name, former, owner, label, lease, now, epoch, token)
+UPDATE "leasehold_locks" AS l SET
+    lease = CASE WHEN l.owner = ?3 AND l.epoch = ?7 THEN max(l.expires - ?6, ?5) ELSE ?5 END,
+    expires = CASE WHEN l.owner = ?3 AND l.epoch = ?7 THEN max(l.expires, ?6 + ?5) ELSE ?6 + ?5 END,
+    owner = ?3, label = ?4, epoch = ?7, version = version + 1
+WHERE name = ?1
+    AND (l.owner = ?2 OR l.owner = ?3)
+    AND l.token = ?8
+    AND NOT l.kept
+    AND (l.epoch <> ?7 OR l.expires > ?6)
+    AND NOT EXISTS (SELECT 1 FROM "leasehold_abandoned" AS a WHERE a.owner = ?3)
+RETURNING version;
+
 -- set_longest_lease(longest)
 UPDATE "leasehold_settings" SET longest_lease = ?1;
 

@@ -7,6 +7,7 @@ mod cancellation;
 mod client;
 mod election;
 mod fairness;
+mod hand_over;
 mod latches;
 mod names;
 mod operators;
@@ -112,6 +113,7 @@ pub fn all() -> Vec<Case> {
     all.extend(readers::all());
     all.extend(records::all());
     all.extend(latches::all());
+    all.extend(hand_over::all());
     all.extend(runtimes::all());
     all
 }
@@ -126,6 +128,10 @@ fn pushes(promised: &Guarantees, _: &dyn Harness) -> Result<(), &'static str> {
 
 fn raises(promised: &Guarantees, _: &dyn Harness) -> Result<(), &'static str> {
     if promised.raise { Ok(()) } else { Err("the store cannot raise a token") }
+}
+
+fn hands_over(promised: &Guarantees, _: &dyn Harness) -> Result<(), &'static str> {
+    if promised.hand_over { Ok(()) } else { Err("the store hands no held lock over") }
 }
 
 fn shared(promised: &Guarantees, _: &dyn Harness) -> Result<(), &'static str> {

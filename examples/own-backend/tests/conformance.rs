@@ -29,7 +29,7 @@ impl Harness for InAMap {
     /// The store has no queue, no push and no shared locks, cannot raise a token, and is for one
     /// process.
     fn skips(&self) -> &'static [&'static str] {
-        &["fair", "pushes", "shared", "records", "raises", "processes"]
+        &["fair", "pushes", "shared", "records", "hands_over", "raises", "processes"]
     }
 }
 

@@ -1,6 +1,7 @@
 //! The actions of the command, one file for each; `operate` has those for operators.
 
 mod check;
+mod hand_over;
 mod hold;
 mod lock;
 #[cfg(feature = "migrate")]
@@ -61,7 +62,13 @@ fn carry_out(cli: Cli) -> Result<u8, Failure> {
                 None => operate::list(&place, args.output).await,
                 Some(interval) => watch::watch(&place, interval, args.output).await,
             },
-            (Action::Release(args), Some(place)) => operate::release(&place, &args).await,
+            (Action::Acquire(args), Some(place)) => hand_over::acquire(&place, &args).await,
+            (Action::Renew(args), Some(place)) => hand_over::renew(&place, &args).await,
+            (Action::Release(args), Some(place)) => match (&args.handle_file, &args.name) {
+                (Some(file), _) => hand_over::release(&place, file).await,
+                (None, Some(name)) => operate::release(&place, name, &args).await,
+                (None, None) => Err(Failure::usage("no lock is named")),
+            },
             (Action::Schema(output), Some(place)) => schema::schema(place.url(), output),
             (Action::Check(output), Some(place)) => check::check(&place, output).await,
             (_, _) => Err(Failure::usage("no store is named")),

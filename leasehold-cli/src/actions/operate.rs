@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use leasehold::backend::Listing;
-use leasehold::{Backend, Error, LockState, OwnerId, QuarantineUse, ReleaseOutcome, StoreSettings};
+use leasehold::{
+    Backend, Error, LockName, LockState, OwnerId, QuarantineUse, ReleaseOutcome, StoreSettings,
+};
 use serde_json::json;
 
 use crate::args::{Init, Inspect, Output, Release, Switch};
@@ -153,15 +155,19 @@ pub(super) fn is_lock(state: &LockState) -> bool {
     !(foreign && name.starts_with("leasehold migration only "))
 }
 
-pub(super) async fn release(place: &ChosenStore, args: &Release) -> Result<u8, Failure> {
+pub(super) async fn release(
+    place: &ChosenStore,
+    lock: &LockName,
+    args: &Release,
+) -> Result<u8, Failure> {
     let store = place.open().await?;
     // Only to show the holder. A lock that cannot be read must be freed, too.
-    let before = store.inspect(&args.name).await.ok().flatten();
+    let before = store.inspect(lock).await.ok().flatten();
     let outcome = match args.token {
-        None => store.force_release(&args.name).await,
-        Some(token) => store.force_release_if(&args.name, token).await,
+        None => store.force_release(lock).await,
+        Some(token) => store.force_release_if(lock, token).await,
     };
-    let after = store.inspect(&args.name).await.ok().flatten();
+    let after = store.inspect(lock).await.ok().flatten();
     close(&*store).await;
     let released = outcome.map_err(|error| Failure::of(&error))? == ReleaseOutcome::Released;
     if let Some(token) = args.token.filter(|_| !released) {
@@ -170,7 +176,7 @@ pub(super) async fn release(place: &ChosenStore, args: &Release) -> Result<u8, F
             || "it is free".to_owned(),
             |(holder, now)| format!("token {now}, {}", show::holder(&holder)),
         );
-        let name = show::escaped(args.name.as_str());
+        let name = show::escaped(lock.as_str());
         return Err(Failure::busy(
             exit::NOT_ACQUIRED,
             format_args!("{name} is not held with token {token}, and was left alone: {who}"),
@@ -178,9 +184,9 @@ pub(super) async fn release(place: &ChosenStore, args: &Release) -> Result<u8, F
     }
     let holder = before.and_then(|state| state.holder).filter(|_| released);
     print(&if args.output.json {
-        json::pretty(&json!({ "name": args.name, "released": released, "holder": holder }))?
+        json::pretty(&json!({ "name": lock, "released": released, "holder": holder }))?
     } else {
-        let name = show::escaped(args.name.as_str());
+        let name = show::escaped(lock.as_str());
         match (released, holder) {
             (true, Some(holder)) if holder.is_unreadable() => {
                 format!("{name}: {} was removed\n", holder.label)

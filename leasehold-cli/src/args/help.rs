@@ -20,7 +20,8 @@ Exit codes:
       nothing yet (run --conflict-exit-code changes this code); or a step of
       migrate must wait
   78  check: the store does not promise exclusion
-  79  the lock was lost, and COMMAND was ended
+  79  the lock was lost, and COMMAND was ended; or renew and release --handle-file find
+      that it was lost
   Otherwise that of COMMAND: its exit code, 128+n if signal n ended it, 126 if it
   cannot be executed, 127 if it is not found.
   For each failure of its own, leasehold writes one line to stderr that starts with
@@ -147,6 +148,49 @@ Example, in bash:
   read -r token <&\"${LOCK[0]}\" || exit 1    # not acquired
   ./work --fencing-token \"$token\"
   exec {LOCK[1]}>&-                          # releases
+
+Exit codes: see 'leasehold --help'.";
+
+pub(super) const ACQUIRE: &str = "\
+For a script whose steps are calls of their own, perhaps on several machines. NOBODY
+RENEWS THE LOCK BETWEEN THE CALLS: it ends --lease after acquire, and --lease after each
+renew, by the clock of the store. NOTHING ENDS THE SCRIPT'S WORK THEN. Use 'leasehold run'
+or 'leasehold hold' where you can.
+
+So --lease must be longer than the longest step, or call renew more often than that. It
+can be 30s at most, until an operator raises the longest lease of the store for all its
+clients, for example with 'leasehold init --longest-lease 10m'. What that costs: after a
+loss of data the store grants nothing for one longest lease (a quarantine), so 10m without
+any lock instead of 30s. And the lock of a script that has died is held for its --lease.
+
+acquire prints the fencing token, and writes the lock to --handle-file, which nobody else
+may read. Whoever has this file and may use the store can take the lock over. renew writes
+the file anew, and only the newest one is good: a copy of an older one is refused.
+
+If acquire is killed before it has ended, its lock ends with its lease. With 79 from renew
+or release the lock was lost before: another job may have run.
+
+Example, after 'leasehold init --longest-lease 5m':
+  leasehold acquire deploy --lease 5m --handle-file deploy.lock || exit
+  ./build
+  leasehold renew --handle-file deploy.lock || exit    # 79: the lock was lost
+  ./publish
+  leasehold release --handle-file deploy.lock
+
+Exit codes: see 'leasehold --help'.";
+
+pub(super) const RENEW: &str = "\
+The lock then lasts for its lease from now on. Nobody renews it until the next renew: see
+'leasehold acquire --help'. It prints the fencing token, which stays the same. The exit
+code is 79 if the lock was lost, also if another call has renewed or released it since
+FILE was copied. With 69 it is not known whether the lock is still held: it may be renewed
+again, or its lease ends.
+
+Exit codes: see 'leasehold --help'.";
+
+pub(super) const RELEASE: &str = "\
+With --handle-file the exit code is 0 if the lock was released, and 79 if it had been lost
+before: see 'leasehold acquire --help'. Both remove FILE.
 
 Exit codes: see 'leasehold --help'.";
 

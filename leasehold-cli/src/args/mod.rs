@@ -9,20 +9,22 @@ use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use leasehold::{FencingToken, LockName};
+use leasehold::LockName;
 
 use crate::exit::Failure;
 
+mod hand_over;
 mod help;
 mod refusal;
 mod run_and_hold;
 mod values;
 
-use self::help::{HOLD, MIGRATE, RUN, epilogue};
+pub use self::hand_over::{Acquire, Release, Renew};
+use self::help::{ACQUIRE, HOLD, MIGRATE, RELEASE, RENEW, RUN, epilogue};
 pub use self::refusal::refusal;
 pub use self::run_and_hold::{Hold, IfUnknown, Lock, Run};
 pub use self::values::{Wait, file, positive};
-use self::values::{check_path, interval, name, token};
+use self::values::{check_path, interval, name};
 
 /// The environment variable that names the store where `--store` does not.
 pub const STORE: &str = "LEASEHOLD_STORE";
@@ -70,6 +72,12 @@ pub enum Action {
     /// Hold the lock NAME for a script until stdin ends
     #[command(after_long_help = HOLD)]
     Hold(Hold),
+    /// Acquire the lock NAME, and keep it after this command, for a later one
+    #[command(after_long_help = ACQUIRE)]
+    Acquire(Acquire),
+    /// Renew a lock that acquire has written to a file
+    #[command(after_long_help = RENEW)]
+    Renew(Renew),
     /// Make the store ready, or change its settings
     ///
     /// Without options it shows the settings, and makes a new store ready. The store keeps the
@@ -85,12 +93,13 @@ pub enum Action {
     Record(Record),
     /// List the locks that are held
     List(List),
-    /// Take the lock NAME away from its holder
+    /// Take the lock NAME away from its holder, or release one of acquire
     ///
     /// The holder is not asked. It learns of the loss at its next renewal, within a third of its
     /// lease, and may write until then. Only a resource that checks fencing tokens refuses such a
     /// write. The exit code is 0, whether the lock was held or free; with --token, 75 if that grant
     /// does not hold the lock.
+    #[command(after_long_help = RELEASE)]
     Release(Release),
     /// Print the SQL that makes the store's tables
     Schema(Output),
@@ -197,27 +206,6 @@ pub struct List {
     #[arg(long, value_name = "INTERVAL", num_args = 0..=1, default_missing_value = "1s")]
     #[arg(value_parser = interval)]
     pub watch: Option<Duration>,
-
-    /// How to print.
-    #[command(flatten)]
-    pub output: Output,
-}
-
-/// Arguments of `release`.
-#[derive(Debug, Args)]
-pub struct Release {
-    /// Required, because the holder is not asked and may still be working
-    #[arg(long, required = true)]
-    pub force: bool,
-
-    /// Free the grant with this fencing token only. If it no longer holds the lock, leave the lock
-    /// alone, say who holds it, and exit with 75
-    #[arg(long, value_name = "TOKEN", value_parser = token)]
-    pub token: Option<FencingToken>,
-
-    /// The lock to take away
-    #[arg(value_name = "NAME", value_parser = name())]
-    pub name: LockName,
 
     /// How to print.
     #[command(flatten)]

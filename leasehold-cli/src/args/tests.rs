@@ -173,6 +173,9 @@ fn no_help_line_is_wider_than_a_terminal() {
         &["init", "--help"],
         &["run", "-h"],
         &["hold", "--help"],
+        &["acquire", "--help"],
+        &["renew", "--help"],
+        &["release", "--help"],
     ] {
         for line in help(args).lines() {
             assert!(line.chars().count() <= 100, "{line}");

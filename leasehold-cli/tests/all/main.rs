@@ -14,6 +14,7 @@ mod ending;
 mod failover;
 #[cfg(all(feature = "etcd", feature = "mysql", feature = "postgres", feature = "redis"))]
 mod first_contact;
+mod hand_over;
 mod hold;
 mod hostile;
 mod log_lines;

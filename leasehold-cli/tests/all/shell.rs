@@ -47,7 +47,10 @@ fn the_manual_has_a_page_for_each_action() {
     for part in [".TH leasehold-run", "\\-\\-conflict\\-exit\\-code", "\\-\\-store\\-file"] {
         assert!(run.contains(part), "{part} in {run}");
     }
-    for action in ["hold", "init", "inspect", "list", "release", "schema", "check", "migrate"] {
+    for action in [
+        "hold", "acquire", "renew", "init", "inspect", "list", "release", "schema", "check",
+        "migrate",
+    ] {
         assert!(store.ok(&["man", action]).contains("DESCRIPTION"), "{action}");
     }
     let (code, line) = failure(&store.act(&["man", "nothing"]));

@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use lock_core::{
-    ClientOptions, Error, ErrorKind, FencingToken, LastRun, LockClient, LockName, OwnerId,
-    RecordRead, TryAcquire,
+    ClientOptions, DetachedLock, Error, ErrorKind, FencingToken, LastRun, LockClient, LockName,
+    OwnerId, RecordRead, TryAcquire,
 };
 use tokio::runtime::{Builder, Handle, Runtime};
 
@@ -81,6 +81,15 @@ impl Client {
         N::Error: Into<Error>,
     {
         self.runtime.wait(self.client.last_run(name))?
+    }
+
+    /// Takes a detached lock over, as [`LockClient::attach`].
+    ///
+    /// # Errors
+    /// As [`LockClient::attach`]; `Config` in an async task.
+    pub fn attach(&self, lock: &DetachedLock) -> Result<Guard, Error> {
+        let guard = self.runtime.wait(self.client.attach(lock))??;
+        Ok(Guard { guard: Some(guard), runtime: self.runtime.clone() })
     }
 
     /// The async client, whose calls need a runtime of yours.
@@ -226,6 +235,16 @@ impl Guard {
             Some(guard) => self.runtime.wait(guard.write_record(value, keep_for))?,
             None => Ok(()),
         }
+    }
+
+    /// Ends this guard without a release, as [`crate::Guard::detach`].
+    ///
+    /// # Errors
+    /// As [`crate::Guard::detach`]; `Config` in an async task.
+    pub fn detach(mut self) -> Result<DetachedLock, Error> {
+        let ended = || Error::new(ErrorKind::Lost, "the guard has ended");
+        let guard = self.guard.take().ok_or_else(ended)?;
+        self.runtime.wait(guard.detach())?
     }
 
     /// Releases the lock, as [`crate::Guard::release`].

@@ -51,6 +51,18 @@ fn a_record_outlives_its_lock() {
 }
 
 #[test]
+fn a_lock_is_handed_over() {
+    let client = blocking::connect("memory:").unwrap();
+    let guard = client.lock("handed over").acquire().unwrap();
+    let (token, owner) = (guard.token(), guard.owner());
+    let lock = guard.detach().unwrap();
+    let guard = client.attach(&lock).unwrap();
+    assert!(guard.is_valid() && guard.token() == token && guard.owner() != owner);
+    assert_eq!(client.attach(&lock).unwrap_err().kind(), ErrorKind::NotHeld);
+    guard.release().unwrap();
+}
+
+#[test]
 fn a_job_runs_once_per_period() {
     let client = blocking::connect("memory:").unwrap();
     let daily = || client.lock("daily").once_per(Duration::from_secs(86_400));

@@ -38,8 +38,9 @@ use crate::{Error, ErrorKind, FencingToken, Guarantees, Instant, LockName, Owner
 /// # Cancel safety
 ///
 /// The core runs attempts, enqueues, [`abandon`](Backend::abandon), [`renew`](Backend::renew),
-/// [`release`](Backend::release) and [`write_record`](Backend::write_record) to their end, even if
-/// the caller goes away. Any other call may be dropped at any time.
+/// [`release`](Backend::release), [`reown`](Backend::reown) and
+/// [`write_record`](Backend::write_record) to their end, even if the caller goes away. Any other
+/// call may be dropped at any time.
 ///
 /// # For implementers
 ///
@@ -219,6 +220,35 @@ pub trait Backend: Debug + Send + Sync + 'static {
         let _ = token;
         let refusal = Error::new(ErrorKind::Unsupported, "this store cannot raise a token");
         Err(refusal.at(self.kind(), "raise").on(&grant.name))
+    }
+
+    /// Gives a held lock to a new owner: `request` has its id, label and lease.
+    ///
+    /// # Guarantees
+    ///
+    /// It is one atomic step. If the owner of `grant` holds the lock alone, with the token of
+    /// `grant`, then the owner of `request` holds it from now on, with the same token and with the
+    /// lease of `request`. Entries in the queue stay.
+    /// - `None` if the lock is free, kept for a minimum hold, shared, or held with another owner or
+    ///   token. The call then changes nothing. So only one of two calls with the same grant
+    ///   succeeds.
+    /// - A repeat by the new owner extends the lease like a renewal, and never shortens it.
+    /// - An [abandoned](Backend::abandon) owner gets nothing.
+    ///
+    /// # Durations
+    ///
+    /// The lease counts from the request's `sent`.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if the store cannot do it, as by default; `Unavailable` while the store is in
+    /// quarantine, because it may have lost the call before; `OutcomeUnknown` or `Timeout` if it
+    /// may have carried out the call. The core then repeats the same call, or abandons the new
+    /// owner.
+    async fn reown(&self, grant: &Grant, request: &Request) -> Result<Option<Grant>, Error> {
+        let _ = request;
+        let refusal = Error::new(ErrorKind::Unsupported, "this store hands no held lock over");
+        Err(refusal.at(self.kind(), "reown").on(&grant.name))
     }
 
     /// Reads the record of a name: a small value that outlives the lock.

@@ -4,7 +4,7 @@ use std::{any::Any, fmt, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{FencingToken, Instant, LockName, OwnerId, OwnerLabel};
+use crate::{Blocked, Error, ErrorKind, FencingToken, Instant, LockName, OwnerId, OwnerLabel};
 
 /// Whether a lock is exclusive or shared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -266,6 +266,14 @@ impl Quarantined {
     #[must_use]
     pub fn new(remaining: Duration, why: impl Into<String>) -> Self {
         Self { remaining, why: why.into() }
+    }
+}
+
+/// What a call gets that the store refuses because of its quarantine.
+impl From<Quarantined> for Error {
+    fn from(quarantined: Quarantined) -> Self {
+        let message = "the store is in quarantine, and hands no held lock over";
+        Self::new(ErrorKind::Unavailable, message).blocked_by(Blocked::Quarantined(quarantined))
     }
 }
 

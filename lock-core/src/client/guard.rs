@@ -209,6 +209,11 @@ impl Guard {
         }
     }
 
+    /// Removes this guard, whose lock has ended, from the count.
+    pub(super) fn forget(&mut self) {
+        self.leave();
+    }
+
     /// Removes this guard from the count; `true` if it was the last one.
     fn leave(&mut self) -> bool {
         std::mem::take(&mut self.counted) && self.held.leave()
@@ -237,7 +242,9 @@ pub(crate) async fn wait_for_loss(state: &Arc<ClientState>, held: &Arc<Held>) ->
         let alarm = state.env.sleep_until(until);
         match select(std::pin::pin!(held.ended()), alarm).await {
             Either::Left((End::Lost(reason), _)) => return reason,
-            Either::Left((End::Released, _)) => return std::future::pending().await,
+            Either::Left((End::Released | End::Detached, _)) => {
+                return std::future::pending().await;
+            }
             Either::Right(_) => {
                 check(state, held);
             }
@@ -245,7 +252,7 @@ pub(crate) async fn wait_for_loss(state: &Arc<ClientState>, held: &Arc<Held>) ->
     }
     match held.ended().await {
         End::Lost(reason) => reason,
-        End::Released => std::future::pending().await,
+        End::Released | End::Detached => std::future::pending().await,
     }
 }
 

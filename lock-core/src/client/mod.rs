@@ -4,7 +4,9 @@
 mod acquire;
 mod acquire_events;
 mod calls;
+mod detached_lock;
 mod guard;
+mod hand_over;
 mod latch;
 mod lock;
 mod lock_client;
@@ -23,6 +25,7 @@ mod with;
 pub(crate) use self::lock_client::WeakClient;
 pub use self::{
     acquire::TryAcquire,
+    detached_lock::DetachedLock,
     guard::Guard,
     latch::Latch,
     lock::Lock,

@@ -47,7 +47,7 @@ async fn failing(state: &Arc<ClientState>, held: &Arc<Held>) -> Duration {
     }
     match held.ended().await {
         End::Lost(_) => Duration::ZERO,
-        End::Released => pending().await,
+        End::Released | End::Detached => pending().await,
     }
 }
 

@@ -57,6 +57,7 @@ impl Memory {
         promised.push = true;
         promised.fair = true;
         promised.raise = true;
+        promised.hand_over = true;
         promised.expiry_slack = EXPIRY_SLACK;
         promised.longest_poll = FAR_HEARTBEAT;
         promised.dead_waiter_delay = CLAIM_WINDOW;
@@ -217,6 +218,14 @@ impl Backend for Memory {
             let message = "the grant whose token was to be raised is gone";
             Err(Self::refuse("raise", ErrorKind::NotHeld, message).on(&grant.name))
         }
+    }
+
+    async fn reown(&self, grant: &Grant, request: &Request) -> Result<Option<Grant>, Error> {
+        let now = self.now();
+        let mut store = self.store();
+        check_lease(request.lease, store.promised.longest_lease)
+            .map_err(|error| error.at("memory", "reown"))?;
+        Ok(store.reown(grant, request, now))
     }
 
     async fn read_record(&self, name: &LockName) -> Result<RecordRead, Error> {

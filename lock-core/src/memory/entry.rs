@@ -56,6 +56,11 @@ pub(super) enum Owners {
 }
 
 impl Held {
+    pub(super) fn of(request: &Request, expires: Instant) -> Self {
+        let (owners, label) = (Owners::of(request, expires), request.label.clone());
+        Self { owners, label, expires, kept: false }
+    }
+
     /// Prolongs the lease of `owner`, which holds the lock, and never shortens it.
     pub(super) fn prolong(&mut self, owner: OwnerId, expires: Instant) {
         self.expires = self.expires.max(expires);
@@ -201,8 +206,7 @@ impl Entry {
             }
         } else {
             self.token = now.mint(self.token.max(watermark), request.floor)?;
-            let (owners, label) = (Owners::of(request, expires), request.label.clone());
-            self.holder = Some(Held { owners, label, expires, kept: false });
+            self.holder = Some(Held::of(request, expires));
         }
         Some(Grant::new(request, self.token).with_mode(request.mode))
     }

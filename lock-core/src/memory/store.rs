@@ -124,6 +124,32 @@ impl Store {
         }
     }
 
+    /// Gives a held lock to the owner of `request`; `None` if the grant does not hold it alone.
+    pub(super) fn reown(
+        &mut self,
+        grant: &Grant,
+        request: &Request,
+        now: Now<'_>,
+    ) -> Option<Grant> {
+        let barred = self.tombstones.contains(&request.owner);
+        let entry = self.locks.get_mut(&grant.name)?;
+        let is_repeat = entry.held_by(request.owner, now).is_some();
+        let owner = if is_repeat { request.owner } else { grant.owner };
+        let (held, token) = entry.held_by(owner, now)?;
+        if held.kept || held.owners.mode() == Mode::Shared || *token != grant.token {
+            return None;
+        }
+        let expires = now.clock + request.lease;
+        if is_repeat {
+            held.prolong(owner, expires);
+        } else if barred {
+            return None;
+        } else {
+            *held = Held::of(request, expires);
+        }
+        Some(Grant::new(request, *token))
+    }
+
     /// Writes the record of a grant that holds its lock.
     pub(super) fn write_record(
         &mut self,

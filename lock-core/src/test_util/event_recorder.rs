@@ -95,6 +95,7 @@ impl Observer for EventRecorder {
                 };
                 held
             }
+            EventKind::Detached { held } => held,
             EventKind::Quarantined { remaining, why } => {
                 why.clone_into(&mut about);
                 remaining

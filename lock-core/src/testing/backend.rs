@@ -28,6 +28,8 @@ pub enum Operation {
     Renew,
     /// The release of a lock.
     Release,
+    /// The attachment of a lock that was handed over.
+    Attach,
     /// The read of a record.
     ReadRecord,
     /// The write of a record.
@@ -147,6 +149,11 @@ impl Backend for FaultyMemory {
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<(), Error> {
         self.begin("raise", None).await?;
         self.memory.raise(grant, token).await
+    }
+
+    async fn reown(&self, grant: &Grant, request: &Request) -> Result<Option<Grant>, Error> {
+        self.begin("reown", Some(Operation::Attach)).await?;
+        self.memory.reown(grant, request).await
     }
 
     async fn read_record(&self, name: &LockName) -> Result<RecordRead, Error> {

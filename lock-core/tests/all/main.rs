@@ -5,6 +5,7 @@
 mod client;
 mod close_and_waits;
 mod guards;
+mod hand_over;
 mod latch;
 mod log_lines;
 mod memory;

@@ -6,6 +6,7 @@
 //! - [`missing_guards`]: a proxy breaks one line of a script or statement on its way to a real
 //!   server, and the case that a comment before the line names must fail;
 //! - [`latch_outage`]: a latch and a leader's word while the store is away;
+//! - [`late_hand_over`]: calls around a hand-over that arrive late, or whose answers are lost;
 //! - [`late_write`]: a write of a record that arrives after the lock was lost;
 //! - [`versions`]: what must hold if a store has records of another version;
 //! - [`proof`]: client processes over a real store under one fault at a time, and a table of what
@@ -17,6 +18,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 pub mod latch_outage;
+pub mod late_hand_over;
 pub mod late_write;
 pub mod missing_guards;
 pub mod mutants;

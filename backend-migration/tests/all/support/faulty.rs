@@ -239,6 +239,10 @@ impl Backend for Faulty {
         self.call("raise", call, |_| None).await
     }
 
+    async fn reown(&self, grant: &Grant, request: &Request) -> Result<Option<Grant>, Error> {
+        self.memory.reown(grant, request).await
+    }
+
     async fn read_record(&self, name: &LockName) -> Result<RecordRead, Error> {
         let (memory, name) = (self.memory.clone(), name.clone());
         let call = async move { memory.read_record(&name).await };

@@ -28,7 +28,7 @@ fn table() -> Vec<Case<Server>> {
         a_new_role_in_this_run, an_open_of_another_run, a_new_server, a_former_replica,
         the_candidate_of_another, an_old_candidate, a_known_witness,
         a_heartbeat_in_another_version, a_full_server, a_queue_that_is_about_to_end, an_entry_older_than_its_life,
-        an_entry_that_is_gone, a_handoff_without_claim, a_handover_after_a_restart(end),
+        an_entry_that_is_gone, a_handoff_without_claim, a_handover_after_a_restart(end), a_hand_over_after_a_restart,
         dead_entries, an_unclaimed_handover, an_entry_with_a_floor,
         a_reader_past_a_writer, a_reader_whose_lease_is_prolonged(how), a_renewal_after_the_end, a_reader_that_died,
         a_long_lease_that_left, a_reader_behind_a_dead_writer,

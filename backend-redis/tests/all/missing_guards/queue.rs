@@ -122,6 +122,20 @@ pub(super) async fn a_handover_after_a_restart(server: &mut Server, end: &str) -
     check(!served, || "the waiter was granted the lock in the quarantine".to_owned())
 }
 
+/// The server may have lost a call that gave the lock to another owner before.
+pub(super) async fn a_hand_over_after_a_restart(server: &mut Server) -> Verdict {
+    let store = first_use(server).await;
+    let held = granted(&*store, &request("a", LONG)).await?;
+    let began = SystemEnv.now();
+    server.server.restart(Data::Keep).await.map_err(words)?;
+    let store = server.open().await;
+    // However long the restart took, the lock is held by the server's clock.
+    server.clock.step(-SystemEnv.now().since(began).as_secs_f64()).map_err(words)?;
+    let answer = store.reown(&held, &request("a", LONG)).await;
+    held_by(&*store, held.owner).await?;
+    check(answer.is_err(), || format!("in the quarantine it was handed over: {answer:?}"))
+}
+
 /// A lock that ends with this many dead entries in its queue, and a live one behind them.
 async fn behind_dead_entries(
     server: &Server,

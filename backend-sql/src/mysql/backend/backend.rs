@@ -226,6 +226,20 @@ impl Dialect for Mysql {
         Ok(self.change(&self.sql.raise, grant, Some(token)).await?.is_some())
     }
 
+    async fn reown(&self, grant: &Grant, request: &Request) -> Result<bool, Error> {
+        let (former, owner) = (grant.owner.to_string(), request.owner.to_string());
+        let arguments = [
+            Bytes(grant.name.as_str().as_bytes()),
+            Bytes(former.as_bytes()),
+            Bytes(owner.as_bytes()),
+            Bytes(request.label.as_str().as_bytes()),
+            Number(micros(request.lease)),
+            Number(grant.token.get().cast_signed()),
+        ];
+        let answer = self.ready().await?.execute_repeatable(&self.sql.reown, &arguments).await?;
+        Ok(insert_id(&answer).is_some())
+    }
+
     async fn force(&self, name: &LockName) -> Result<bool, Error> {
         let longest = Number(micros(self.guarantees().longest_lease));
         let arguments = [Bytes(name.as_str().as_bytes()), longest];

@@ -58,6 +58,25 @@ WHERE name = $name AND (owner = $owner OR {has_reader}) AND kept <> 1 AND expire
 UPDATE {locks} SET token = GREATEST(token, $token), version = LAST_INSERT_ID(version + 1)
 WHERE name = $name AND (owner = $owner OR {has_reader}) AND expires > {now}
 
+-- name: reown(name, former, owner, label, lease, token)
+-- Gives the lock of $former, with its $token, to $owner, with a new lease. A repeat never shortens
+-- the lease. `kept` stays, also where it says that nobody has checked the token. The insert id is
+-- the new version. The first assignment reads the owner, and no other reads what one before it has
+-- set.
+UPDATE {locks} SET
+    expires = IF(owner = $owner, GREATEST(expires, {now} + $lease), {now} + $lease),
+    owner = $owner, label = $label, version = LAST_INSERT_ID(version + 1)
+WHERE name = $name
+    -- guard: reown-owner | S4 | a_lock_is_handed_over_once | AND (? <> '' OR ? <> '')
+    AND (owner = $former OR owner = $owner)
+    -- guard: reown-token | S4 | only_the_named_grant_is_handed_over | AND ? > 0
+    AND token = $token
+    -- guard: reown-kept | S5 | what_is_gone_is_not_handed_over
+    AND kept <> 1
+    -- guard: reown-expired | S5 | what_is_gone_is_not_handed_over
+    AND expires > {now}
+    AND {not_abandoned}
+
 -- part: batch
 -- The elements of $batch.
 JSON_TABLE($batch, '$[*]' COLUMNS (name VARCHAR(510) PATH '$[0]', owner VARCHAR(32) PATH '$[1]', lease BIGINT PATH '$[2]')) AS g

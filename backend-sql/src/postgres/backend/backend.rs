@@ -328,6 +328,19 @@ impl Dialect for Postgres {
         Ok(!self.run_once(&self.server.sql.raise, &args).await?.is_empty())
     }
 
+    async fn reown(&self, grant: &Grant, request: &Request) -> Result<bool, Error> {
+        let (former, owner) = (grant.owner.to_string(), request.owner.to_string());
+        let args = [
+            Text(grant.name.as_str()),
+            Text(&former),
+            Text(&owner),
+            Text(request.label.as_str()),
+            Span(request.lease),
+            Number(grant.token.get().cast_signed()),
+        ];
+        Ok(!self.run_repeatable(&self.server.sql.reown, &args).await?.is_empty())
+    }
+
     async fn force(&self, name: &LockName) -> Result<bool, Error> {
         Ok(!self.run_once(&self.server.sql.force, &[Text(name.as_str())]).await?.is_empty())
     }

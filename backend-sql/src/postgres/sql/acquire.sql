@@ -123,6 +123,7 @@ AND m.itself = {marker_file}
 -- guard: marker-time | S1 | an_attempt_after_a_crash
 -- guard: marker-time-of-a-row | S1 | a_row_that_was_looked_at
 -- guard: marker-time-of-an-entry | S1 | an_entry_in_quarantine
+-- guard: marker-time-of-a-hand-over | S1 | a_hand_over_in_quarantine
 AND m.grants_from <= {now}
 AND {persistence}
 

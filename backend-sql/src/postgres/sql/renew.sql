@@ -46,3 +46,23 @@ RETURNING (
 UPDATE {locks} AS l SET token = greatest(l.token, $token)
 WHERE name = $name AND (owner = $owner OR {is_reader}) AND expires > {now}
 RETURNING version
+
+-- name: reown(name, former, owner, label, lease, token)
+-- Gives the lock of $former, with its $token, to $owner, with a new lease. A repeat never shortens
+-- the lease. It checks the marker as a grant does: a store that has lost data may have lost the
+-- statement before, which gave the lock to another owner.
+UPDATE {locks} AS l SET
+    expires = CASE WHEN l.owner = $owner THEN greatest(l.expires, {now} + $lease::interval) ELSE {now} + $lease::interval END,
+    owner = $owner, label = $label, version = l.version + 1
+WHERE name = $name
+    -- guard: reown-owner | S4 | a_lock_is_handed_over_once | AND $2 <> ''
+    AND (l.owner = $former::text OR l.owner = $owner)
+    -- guard: reown-token | S4 | only_the_named_grant_is_handed_over | AND $6 > 0::bigint
+    AND l.token = $token::bigint
+    -- guard: reown-kept | S5 | what_is_gone_is_not_handed_over
+    AND NOT l.kept
+    -- guard: reown-expired | S5 | what_is_gone_is_not_handed_over
+    AND l.expires > {now}
+    AND EXISTS (SELECT 1 FROM {marker} AS m WHERE {granting})
+    AND {not_abandoned}
+RETURNING version

@@ -215,6 +215,19 @@ impl Dialect for Sqlite {
         Ok(self.change(&self.sql.raise, grant, Some(token)).await?.is_some())
     }
 
+    async fn reown(&self, grant: &Grant, request: &Request) -> Result<bool, Error> {
+        let Some(database) = self.reader().await? else { return Ok(false) };
+        let (former, owner) = (grant.owner.to_string(), request.owner.to_string());
+        let write = || {
+            let query = sqlx::query_scalar::<_, i64>(self.sql.reown.clone());
+            let query = query.bind(grant.name.as_str()).bind(&former).bind(&owner);
+            let query = query.bind(request.label.as_str()).bind(nanos(request.lease));
+            let query = query.bind(now()).bind(&self.epoch).bind(grant.token.get().cast_signed());
+            async { read_to_end(query.fetch_all(&mut *database.lend().await?)).await }
+        };
+        Ok(self.file.while_busy(write).await?.is_some())
+    }
+
     async fn force(&self, name: &LockName) -> Result<bool, Error> {
         let Some(database) = self.reader().await? else { return Ok(false) };
         let write = || {

@@ -10,7 +10,7 @@ use lock_core::{
 use servers::{Data, Proxy, Server as _, wait::until};
 use sqlx::mysql::MySqlPoolOptions;
 use tokio::sync::Mutex;
-use verification::{latch_outage::opens_no_latch, late_write};
+use verification::{latch_outage::opens_no_latch, late_hand_over, late_write};
 
 use crate::support::mariadb::{
     BOTH, WAIT, cause_a_sweep, granted, made, open, prefix, request, start, url,
@@ -120,6 +120,12 @@ async fn a_write_that_arrives_after_the_next_holder_changes_nothing() {
         let builder = backend_sql::mysql::MysqlBuilder::with_pool(pool).strategy(strategy);
         let builder = builder.table_prefix(prefix(strategy)).timeout(3 * WAIT);
         late_write::changes_nothing(&*direct, builder.build().await.unwrap(), &proxy).await;
+        // Its own pool: a user's pool sends something after each call, which the fault would meet.
+        let behind = url(proxy.address());
+        let behind =
+            format!("{behind}&strategy={strategy}&table_prefix={}&timeout=60s", prefix(strategy));
+        let behind = connect(&behind).await.unwrap();
+        late_hand_over::changes_nothing(&*direct, behind, &proxy).await;
     }
 }
 

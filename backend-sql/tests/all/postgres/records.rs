@@ -11,7 +11,7 @@ use servers::{Data, Postgres, PostgresOptions, Proxy, Server as _};
 use tokio::sync::Mutex;
 use verification::{
     latch_outage::{self, opens_no_latch},
-    late_write,
+    late_hand_over, late_write,
 };
 
 use crate::support::postgres::{
@@ -171,7 +171,8 @@ async fn a_write_that_arrives_after_the_next_holder_changes_nothing() {
         let behind =
             format!("{behind}?strategy={strategy}&table_prefix={prefix}&timeout=60s&listen=off");
         let behind = connect(&behind).await.unwrap();
-        late_write::changes_nothing(&*direct, behind, &proxy).await;
+        late_write::changes_nothing(&*direct, Arc::clone(&behind), &proxy).await;
+        late_hand_over::changes_nothing(&*direct, behind, &proxy).await;
     }
 }
 

@@ -4,6 +4,7 @@
 mod attempt;
 mod backoff;
 mod call;
+mod hand_over;
 mod loss;
 mod record;
 mod release;
@@ -15,6 +16,7 @@ pub(super) use self::{
     },
     backoff::Backoff,
     call::{Call, CleanUp},
+    hand_over::{after_confirm, after_reown, confirm, reown},
     loss::{check, check_at, expire, lose, remaining},
     record::{after_write, write_record},
     release::{after_release, release, release_in_background},

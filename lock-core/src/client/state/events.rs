@@ -193,6 +193,7 @@ fn trace(event: &Event<'_>) {
             let error = outcome.err().map(tracing::field::display);
             event!(event, debug, held_ms = ms(held), outcome = word, error, "released");
         }
+        EventKind::Detached { held } => event!(event, debug, held_ms = ms(held), "detached"),
         EventKind::Quarantined { remaining, why } => {
             event!(event, info, remaining_ms = ms(remaining), why, "quarantined");
         }

@@ -20,6 +20,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Released,
+    Detached,
     Lost(LossReason),
 }
 
@@ -251,6 +252,26 @@ impl Held {
         self.record_writes.fetch_add(1, Ordering::Relaxed) + 1
     }
 
+    /// How many writes of the record were begun.
+    pub(crate) fn record_writes(&self) -> u64 {
+        self.record_writes.load(Ordering::Relaxed)
+    }
+
+    /// Sets how many writes of the record were begun before, under the same grant.
+    pub(crate) fn set_record_writes(&self, count: u64) {
+        self.record_writes.store(count, Ordering::Relaxed);
+    }
+
+    /// Whether one guard has the lock alone.
+    pub(crate) fn has_one_guard(&self) -> bool {
+        self.guards.load(Ordering::Acquire) == 1
+    }
+
+    /// Whether it has a minimum hold, or a limit for holding.
+    pub(crate) fn has_hold_limits(&self) -> bool {
+        self.keep_until.is_some() || self.hold_until != Instant::from_nanos(u64::MAX)
+    }
+
     /// Removes a guard from the count; `true` if it was the last one.
     pub(crate) fn leave(&self) -> bool {
         self.guards.fetch_sub(1, Ordering::AcqRel) == 1
@@ -282,7 +303,7 @@ impl Held {
         let _ = self.end.set(end);
         // Either a waiting task sees the end after its own fence, or this sees that it waits.
         fence(Ordering::SeqCst);
-        if let Some(token) = self.cancellation.get().filter(|_| end != End::Released) {
+        if let Some(token) = self.cancellation.get().filter(|_| matches!(end, End::Lost(_))) {
             token.cancel();
         }
         if self.watched.load(Ordering::Acquire) {

@@ -333,6 +333,10 @@ impl Backend for Stub {
         self.memory.raise(grant, token).await
     }
 
+    async fn reown(&self, grant: &Grant, request: &Request) -> Result<Option<Grant>, Error> {
+        self.call("reown", self.memory.reown(grant, request)).await
+    }
+
     async fn read_record(&self, name: &LockName) -> Result<RecordRead, Error> {
         self.call("read-record", self.memory.read_record(name)).await
     }

@@ -19,7 +19,7 @@ use lock_core::{
 use tokio::{sync::watch, task::AbortHandle};
 
 use super::{
-    Flaw,
+    Flaw, hand_over,
     records::FlawedRecords,
     waiters::{NeverSignalled, Undead, WokenByAll},
 };
@@ -282,6 +282,11 @@ impl Backend for Flawed {
             }
         }
         answers
+    }
+
+    async fn reown(&self, grant: &Grant, request: &Request) -> Result<Option<Grant>, Error> {
+        hand_over::reown(&*self.sound, self.flaw, &self.renamed(grant), &self.sent_on(request))
+            .await
     }
 
     async fn read_record(&self, name: &LockName) -> Result<RecordRead, Error> {

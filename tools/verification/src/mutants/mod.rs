@@ -5,6 +5,7 @@
 //! it. For missing lines in a backend's scripts and statements see `missing_guards`.
 
 mod flawed;
+mod hand_over;
 mod records;
 mod waiters;
 
@@ -141,6 +142,14 @@ pub enum Flaw {
     NeverComplete,
     /// A listing has the names that have records.
     ListsRecords,
+    /// A lock that is handed over keeps its former owner, too.
+    KeepsTheFormerOwner,
+    /// A lock can be handed over twice.
+    HandsOverTwice,
+    /// A lock is handed over whatever token is named.
+    HandsOverWithAnyToken,
+    /// A minimum hold is handed over.
+    HandsOverWhatIsKept,
     /// The client's flaw: the release of the first guard of a hold ends the hold.
     ReleasesWithTheFirst,
     /// The client's flaw: `all` acquires the locks in the order of its arguments.
@@ -245,6 +254,13 @@ pub const ALL: &[(Flaw, &str, &str)] = &[
     (Flaw::RenewsForAnybody, "L5", "a_forced_release_is_learnt_by_every_reader"),
     (Flaw::TellsNoReaders, "operation", "inspect_and_list_tell_how_many_readers_share"),
     (Flaw::OneSlotMore, "S1", "a_semaphore_has_as_many_holders_as_permits"),
+    (Flaw::KeepsTheFormerOwner, "S4", "a_lock_that_is_handed_over_has_one_owner"),
+    (Flaw::HandsOverTwice, "S1", "a_lock_is_handed_over_once"),
+    (Flaw::HandsOverWithAnyToken, "S4", "only_the_named_grant_is_handed_over"),
+    (Flaw::HandsOverWhatIsKept, "S5", "what_is_gone_is_not_handed_over"),
+    (Flaw::OutlivesTheLease, "L1", "a_lock_that_is_handed_over_has_its_new_lease"),
+    (Flaw::LeavesNoTombstone, "S6", "an_abandoned_owner_is_handed_nothing"),
+    (Flaw::HandsOverTwice, "S1", "a_detached_guard_is_attached_once"),
     (Flaw::ForgetsRecordsWithTheLock, "S7", "a_record_outlives_its_lock"),
     (Flaw::WritesRecordsForAnybody, "S7", "a_stale_holder_writes_no_record"),
     (Flaw::ComparesRecordsTokens, "S7", "a_stale_holder_writes_no_record"),

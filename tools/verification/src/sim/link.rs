@@ -335,6 +335,10 @@ impl Backend for Link {
         self.net.memory.raise(grant, token).await
     }
 
+    async fn reown(&self, grant: &Grant, request: &Request) -> Result<Option<Grant>, Error> {
+        self.net.memory.reown(grant, request).await
+    }
+
     async fn read_record(&self, name: &LockName) -> Result<RecordRead, Error> {
         let name = name.clone();
         self.call("read-record", move |link: &Self, _: bool| link.read_once(&name)).await

@@ -51,11 +51,11 @@ impl Harness for Pair {
     fn skips(&self) -> &'static [&'static str] {
         match (self.phase, self.to) {
             // Waiters have no order in this phase. Redlock keeps no records.
-            (Phase::Both, Kind::Redlock) => &["fair", "records"],
-            (Phase::Both, _) => &["fair"],
+            (Phase::Both, Kind::Redlock) => &["fair", "records", "hands_over"],
+            (Phase::Both, _) => &["fair", "hands_over"],
             // The skips of the store that grants in this phase; the stores here are fair.
-            (Phase::New, Kind::Etcd) => &["limited_readers"],
-            (Phase::Old | Phase::New, _) => &[],
+            (Phase::New, Kind::Etcd) => &["limited_readers", "hands_over"],
+            (Phase::Old | Phase::New, _) => &["hands_over"],
         }
     }
 }
@@ -92,7 +92,11 @@ impl Harness for InMemory {
     }
 
     fn skips(&self) -> &'static [&'static str] {
-        if self.1 == Phase::Both { &["processes", "fair"] } else { &["processes"] }
+        if self.1 == Phase::Both {
+            &["processes", "fair", "hands_over"]
+        } else {
+            &["processes", "hands_over"]
+        }
     }
 }
 

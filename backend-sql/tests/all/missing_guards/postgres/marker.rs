@@ -6,7 +6,7 @@ use servers::{Data, Server as _};
 use sqlx::{Connection as _, PgConnection};
 use verification::missing_guards::{
     Clients as _, Verdict,
-    cases::{LONG, check, enqueue, first_use, granted, not_granted, request, words},
+    cases::{LONG, check, enqueue, first_use, granted, held_by, not_granted, request, words},
 };
 
 use super::{Database as _, OnePostgres};
@@ -88,6 +88,16 @@ pub(super) async fn an_entry_in_quarantine(stage: &OnePostgres) -> Verdict {
     quarantine(stage).await?;
     store.release(&held, ReleaseOptions::default()).await.map_err(words)?;
     not_granted(&*other, &wanted).await
+}
+
+/// A call that gave the lock to another owner may be lost.
+pub(super) async fn a_hand_over_in_quarantine(stage: &OnePostgres) -> Verdict {
+    let store = first_use(stage).await;
+    let held = granted(&*store, &request("a", LONG)).await?;
+    quarantine(stage).await?;
+    let answer = store.reown(&held, &request("a", LONG)).await;
+    held_by(&*store, held.owner).await?;
+    check(answer.is_err(), || format!("it was handed over: {answer:?}"))
 }
 
 /// As after the restore of a dump, whose rows are old.

@@ -93,7 +93,7 @@ async fn each_guard_is_missed() {
     let mut table = of_all();
     table.extend(cases![OnePostgres:
         an_entry_for_a_held_name, a_second_entry_for_a_free_name, an_attempt_after_a_crash,
-        a_row_that_was_looked_at, an_entry_in_quarantine, an_attempt_in_a_copied_database,
+        a_row_that_was_looked_at, an_entry_in_quarantine, a_hand_over_in_quarantine, an_attempt_in_a_copied_database,
         an_attempt_after_the_table_was_made_anew, a_row_of_a_table_that_was_logged, a_raise_that_was_not_heard_of,
         a_row_left_behind_in_a_copied_database, a_release_with_a_next_in_a_copied_database,
         a_release_to_an_entry_in_a_copied_database, a_release_notifies(whom),
