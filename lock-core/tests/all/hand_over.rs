@@ -8,7 +8,7 @@ use lock_core::{
     Request,
 };
 
-use super::support::{Fault, Stub, soon};
+use super::support::{Fault, Stub, held, one_entry_waits, soon};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -89,6 +89,25 @@ async fn a_renewal_that_comes_after_an_attach_changes_nothing() {
     assert_eq!(released.outcome, lock_core::ReleaseOutcome::NotHeld);
     let state = stub.memory.inspect(&name).await.unwrap().unwrap();
     assert_eq!(state.holder.unwrap().owner, guard.owner());
+}
+
+/// Without a confirmed renewal it is unknown how much of the lease is left.
+#[tokio::test(start_paused = true)]
+async fn a_detach_that_cannot_renew_releases_the_lock() {
+    for fault in [Fault::Refused, Fault::Hangs] {
+        let stub = Stub::new();
+        let guard = stub.client().lock("job").acquire().await.unwrap();
+        stub.fault("renew", fault);
+        let error = guard.detach().await.unwrap_err();
+        assert!([ErrorKind::Auth, ErrorKind::Timeout].contains(&error.kind()), "{error}");
+        assert!(stub.becomes_free("job").await, "{fault:?}");
+    }
+    // A renewal without an answer is repeated.
+    let stub = Stub::new();
+    let guard = stub.client().lock("job").acquire().await.unwrap();
+    stub.fault("renew", Fault::RequestLost);
+    let lock = guard.detach().await.unwrap();
+    assert!(stub.client().attach(&lock).await.unwrap().is_valid());
 }
 
 #[tokio::test(start_paused = true)]
@@ -268,21 +287,31 @@ async fn the_writes_of_the_record_are_counted_on() {
     assert_eq!(written, lock_core::WriteOutcome::NotHeld);
 }
 
-/// A waiter of the process that detaches waits on, and gets the lock in the end.
+/// Two tasks of a process wait. The first gets the lock, and its release would carry the request of
+/// the second.
 #[tokio::test(start_paused = true)]
 async fn a_local_waiter_waits_on() {
     let stub = Stub::new();
+    let first = held(&stub, "job").await;
     let client = stub.client();
-    let guard = client.lock("job").acquire().await.unwrap();
-    let waiting = client.clone();
-    let waiter = tokio::spawn(async move { waiting.lock("job").acquire().await.unwrap() });
-    tokio::time::sleep(SECOND).await;
+    let waiter = || {
+        let client = client.clone();
+        tokio::spawn(async move { client.lock("job").acquire().await.unwrap() })
+    };
+    let one = waiter();
+    one_entry_waits(&stub.memory).await;
+    let two = waiter();
+    tokio::task::yield_now().await;
+    first.release().await.unwrap();
+    let guard = soon("the first waiter", one).await.unwrap();
     let lock = guard.detach().await.unwrap();
+    // No release of this process will carry its request.
+    one_entry_waits(&stub.memory).await;
     let guard = stub.client().attach(&lock).await.unwrap();
     tokio::time::sleep(20 * SECOND).await;
-    assert!(!waiter.is_finished() && guard.is_valid());
+    assert!(!two.is_finished() && guard.is_valid());
     let token = guard.token();
     guard.release().await.unwrap();
-    let next = soon("the waiter", waiter).await.unwrap();
+    let next = soon("the second waiter", two).await.unwrap();
     assert!(next.token() > token);
 }
