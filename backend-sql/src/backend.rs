@@ -98,11 +98,11 @@ impl<D: Dialect> SqlBackend<D> {
                 Attempt::Granted(grant)
             }
             Taken::No(row) if row.as_ref().is_some_and(Row::is_taken) => {
-                Attempt::Busy(busy::<D>(row))
+                Attempt::Busy(busy(&*self.dialect, request, row))
             }
             Taken::No(row) => match self.dialect.quarantine().await? {
                 Some(quarantined) => Attempt::Quarantined(quarantined),
-                None => Attempt::Busy(busy::<D>(row)),
+                None => Attempt::Busy(busy(&*self.dialect, request, row)),
             },
         })
     }
@@ -215,15 +215,15 @@ impl<D: Dialect> SqlBackend<D> {
 
 /// The pause between two polls of a waiter with this many others before it. It grows with their
 /// number, so that all waiters together hardly poll more often when there are more of them.
-pub(crate) fn poll_behind<D: Dialect>(others: u32) -> Duration {
+pub(crate) fn poll_behind<D: Dialect + ?Sized>(others: u32) -> Duration {
     (LONGEST_POLL * (1 + others / FAR)).min(D::FAR_POLL)
 }
 
-fn busy<D: Dialect>(row: Option<Row>) -> Busy {
+fn busy<D: Dialect>(dialect: &D, request: &Request, row: Option<Row>) -> Busy {
     let holder = row.as_ref().and_then(Row::holder);
     let left = row.as_ref().map_or(Duration::ZERO, |row| row.remaining.max(row.others_first));
     let before_us = row.as_ref().map_or(0, |row| row.before_us);
-    let longest = poll_behind::<D>(before_us);
+    let longest = dialect.poll(request.owner, before_us);
     // However short the lease is, a waiter far back is not the next one to be served.
     let left = if before_us >= FAR { longest } else { left };
     Busy::new(

@@ -8,7 +8,7 @@ use lock_core::{
     OwnerId, OwnerLabel, Quarantined, Request, StoreSettings, Waiter,
 };
 
-use crate::{gate::Gate, records::Records, tunables::FAR_POLL};
+use crate::{backend::poll_behind, gate::Gate, records::Records, tunables::FAR_POLL};
 
 /// One name's row.
 #[derive(Clone, Debug)]
@@ -238,6 +238,11 @@ pub trait Dialect: Records + Debug + Send + Sync + 'static {
             Some(version) => self.take(request, version).await,
             None => Ok(None),
         }
+    }
+
+    /// The longest pause between two polls of a waiter with this many others before it.
+    fn poll(&self, _owner: OwnerId, others: u32) -> Duration {
+        poll_behind::<Self>(others)
     }
 
     /// Whether the client should first [read the row](Dialect::read_to_take): others held the name

@@ -181,6 +181,31 @@ pub(crate) mod mysql {
     /// One statement sweeps so many names, and one sweep is so many statements.
     pub(crate) const SWEPT: usize = 1_000;
     pub(crate) const SWEEPS: usize = 10;
+
+    /// A holder that has taken a free lock looks for waiters when it has held the lock for so long.
+    pub(crate) const LOOK_AFTER: Duration = Duration::from_secs(1);
+    /// A client hangs at most so many bells, and listens to at most so many of others, with a
+    /// session for each of these.
+    pub(crate) const MOST_BELLS: usize = 1_000;
+    pub(crate) const LISTENERS: usize = 4;
+    /// A client begins a session for bells only while so many of the server's sessions are free
+    /// (the first of the second): where they are few, each client is to have one for its statements
+    /// first.
+    pub(crate) const FREE_FOR_BELLS: (i64, i64) = (1, 6);
+    /// And it goes on only while so many are.
+    pub(crate) const FREE_TO_GO_ON: (i64, i64) = (1, 10);
+    /// One statement waits so long for a bell.
+    pub(crate) const LISTEN: Duration = Duration::from_secs(30);
+    /// Any other statement on a session for bells may take so long.
+    pub(crate) const BELL_ANSWER: Duration = Duration::from_secs(5);
+    /// A waiter that listens to a bell polls this often, with a heartbeat each time. So its
+    /// heartbeats come as often as those of an entry far back.
+    pub(crate) const BELL_POLL: Duration = super::FAR_HEARTBEAT;
+    /// A session for bells without a bell is closed after so long.
+    pub(crate) const BELL_CHECK: Duration = Duration::from_secs(5);
+    /// The longest pause before a session for bells is tried anew, and the shortest.
+    pub(crate) const RECONNECT: Duration = Duration::from_secs(30);
+    pub(crate) const RECONNECT_FIRST: Duration = Duration::from_millis(100);
 }
 
 #[cfg(feature = "sqlite")]

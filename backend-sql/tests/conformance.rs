@@ -73,8 +73,8 @@ impl Harness for OnSql {
         backend.init(&Init::default()).await?;
         let promised = backend.guarantees();
         let (push, fair) = match self.database {
-            Database::Sqlite | Database::Postgres => (true, true),
-            Database::Mysql | Database::Pooled => (false, true),
+            Database::Sqlite | Database::Postgres | Database::Mysql => (true, true),
+            Database::Pooled => (false, true),
         };
         if (promised.push, promised.fair) != (push, fair) {
             return Err(format!("not what was to be promised: {promised:?}").into());
@@ -92,9 +92,9 @@ impl Harness for OnSql {
 
     fn skips(&self) -> &'static [&'static str] {
         match self.database {
-            Database::Sqlite | Database::Postgres => &[],
+            Database::Sqlite | Database::Postgres | Database::Mysql => &[],
             // No messages arrive through a pooler.
-            Database::Mysql | Database::Pooled => NO_PUSH,
+            Database::Pooled => NO_PUSH,
         }
     }
 }

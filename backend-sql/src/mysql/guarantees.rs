@@ -7,7 +7,8 @@ use lock_core::{Assumption, Guarantees, Promise, QuarantineUse};
 use crate::{
     settings::RECORD_VERSION,
     tunables::{
-        CLAIM_WINDOW, ENTRY_LIFE, FAR_HEARTBEAT, FAR_POLL, LONGEST_POLL, mysql::SHORTEST_LEASE,
+        CLAIM_WINDOW, ENTRY_LIFE, FAR_HEARTBEAT, LONGEST_POLL,
+        mysql::{BELL_POLL, SHORTEST_LEASE},
     },
 };
 
@@ -16,12 +17,15 @@ use crate::{
 pub struct Durability {
     /// Why locks may be lost, if so.
     pub doubt: Option<String>,
+    /// Whether it is no group of servers, of which each has bells of its own.
+    pub one_server: bool,
 }
 
 impl Durability {
     /// By the server's variables, of which some are not known to each version.
     pub fn read<'a>(variables: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
         let (mut doubt, mut log, mut sync_log, mut flush) = (None, false, false, false);
+        let mut one_server = true;
         for (name, value) in variables {
             let value = value.to_ascii_lowercase();
             match (name.to_ascii_lowercase().as_str(), value.as_str()) {
@@ -44,6 +48,7 @@ impl Durability {
                 ("log_bin", "on" | "1") => log = true,
                 ("sync_binlog", "1") => sync_log = true,
                 ("wsrep_on", "on" | "1") => {
+                    one_server = false;
                     doubt = Some(
                         "the server is a node of a Galera cluster (wsrep_on), where this was not \
                          tried; use one server of its own"
@@ -51,6 +56,7 @@ impl Durability {
                     );
                 }
                 ("group_replication_group_name", name) if !name.is_empty() => {
+                    one_server = false;
                     doubt = Some(
                         "the server is set up for Group Replication (group_replication_group_name), \
                          where this was not tried; use one server of its own"
@@ -75,7 +81,7 @@ impl Durability {
                     .into(),
             );
         }
-        Self { doubt }
+        Self { doubt, one_server }
     }
 }
 
@@ -128,9 +134,10 @@ pub(super) fn guarantees(longest_lease: Duration, durability: &Durability) -> Gu
     promised.fair = true;
     promised.raise = true;
     promised.hand_over = true;
-    promised.longest_poll = FAR_POLL;
+    promised.push = durability.one_server;
+    promised.longest_poll = BELL_POLL;
     promised.expiry_slack = LONGEST_POLL;
-    promised.dead_waiter_delay = ENTRY_LIFE + CLAIM_WINDOW + LONGEST_POLL;
+    promised.dead_waiter_delay = ENTRY_LIFE + CLAIM_WINDOW + BELL_POLL;
     promised.longest_stall = ENTRY_LIFE.saturating_sub(FAR_HEARTBEAT);
     promised.token_lead = longest_lease;
     promised
@@ -166,7 +173,10 @@ mod tests {
         ] {
             assert!(doubt(bad).unwrap().contains(word), "{bad:?}");
         }
-        let withheld = guarantees(Duration::from_secs(1), &Durability { doubt: Some("x".into()) });
+        let withheld = guarantees(
+            Duration::from_secs(1),
+            &Durability { doubt: Some("x".into()), one_server: true },
+        );
         assert!(!withheld.exclusion.holds() && withheld.tokens.holds());
         assert!(!withheld.record.holds());
     }

@@ -80,6 +80,7 @@ mod removals;
 pub(crate) mod rows;
 pub(crate) mod statements;
 mod store;
+mod waiting;
 
 pub use self::{
     config::{MysqlBuilder, connect, schema},

@@ -4,7 +4,7 @@ use lock_core::{Error, ErrorKind, Mode, OwnerId};
 use sqlx::{MySql, SqlStr, mysql::MySqlArguments, query, query::Query};
 
 use crate::{
-    mysql::rows::READER,
+    mysql::{rows::READER, waiting::BELL},
     sql_files::{self, Others, SqlFiles, Syntax},
     tables::Tables,
     tunables::{CLAIM_WINDOW, ENTRY_LIFE, REMEMBERED, mysql::SEEN_AHEAD},
@@ -43,6 +43,7 @@ fn with_more_files<T>(
         ("claim_window", CLAIM_WINDOW.as_micros().to_string()),
         ("remembered", REMEMBERED.as_micros().to_string()),
         ("far", SEEN_AHEAD.to_string()),
+        ("bell", format!("'{BELL}'")),
         ("shared", format!("'{}'", OwnerId::READERS)),
         ("reader", READER.to_string()),
         ("most", (Mode::MOST_READERS * READER).to_string()),
@@ -109,7 +110,7 @@ impl Statement {
 sql_files::statements! {
     Statement, with_files():
     insert join make_room part create_row take read_row renew renewed renew_one release hand_over hand_on keep raise reown force list abandon free_names
-    enter read_place read_holder heartbeat abandon_entry leave dead_entries forget_entries forgotten checked watermark sweep_watermark sweep settings set_longest_lease durability clock exists identity highest_token version
+    enter read_place read_holder hang_bell ring_bell await_bell waited_for sessions most_sessions heartbeat abandon_entry leave dead_entries forget_entries forgotten checked watermark sweep_watermark sweep settings set_longest_lease durability clock exists identity highest_token version
     write_record is_written read_record over_records forget_records
 }
 

@@ -24,6 +24,9 @@ INSERT INTO `leasehold_fence` (resource, token) VALUES (?, LAST_INSERT_ID(?))
 ON DUPLICATE KEY UPDATE
     token = LAST_INSERT_ID(GREATEST(token, ?));
 
+-- await_bell(bell, seconds)
+SELECT IF(GET_LOCK(?, ?), RELEASE_LOCK(?), 0);
+
 -- checked(name, token)
 UPDATE `leasehold_locks` SET kept = 0 WHERE name = ? AND token = ? AND kept = 2;
 
@@ -167,6 +170,9 @@ LIMIT 1), owner),
 WHERE name = ?
     AND owner = ?
     AND expires > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6));
+
+-- hang_bell(bell)
+DO GET_LOCK(?, 0);
 
 -- heartbeat(batch)
 INSERT INTO `leasehold_queue` (name, position, owner, heard)
@@ -336,6 +342,9 @@ UPDATE `leasehold_locks` SET version = version + 1,
     readers = REPLACE(REPLACE(REPLACE(REPLACE(readers, ?, ''), ?, ''), ?, ''), ?, '')
 WHERE name = ?;
 
+-- most_sessions()
+SELECT @@max_connections;
+
 -- over_records(most)
 SELECT HEX(name) FROM `leasehold_records`
 WHERE forget_at <= TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))
@@ -369,10 +378,10 @@ WHERE name = ? AND (owner = ? OR (owner = '00000000000000000000000000000000' AND
 SUBSTR(readers, LOCATE(?, readers) + 33, 16) > LPAD(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), 16, '0')
 )) AND expires > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6));
 
--- read_holder(name, owner)
-SELECT IFNULL(owner = ?, 0), token, kept, GREATEST(expires, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))) - TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), 0 FROM `leasehold_locks` WHERE name = ?;
+-- read_holder(name, owner, bells)
+SELECT IFNULL(owner = ?, 0), token, kept, GREATEST(expires, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))) - TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), 0, IF(? AND IS_FREE_LOCK(CONCAT('leasehold.', owner)) = 0, owner, NULL) AS bell FROM `leasehold_locks` WHERE name = ?;
 
--- read_place(name, owner)
+-- read_place(name, owner, bells)
 SELECT IFNULL(owner = ?, 0), token, kept, GREATEST(expires, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))) - TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), (SELECT COUNT(*) FROM (
     SELECT 1 FROM `leasehold_queue` AS q WHERE q.name = ? AND
 q.heard > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 4000000 AND
@@ -381,7 +390,17 @@ q.heard > 0 AND q.position < IFNULL(
         (SELECT m.position FROM `leasehold_queue` AS m WHERE m.name = ? AND m.owner = ?), 9223372036854775807
     )
     LIMIT 64
-) AS before_it) FROM `leasehold_locks` WHERE name = ?;
+) AS before_it),
+    IFNULL(
+        (SELECT IF(? AND IS_FREE_LOCK(CONCAT('leasehold.', q.owner)) = 0, q.owner, NULL) FROM `leasehold_queue` AS q
+            WHERE q.name = ? AND
+q.heard > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 4000000 AND
+q.heard < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + 4000000 AND
+q.heard > 0 AND q.position < (SELECT m.position FROM `leasehold_queue` AS m WHERE m.name = ? AND m.owner = ?)
+            ORDER BY q.position DESC LIMIT 1),
+        IF(? AND IS_FREE_LOCK(CONCAT('leasehold.', owner)) = 0, owner, NULL)
+    ) AS bell
+FROM `leasehold_locks` WHERE name = ?;
 
 -- read_record(name)
 SELECT r.token, r.value, r.written, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AS now
@@ -465,6 +484,12 @@ WHERE name = ?
 LOCATE(?, `leasehold_locks`.buried) = 0
 );
 
+-- ring_bell(bell)
+DO RELEASE_LOCK(?);
+
+-- sessions()
+SHOW GLOBAL STATUS WHERE Variable_name = 'Threads_connected';
+
 -- set_longest_lease(longest)
 UPDATE `leasehold_settings` SET longest_lease = ? WHERE id = 1;
 
@@ -501,6 +526,18 @@ q.heard > 0 ORDER BY q.position LIMIT 1), ?)
 
 -- version()
 SELECT (SELECT version FROM `leasehold_settings` WHERE id = 1) FROM (SELECT 0 AS version) AS before_it;
+
+-- waited_for(batch)
+SELECT s.longest_lease, @@autocommit, w.owner FROM `leasehold_settings` AS s
+LEFT JOIN (
+    SELECT g.owner FROM JSON_TABLE(?, '$[*]' COLUMNS (name VARCHAR(510) PATH '$[0]', owner VARCHAR(32) PATH '$[1]', lease BIGINT PATH '$[2]')) AS g WHERE EXISTS (
+        SELECT 1 FROM `leasehold_queue` AS q WHERE q.name = UNHEX(g.name) AND
+q.heard > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 4000000 AND
+q.heard < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + 4000000 AND
+q.heard > 0 AND q.owner <> g.owner
+    )
+) AS w ON TRUE
+WHERE s.id = 1;
 
 -- watermark()
 SELECT watermark FROM `leasehold_settings` WHERE id = 1;

@@ -21,6 +21,7 @@ use super::{
         Argument::{self, Bytes},
         Statement, Statements, refuse_view,
     },
+    waiting::Holds,
 };
 use crate::{
     error::general,
@@ -36,8 +37,9 @@ pub(super) struct Mysql {
     pub(super) sql: Arc<Statements>,
     pub(super) tables: Tables,
     pub(super) settings: Settings,
-    pub(super) entries: QueueEntries,
+    pub(super) entries: Arc<QueueEntries>,
     pub(super) removals: Removals,
+    pub(super) holds: Arc<Holds>,
     pub(super) promised: RwLock<Arc<Guarantees>>,
     pub(super) agreed: OnceCell<()>,
     /// The highest watermark that this client has read.
@@ -55,8 +57,9 @@ impl Mysql {
         let promised = guarantees(longest, &Durability::default());
         let promised = RwLock::new(Arc::new(promised));
         let (server, sql) = (Arc::new(server), Arc::new(Statements::new(&tables)));
-        let (entries, removals, agreed) =
-            (QueueEntries::default(), Removals::default(), OnceCell::new());
+        let (removals, agreed) = (Removals::default(), OnceCell::new());
+        let entries = Arc::<QueueEntries>::default();
+        let holds = Holds::new(&server, &sql, &entries);
         let (watermark, sweeping) = (AtomicI64::new(0), Sweeping::default());
         let this = Self {
             server,
@@ -65,6 +68,7 @@ impl Mysql {
             settings,
             entries,
             removals,
+            holds,
             promised,
             agreed,
             watermark,
@@ -126,12 +130,7 @@ impl Mysql {
     }
 
     pub(super) async fn longest_lease(&self) -> Result<Duration, Error> {
-        let rows = self.server.rows(&self.sql.settings, &[]).await?;
-        let Some(row) = rows.first() else {
-            return Err(Error::new(ErrorKind::Config, "the row of settings is gone"));
-        };
-        check_session(row)?;
-        row.try_get(0).map(span).map_err(general)
+        longest_lease_of(&self.server.rows(&self.sql.settings, &[]).await?)
     }
 
     /// States the promises by what the server's settings are now.
@@ -144,6 +143,7 @@ impl Mysql {
         let durability = Durability::read(pairs);
         let mut promised = guarantees(longest, &durability);
         promised.connection = self.settings.connection;
+        self.holds.bells.set_reach(durability.one_server);
         *self.promised.write() = Arc::new(promised);
         Ok(())
     }
@@ -158,6 +158,15 @@ impl Mysql {
         let read = |row: &MySqlRow| row.try_get::<Option<i64>, _>(0);
         Ok(rows.first().map(read).transpose().map_err(general)?.flatten())
     }
+}
+
+/// The longest lease, of the rows that begin with the settings.
+pub(super) fn longest_lease_of(rows: &[MySqlRow]) -> Result<Duration, Error> {
+    let Some(row) = rows.first() else {
+        return Err(Error::new(ErrorKind::Config, "the row of settings is gone"));
+    };
+    check_session(row)?;
+    row.try_get(0).map(span).map_err(general)
 }
 
 /// Refuses sessions in which nothing would ever be committed. Any time zone, SQL mode and isolation

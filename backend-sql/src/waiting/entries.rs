@@ -35,6 +35,11 @@ pub(crate) struct QueueEntry {
     queued: AtomicBool,
     /// Whether the waiter has just found the lock free.
     free: AtomicBool,
+    /// Whether its waiter listens to a bell.
+    listening: AtomicBool,
+    /// Whether its waiter is polled seldom, since it listens.
+    #[cfg(feature = "mysql")]
+    seldom: AtomicBool,
     /// When the last heartbeat was sent.
     last_heartbeat: Mutex<Option<Instant>>,
     wake: Notify,
@@ -55,6 +60,28 @@ impl QueueEntry {
             *last = Some(Instant::now());
         }
         is_due
+    }
+
+    /// Notes whether its waiter listens to a bell.
+    pub(crate) fn set_listening(&self, listening: bool) {
+        self.listening.store(listening, Ordering::Relaxed);
+    }
+
+    #[cfg(feature = "mysql")]
+    pub(crate) fn is_listening(&self) -> bool {
+        self.listening.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether its waiter is polled seldom. Its answers to polls are old then, and a grant
+    /// that is counted from them is of no use.
+    #[cfg(feature = "mysql")]
+    pub(crate) fn set_seldom(&self, seldom: bool) {
+        self.seldom.store(seldom, Ordering::Relaxed);
+    }
+
+    #[cfg(feature = "mysql")]
+    pub(crate) fn is_seldom(&self) -> bool {
+        self.seldom.load(Ordering::Relaxed)
     }
 
     #[cfg(feature = "mysql")]
@@ -148,6 +175,9 @@ impl QueueEntries {
             name: request.name.clone(),
             queued: AtomicBool::new(false),
             free: AtomicBool::new(false),
+            listening: AtomicBool::new(false),
+            #[cfg(feature = "mysql")]
+            seldom: AtomicBool::new(false),
             last_heartbeat: Mutex::new(None),
             wake: Notify::new(),
         });

@@ -5,5 +5,5 @@ mod waiter;
 
 pub(crate) use self::{
     entries::{QueueEntries, QueueEntry},
-    waiter::{CheckResult, Queue, QueueWaiter},
+    waiter::{CheckResult, Known, Listening, Queue, QueueWaiter},
 };

@@ -3,8 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use lock_core::{Error, FencingToken, Grant, Mode, Request, Signal, SystemEnv, Waiter, jittered};
-use tokio::time::Instant;
+use lock_core::{
+    Error, FencingToken, Grant, Mode, OwnerId, Request, Signal, SystemEnv, Waiter, jittered,
+};
+use tokio::{task::JoinHandle, time::Instant};
 
 use super::{QueueEntries, QueueEntry};
 use crate::{
@@ -25,8 +27,39 @@ pub(crate) enum CheckResult {
     Granted(FencingToken, Duration),
     /// The lock is free, and nobody comes first.
     Free,
-    /// It must wait: at least this many others come first.
-    Wait(u32),
+    /// It must wait: at least this many others come first. If the bell of the one right before it
+    /// hangs, also whose that is.
+    Wait(u32, Option<OwnerId>),
+}
+
+/// What a waiter knows before it checks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known {
+    /// The last check has found nobody before it.
+    pub(crate) is_next: bool,
+    /// The bell of the one before it has rung.
+    pub(crate) rung: bool,
+}
+
+/// A task that listens to a bell, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Listening(JoinHandle<bool>);
+
+impl Listening {
+    /// `rings` returns `true` when the bell has rung, and `false` if it cannot be heard.
+    pub(crate) fn new(rings: impl Future<Output = bool> + Send + 'static) -> Self {
+        Self(tokio::spawn(rings))
+    }
+
+    async fn rung(&mut self) -> bool {
+        (&mut self.0).await.unwrap_or(false)
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 /// A database with a table of queue entries.
@@ -38,8 +71,13 @@ pub(crate) trait Queue: Dialect {
     /// intervals.
     fn is_woken(&self) -> bool;
 
-    /// Reads the state of a request. `is_next`: the last check has found nobody before it.
-    async fn check(&self, request: &Request, is_next: bool) -> Result<CheckResult, Error>;
+    /// Listens to the bell of an owner, if there are bells and this client has a session for it.
+    fn listen(&self, _owner: OwnerId) -> Option<Listening> {
+        None
+    }
+
+    /// Reads the state of a request.
+    async fn check(&self, request: &Request, known: Known) -> Result<CheckResult, Error>;
 
     /// Removes an entry, and releases what it was granted.
     async fn leave(&self, request: &Request) -> Result<(), Error>;
@@ -54,6 +92,10 @@ pub(crate) struct QueueWaiter<D: Queue> {
     is_due: bool,
     check: Check<CheckResult>,
     pace: Pace,
+    /// Whose bell hangs, of those right before it.
+    bell: Option<OwnerId>,
+    listening: Option<Listening>,
+    rung: bool,
 }
 
 /// How fast the queue moves, as a waiter that is not woken has seen by its checks.
@@ -97,12 +139,25 @@ impl<D: Queue> QueueWaiter<D> {
     pub(crate) fn new(store: Arc<D>, request: &Request) -> Self {
         let entry = store.entries().add(request);
         let (request, pace) = (request.clone(), Pace::new(Instant::now()));
-        Self { store, request, entry, is_due: false, check: Check::default(), pace }
+        let (check, is_due, rung) = (Check::default(), false, false);
+        Self { store, request, entry, is_due, check, pace, bell: None, listening: None, rung }
     }
 
-    async fn wait(&self) {
+    async fn wait(&mut self) {
         if self.store.is_woken() {
             return self.entry.woken().await;
+        }
+        if let Some(bell) = self.bell.take() {
+            self.listening = self.store.listen(bell);
+            self.entry.set_listening(self.listening.is_some());
+        }
+        if let Some(listening) = &mut self.listening {
+            self.rung = listening.rung().await;
+            self.listening = None;
+            self.entry.set_listening(false);
+            if self.rung {
+                return;
+            }
         }
         tokio::time::sleep(jittered(&SystemEnv, self.pace.pause())).await;
     }
@@ -122,13 +177,13 @@ impl<D: Queue> Waiter for QueueWaiter<D> {
                 self.wait().await;
                 self.is_due = true;
             }
-            let Self { store, request, check, pace, .. } = self;
-            let is_next = pace.before == Some(0);
+            let Self { store, request, check, pace, rung, .. } = self;
+            let known = Known { is_next: pace.before == Some(0), rung: *rung };
             let begin = || {
                 let (store, request) = (Arc::clone(store), request.clone());
                 async move {
                     let _pass = gate::attempt(store.gate()).await?;
-                    store.check(&request, is_next).await
+                    store.check(&request, known).await
                 }
             };
             let result = match check.answer(begin).await {
@@ -141,6 +196,7 @@ impl<D: Queue> Waiter for QueueWaiter<D> {
                 }
             };
             self.is_due = false;
+            self.rung = false;
             match result {
                 CheckResult::Granted(token, left) => {
                     // The grant has removed the entry from the queue. If the waiter asks again, it
@@ -160,7 +216,10 @@ impl<D: Queue> Waiter for QueueWaiter<D> {
                     self.pace.before = None;
                     return Signal::Recheck;
                 }
-                CheckResult::Wait(before) => self.pace.note(before, Instant::now()),
+                CheckResult::Wait(before, bell) => {
+                    self.pace.note(before, Instant::now());
+                    self.bell = bell;
+                }
             }
         }
     }

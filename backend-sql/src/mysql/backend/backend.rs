@@ -11,6 +11,7 @@ use sqlx::{AssertSqlSafe, Row as _, SqlSafeStr as _, mysql::MySqlRow};
 
 use super::steps::Check;
 use crate::{
+    backend::poll_behind,
     dialect::{Dialect, Handed, Left, Listed, Row},
     error::general,
     gate::{self, Gate},
@@ -22,13 +23,13 @@ use crate::{
             Argument::{Bytes, Number, Text},
             Statements,
         },
-        store::Mysql,
+        store::{Mysql, longest_lease_of},
     },
     servers::times::micros,
     settings::{check_longest, check_version},
     tunables::{
         FAR,
-        mysql::{SHORTEST_LEASE, SWEEPS, SWEPT},
+        mysql::{BELL_POLL, SHORTEST_LEASE, SWEEPS, SWEPT},
     },
     waiting::QueueWaiter,
 };
@@ -62,6 +63,10 @@ impl Dialect for Mysql {
     }
 
     fn guarantees(&self) -> Arc<Guarantees> {
+        let push = self.holds.bells.work();
+        if self.promised.read().push != push {
+            Arc::make_mut(&mut self.promised.write()).push = push;
+        }
         Arc::clone(&self.promised.read())
     }
 
@@ -103,6 +108,13 @@ impl Dialect for Mysql {
         self.read_of(name, owner).await?.as_ref().map(row).transpose()
     }
 
+    fn poll(&self, owner: OwnerId, others: u32) -> Duration {
+        let Some(entry) = self.entries.of(owner) else { return poll_behind::<Self>(others) };
+        let listens = entry.is_listening();
+        entry.set_seldom(listens);
+        if listens { BELL_POLL } else { poll_behind::<Self>(others) }
+    }
+
     fn reads_first(&self, request: &Request) -> bool {
         self.entries.reads_first(request)
     }
@@ -136,7 +148,8 @@ impl Dialect for Mysql {
 
     async fn renew(&self, grants: &[&Grant]) -> Result<Vec<Option<Duration>>, Error> {
         let server = self.ready().await?;
-        let longest = self.longest_lease().await?;
+        let holds = grants.iter().map(|grant| (grant.owner, &grant.name, grant.lease));
+        let longest = longest_lease_of(&self.holds.look(holds).await?)?;
         // In one order, so that two batches never wait for each other's rows.
         let mut sorted = grants.to_vec();
         sorted.sort_unstable_by_key(|grant| grant.name.as_str());
@@ -175,11 +188,13 @@ impl Dialect for Mysql {
 
     async fn release(&self, grant: &Grant, keep: Option<Duration>) -> Result<Left, Error> {
         let release = async {
-            Ok(match keep {
+            let left = match keep {
                 Some(keep) => self.change(&self.sql.keep, grant, Some(micros(keep))).await?.into(),
                 None if self.entries.is_crowded(&grant.name) => self.hand_over(grant).await?,
                 None => self.change(&self.sql.release, grant, None).await?.into(),
-            })
+            };
+            self.holds.end(grant.owner);
+            Ok(left)
         };
         let (left, was_queued) = tokio::join!(release, self.removals.done(grant.owner));
         if was_queued && keep.is_none() {
@@ -198,7 +213,10 @@ impl Dialect for Mysql {
         // Its own entry would come first.
         self.removals.done(grant.owner).await;
         let token = self.pass(grant, next).await?;
-        if token.is_none() {
+        if token.is_some() {
+            self.holds.end(grant.owner);
+            self.holds.begin(next);
+        } else {
             self.entries.note_waiters(&grant.name);
         }
         Ok(token.map(Handed::Granted))
@@ -218,6 +236,7 @@ impl Dialect for Mysql {
             let left = Grant::new(request, FencingToken::ZERO).with_mode(Mode::Shared);
             self.withdraw(&left).await?;
         }
+        self.holds.end(request.owner);
         Ok(())
     }
 
@@ -325,6 +344,7 @@ impl Dialect for Mysql {
     }
 
     async fn close(&self) {
+        self.holds.bells.close();
         self.sweeping.end(self.settings.timeout).await;
         self.server.close().await;
     }

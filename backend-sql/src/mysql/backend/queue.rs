@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use lock_core::{Error, FencingToken, Grant, Mode, Request};
+use lock_core::{Error, FencingToken, Grant, Mode, OwnerId, Request};
 
 use crate::{
     dialect::Dialect as _,
@@ -15,8 +15,8 @@ use crate::{
         store::Mysql,
     },
     servers::times::span,
-    tunables::mysql::HEARTBEAT_BATCH,
-    waiting::{CheckResult, Queue, QueueEntries, QueueEntry},
+    tunables::{ENTRY_LIFE, mysql::HEARTBEAT_BATCH},
+    waiting::{CheckResult, Known, Listening, Queue, QueueEntries, QueueEntry},
 };
 
 impl Mysql {
@@ -31,6 +31,9 @@ impl Mysql {
         if is_there == Some(false) {
             // It is new, or was swept away while this process stood still.
             entry.heartbeat_failed();
+        }
+        if request.mode == Mode::Exclusive {
+            self.holds.bells.hang(request.owner, 2 * ENTRY_LIFE);
         }
         if !entry.begin_heartbeat() {
             return Ok(());
@@ -67,22 +70,37 @@ impl Mysql {
     }
 
     /// A check of a writer.
-    async fn check_place(&self, request: &Request, is_next: bool) -> Result<CheckResult, Error> {
+    async fn check_place(&self, request: &Request, known: Known) -> Result<CheckResult, Error> {
+        if known.rung && !known.is_next {
+            let quick = self.check_place_by(request, true).await?;
+            if !matches!(quick, CheckResult::Wait(..)) {
+                return Ok(quick);
+            }
+        }
+        self.check_place_by(request, known.is_next).await
+    }
+
+    async fn check_place_by(&self, request: &Request, is_next: bool) -> Result<CheckResult, Error> {
         let statement = if is_next { &self.sql.read_holder } else { &self.sql.read_place };
         let owner = request.owner.to_string();
-        let whose = [Bytes(request.name.as_str().as_bytes()), Bytes(owner.as_bytes())];
-        let rows = self.ready().await?.rows(statement, &whose).await?;
+        let bells = Number(self.holds.bells.work().into());
+        let asked = [Bytes(request.name.as_str().as_bytes()), Bytes(owner.as_bytes()), bells];
+        let rows = self.ready().await?.rows(statement, &asked).await?;
         let Some(row) = rows.first() else { return Ok(CheckResult::Free) };
         let is_ours: i64 = column(row, 0)?;
         let (token, kept): (i64, i8) = (column(row, 1)?, column(row, 2)?);
         let (left, before): (i64, i64) = (column(row, 3)?, column(row, 4)?);
         let (left, before) = (span(left), u32::try_from(before).unwrap_or(u32::MAX));
+        let bell: Option<Vec<u8>> = column(row, "bell")?;
+        let bell = bell.and_then(|bell| String::from_utf8_lossy(&bell).parse().ok());
+        let is_seldom = self.entries.of(request.owner).is_some_and(|entry| entry.is_seldom());
         match left {
             Duration::ZERO if before == 0 => Ok(CheckResult::Free),
-            Duration::ZERO => Ok(CheckResult::Wait(before)),
-            _ if is_ours == 0 => Ok(CheckResult::Wait(before)),
-            _ if kept == 0 => self.claim(request, token_of(token)?, left).await,
-            // It is of an attempt without an answer, and its token unchecked. The next one checks.
+            Duration::ZERO => Ok(CheckResult::Wait(before, bell)),
+            _ if is_ours == 0 => Ok(CheckResult::Wait(before, bell)),
+            _ if kept == 0 && !is_seldom => self.claim(request, token_of(token)?, left).await,
+            // An attempt renews the lease. So it does where the grant is of an attempt without an
+            // answer, whose token nobody has checked.
             _ => Ok(CheckResult::Free),
         }
     }
@@ -112,20 +130,32 @@ impl Queue for Mysql {
         false
     }
 
-    async fn check(&self, request: &Request, is_next: bool) -> Result<CheckResult, Error> {
+    fn listen(&self, owner: OwnerId) -> Option<Listening> {
+        self.holds.bells.listen(owner)
+    }
+
+    async fn check(&self, request: &Request, known: Known) -> Result<CheckResult, Error> {
         if request.mode == Mode::Exclusive {
-            return self.check_place(request, is_next).await;
+            return self.check_place(request, known).await;
         }
         // A reader that shares the lock asks, too: an attempt renews its own lease.
         let row = self.read_row(&request.name, Some(request.owner)).await?;
         let waits = row.filter(|row| row.owner != Some(request.owner) && row.refuses(request));
-        Ok(waits.map_or(CheckResult::Free, |row| CheckResult::Wait(row.before_us)))
+        Ok(waits.map_or(CheckResult::Free, |row| CheckResult::Wait(row.before_us, None)))
     }
 
     async fn leave(&self, request: &Request) -> Result<(), Error> {
         self.ready().await?;
         // The entry goes first: otherwise a release could still give the lock to it.
-        remove(&self.server, &self.sql, request).await?;
-        self.withdraw(&Grant::new(request, FencingToken::ZERO).with_mode(request.mode)).await
+        let removed = remove(&self.server, &self.sql, request).await;
+        let left = match removed {
+            Ok(_) => {
+                let left = Grant::new(request, FencingToken::ZERO).with_mode(request.mode);
+                self.withdraw(&left).await
+            }
+            Err(error) => Err(error),
+        };
+        self.holds.end(request.owner);
+        left
     }
 }

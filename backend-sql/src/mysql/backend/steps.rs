@@ -137,6 +137,7 @@ impl Mysql {
         let answer = self.ready().await?.execute_repeatable(statement, &arguments).await?;
         let Some(token) = insert_id(&answer).map(token_of).transpose()? else { return Ok(None) };
         self.remove_entry(request);
+        self.holds.begin(request);
         Ok(Some(token))
     }
 

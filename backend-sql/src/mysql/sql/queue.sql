@@ -9,15 +9,53 @@ ON DUPLICATE KEY UPDATE
     -- guard: enter-abandoned | S6 | an_entry_of_an_abandoned_owner | heard = ABS(heard)
     heard = IF(heard < 0, heard, {now})
 
--- name: read_place(name, owner)
+-- name: read_place(name, owner, bells)
 -- For a writer that waits: whether it holds the lock, the token, whether that is unchecked, what is
--- left of the lease, and how many live entries come first. It costs the server two thirds of
--- `read_row`.
-SELECT IFNULL(owner = $owner, 0), token, kept, GREATEST(expires, {now}) - {now}, {ahead} FROM {locks} WHERE name = $name
+-- left of the lease, how many live entries come first, and who is right before it, if the bell of
+-- that owner hangs. $bells is 1 if there are bells.
+SELECT IFNULL(owner = $owner, 0), token, kept, GREATEST(expires, {now}) - {now}, {ahead},
+    IFNULL(
+        (SELECT IF($bells AND IS_FREE_LOCK(CONCAT({bell}, q.owner)) = 0, q.owner, NULL) FROM {queue} AS q
+            WHERE q.name = $name AND {alive} AND q.position < (SELECT m.position FROM {queue} AS m WHERE m.name = $name AND m.owner = $owner)
+            ORDER BY q.position DESC LIMIT 1),
+        {bell_of_holder}
+    ) AS bell
+FROM {locks} WHERE name = $name
 
--- name: read_holder(name, owner)
--- The same for the next in line: nobody can come first. It costs a quarter.
-SELECT IFNULL(owner = $owner, 0), token, kept, GREATEST(expires, {now}) - {now}, 0 FROM {locks} WHERE name = $name
+-- name: read_holder(name, owner, bells)
+-- The same for the next in line: nobody can come first. It reads no queue.
+SELECT IFNULL(owner = $owner, 0), token, kept, GREATEST(expires, {now}) - {now}, 0, {bell_of_holder} AS bell FROM {locks} WHERE name = $name
+
+-- name: waited_for(batch)
+-- The store's settings, as `settings` reads them, and the owners of $batch for whose locks somebody
+-- waits: one in each row, or null in the only row.
+SELECT s.longest_lease, @@autocommit, w.owner FROM {settings} AS s
+LEFT JOIN (
+    SELECT g.owner FROM {batch} WHERE EXISTS (
+        SELECT 1 FROM {queue} AS q WHERE q.name = UNHEX(g.name) AND {alive} AND q.owner <> g.owner
+    )
+) AS w ON TRUE
+WHERE s.id = 1
+
+-- name: sessions
+-- How many sessions the server has.
+SHOW GLOBAL STATUS WHERE Variable_name = 'Threads_connected'
+
+-- name: most_sessions
+-- How many it allows.
+SELECT @@max_connections
+
+-- name: hang_bell(bell)
+-- Hangs a bell, unless somebody else has a lock of that name.
+DO GET_LOCK($bell, 0)
+
+-- name: ring_bell(bell)
+-- Rings a bell of this session.
+DO RELEASE_LOCK($bell)
+
+-- name: await_bell(bell, seconds)
+-- Waits until a bell rings, or does not hang: 1. If it has not rung in time: 0.
+SELECT IF(GET_LOCK($bell, $seconds), RELEASE_LOCK($bell), 0)
 
 -- name: heartbeat(batch)
 -- The heartbeat of the entries in $batch, a JSON array of [name in hexadecimal digits, owner]. One
@@ -62,6 +100,10 @@ DELETE FROM {queue} WHERE name = $name
     )
     LIMIT {far}
 ) AS before_it)
+
+-- part: bell_of_holder
+-- The owner of the row, if its bell hangs.
+IF($bells AND IS_FREE_LOCK(CONCAT({bell}, owner)) = 0, owner, NULL)
 
 -- part: alive
 -- Whether the entry `q` is alive. A heartbeat far in the future is from before the clock was set

@@ -12,7 +12,7 @@ use crate::{
         rows,
         store::Sqlite,
     },
-    waiting::{CheckResult, Queue, QueueEntries, QueueEntry},
+    waiting::{CheckResult, Known, Queue, QueueEntries, QueueEntry},
 };
 
 /// The state after a release.
@@ -119,13 +119,13 @@ impl Queue for Sqlite {
         self.bells.works()
     }
 
-    async fn check(&self, request: &Request, _is_next: bool) -> Result<CheckResult, Error> {
+    async fn check(&self, request: &Request, _known: Known) -> Result<CheckResult, Error> {
         let row = self.fetch(&request.name, Some(request.owner)).await?;
         Ok(match row.map(|row| rows::read(&row, &self.epoch)).transpose()? {
             Some(row) if row.is_held() && row.owner == Some(request.owner) => {
                 CheckResult::Granted(row.token, row.remaining)
             }
-            Some(row) if row.refuses(request) => CheckResult::Wait(row.before_us),
+            Some(row) if row.refuses(request) => CheckResult::Wait(row.before_us, None),
             _ => CheckResult::Free,
         })
     }

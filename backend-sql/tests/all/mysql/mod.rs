@@ -1,6 +1,7 @@
 //! MySQL, on MariaDB.
 
 mod access;
+mod bells;
 mod faults;
 mod fence;
 mod foreign;

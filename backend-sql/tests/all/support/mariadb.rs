@@ -7,7 +7,7 @@ use backend_sql::{
     mysql::{MysqlBuilder, connect},
 };
 use lock_core::{Backend, Init};
-use servers::{Mariadb, MariadbOptions, Server as _, wait::until};
+use servers::{Clock, Mariadb, MariadbOptions, Server as _, wait::until};
 use sqlx::{Connection as _, MySqlConnection, MySqlPool, mysql::MySqlPoolOptions};
 
 pub(crate) use super::{
@@ -21,6 +21,14 @@ pub(crate) const LEVELS: [&str; 4] =
 
 pub(crate) async fn start() -> Mariadb {
     Mariadb::start(MariadbOptions::new()).await.unwrap()
+}
+
+/// A server whose clock stands still, so that no entry counts as dead and no lease ends.
+pub(crate) async fn stopped() -> (Clock, Mariadb) {
+    let clock = Clock::new().await.unwrap();
+    let server = Mariadb::start(MariadbOptions::new().clock(&clock)).await.unwrap();
+    clock.stop().unwrap();
+    (clock, server)
 }
 
 pub(crate) fn url(address: SocketAddr) -> String {
