@@ -18,7 +18,7 @@ mod refusal;
 mod run_and_hold;
 mod values;
 
-use self::help::{HOLD, MIGRATE, RUN, epilogue};
+use self::help::{HOLD, MIGRATE, epilogue};
 pub use self::refusal::refusal;
 pub use self::run_and_hold::{Hold, IfUnknown, Lock, Run};
 pub use self::values::{Wait, file, positive};
@@ -65,7 +65,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Action {
     /// Run COMMAND while holding the lock NAME
-    #[command(after_long_help = RUN)]
+    #[command(after_long_help = help::run())]
     Run(Run),
     /// Hold the lock NAME for a script until stdin ends
     #[command(after_long_help = HOLD)]
