@@ -134,6 +134,7 @@ pub mod node;
 mod scripts;
 mod settings;
 mod store;
+mod sys;
 #[cfg(test)]
 mod tests;
 mod tunables;

@@ -7,7 +7,6 @@ use std::{
 };
 
 use lock_core::{FencingToken, Guard, LockClient, LockName};
-use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -15,6 +14,7 @@ use crate::{
     harness::Harness,
     history::{Acquisition, Recorder},
     setting::Setting,
+    sys::Signal,
 };
 
 /// How long a child may take for a step.

@@ -5,12 +5,13 @@ use std::{
     process::{ExitStatus, Stdio},
 };
 
-use rustix::process::{Pid, Signal, kill_process};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines},
     process::{Child, ChildStdin, ChildStdout, Command},
     task::JoinHandle,
 };
+
+use crate::sys::{self, Signal};
 
 /// A running child process; killed when dropped.
 #[derive(Debug)]
@@ -81,8 +82,7 @@ impl ChildProcess {
 
     /// Sends a signal.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
-        let id = self.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
-        Ok(kill_process(id.ok_or(io::ErrorKind::NotFound)?, signal)?)
+        sys::signal(self.id().ok_or(io::ErrorKind::NotFound)?, signal)
     }
 
     /// Kills the child (SIGKILL), as a crash would, and waits for its end.

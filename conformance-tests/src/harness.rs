@@ -50,7 +50,8 @@ pub trait Harness: Send + Sync + 'static {
     /// queue, `pushes` those that need pushes, `raises` those that raise a token, `shared` those of
     /// readers and writers, `records` those of records, `hands_over` those that hand a lock over,
     /// `limited_readers` those that need a limit for the number of readers.
-    /// `processes` lists those that need [`reaches_processes`](Harness::reaches_processes).
+    /// `processes` lists those that need [`reaches_processes`](Harness::reaches_processes),
+    /// `pauses` those that pause a process, which not every system can.
     fn skips(&self) -> &'static [&'static str] {
         &[]
     }

@@ -34,6 +34,7 @@ mod observed;
 mod record_faults;
 mod runner;
 mod setting;
+mod sys;
 
 pub use self::{
     child_process::{ChildProcess, exit_with_parent},
@@ -44,4 +45,5 @@ pub use self::{
     record_faults::RecordFaults,
     runner::{Outcome, main, print, run_case},
     setting::Setting,
+    sys::{PAUSES, Signal},
 };

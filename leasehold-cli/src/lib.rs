@@ -4,13 +4,6 @@
 //! arguments ([`args`]), its exit codes ([`exit`]), the path of its default store ([`store`]), and
 //! how it supervises the job ([`supervise`]).
 
-#[cfg(not(target_os = "linux"))]
-compile_error!(
-    "the leasehold command needs Linux: what ends a job together with its supervisor \
-     (parent-death signals, child subreapers, /proc) is not there elsewhere; the library \
-     crates do not need it"
-);
-
 mod actions;
 pub mod args;
 mod chosen_store;
@@ -22,6 +15,7 @@ mod show;
 mod stderr;
 pub mod store;
 pub mod supervise;
+mod sys;
 mod tunables;
 
 pub use actions::perform;

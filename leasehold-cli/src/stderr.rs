@@ -15,8 +15,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-
+use crate::sys;
 use crate::tunables::{STDERR_LINES, STDERR_STALL, STDERR_STALLS};
 
 /// The lines that wait for the thread.
@@ -68,7 +67,8 @@ pub(crate) fn show_status(line: Option<String>) {
 pub(crate) fn finish() {
     LINES.end();
     for _ in 0..STDERR_STALLS {
-        if LINES.is_written_within(STDERR_STALL) || !takes_more() {
+        // If a write would not block now, only the thread was slow.
+        if LINES.is_written_within(STDERR_STALL) || !sys::takes_more() {
             return;
         }
     }
@@ -77,13 +77,6 @@ pub(crate) fn finish() {
 /// Without stderr the exit code stays the same.
 fn write_now(lines: &str) {
     let _ = io::stderr().write_all(lines.as_bytes());
-}
-
-/// Whether a write would not block now: then only the thread was slow.
-fn takes_more() -> bool {
-    let stderr = io::stderr();
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    poll(&mut [PollFd::new(&stderr, PollFlags::OUT)], Some(&now)).is_ok_and(|ready| ready > 0)
 }
 
 struct Queue {

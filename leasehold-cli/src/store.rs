@@ -4,15 +4,26 @@
 //! when the store is opened.
 
 use std::ffi::OsString;
-use std::fs::DirBuilder;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use crate::exit::{Failure, cause};
+use crate::sys;
 
-const FILE: &str = "leasehold/locks.db";
+const FOLDER: &str = "leasehold";
+const FILE: &str = "locks.db";
 const ADVICE: &str = "correct it, or name a store with --store or LEASEHOLD_STORE";
+
+/// Where programs of a system keep the data of a user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Convention {
+    /// Linux: `$XDG_STATE_HOME`, else `~/.local/state`; for root `/var/lib`.
+    Xdg,
+    /// macOS: `~/Library/Application Support`; for root `/Library/Application Support`.
+    Library,
+    /// Windows: `%LOCALAPPDATA%`.
+    LocalAppData,
+}
 
 /// The part of the process's environment that determines the default store.
 #[derive(Debug, Clone, Default)]
@@ -23,6 +34,8 @@ pub struct Surroundings {
     pub state_home: Option<OsString>,
     /// `HOME`.
     pub home: Option<OsString>,
+    /// `LOCALAPPDATA`.
+    pub local_data: Option<OsString>,
 }
 
 impl Surroundings {
@@ -30,38 +43,59 @@ impl Surroundings {
     #[must_use]
     pub fn here() -> Self {
         Self {
-            root: rustix::process::geteuid().is_root(),
+            root: sys::is_root(),
             state_home: std::env::var_os("XDG_STATE_HOME"),
             home: std::env::var_os("HOME"),
+            local_data: std::env::var_os("LOCALAPPDATA"),
         }
     }
 
-    /// The path of the default store's file. It reads and creates nothing on disk.
+    /// The path of the default store's file on this system. It reads and creates nothing on disk.
     ///
-    /// For root it is `/var/lib/leasehold/locks.db`, whatever the environment says: root's jobs run
-    /// from cron, from services and through `sudo -E`, with different variables, and all of them
-    /// must exclude each other. For other users it is `$XDG_STATE_HOME/leasehold/locks.db`, else
-    /// `~/.local/state/leasehold/locks.db`.
+    /// # Errors
+    /// As for [`store_by`](Self::store_by).
+    pub fn default_store(&self) -> Result<PathBuf, Failure> {
+        self.store_by(sys::CONVENTION)
+    }
+
+    /// The path of the default store's file by a system's convention.
+    ///
+    /// For root it does not depend on the environment, such as `/var/lib/leasehold/locks.db`:
+    /// root's jobs run from cron, from services and through `sudo -E`, with different variables,
+    /// and all of them must exclude each other.
     ///
     /// # Errors
     ///
-    /// For a relative path in either variable, although the XDG specification says to ignore it:
-    /// two processes with different paths would both get the lock. Also if `HOME` is needed and not
+    /// For a relative path in a variable, although the XDG specification says to ignore it: two
+    /// processes with different paths would both get the lock. Also if a variable is needed and not
     /// set.
-    pub fn default_store(&self) -> Result<PathBuf, Failure> {
-        if self.root {
-            return Ok(Path::new("/var/lib").join(FILE));
-        }
-        if let Some(state) = absolute("XDG_STATE_HOME", self.state_home.as_ref())? {
-            return Ok(state.join(FILE));
-        }
-        match absolute("HOME", self.home.as_ref())? {
-            Some(home) => Ok(home.join(".local/state").join(FILE)),
-            None => Err(Failure::usage(format_args!(
-                "cannot choose a default store: neither XDG_STATE_HOME nor HOME is set; \
-                 name a store with --store or LEASEHOLD_STORE"
-            ))),
-        }
+    pub fn store_by(&self, convention: Convention) -> Result<PathBuf, Failure> {
+        let home = || absolute("HOME", self.home.as_ref());
+        let (folder, needed) = match convention {
+            Convention::Xdg if self.root => (Some("/var/lib".into()), ""),
+            Convention::Xdg => {
+                let folder = match absolute("XDG_STATE_HOME", self.state_home.as_ref())? {
+                    Some(state) => Some(state.to_owned()),
+                    None => home()?.map(|home| home.join(".local/state")),
+                };
+                (folder, "neither XDG_STATE_HOME nor HOME is set")
+            }
+            Convention::Library if self.root => (Some("/Library/Application Support".into()), ""),
+            Convention::Library => {
+                let folder = home()?.map(|home| home.join("Library/Application Support"));
+                (folder, "HOME is not set")
+            }
+            Convention::LocalAppData => {
+                let folder = absolute("LOCALAPPDATA", self.local_data.as_ref())?;
+                (folder.map(Path::to_owned), "LOCALAPPDATA is not set")
+            }
+        };
+        let folder: PathBuf = folder.ok_or_else(|| {
+            Failure::usage(format_args!(
+                "cannot choose a default store: {needed}; name a store with --store or LEASEHOLD_STORE"
+            ))
+        })?;
+        Ok(folder.join(FOLDER).join(FILE))
     }
 }
 
@@ -74,9 +108,12 @@ impl Surroundings {
 /// If the directory cannot be created, or is refused. The message names the path and the reason.
 pub fn make_directory(store: &Path) -> Result<(), Failure> {
     let Some(directory) = store.parent() else { return Ok(()) };
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
-    match made.and_then(|()| directory.metadata()) {
-        Ok(found) => is_ours_alone(directory, found.uid(), found.mode()),
+    match sys::make_private(directory) {
+        Ok(None) => Ok(()),
+        Ok(Some(wrong)) => Err(Failure::unavailable(format_args!(
+            "the directory {directory:?} of the default store {wrong}; \
+             or name another store with --store or LEASEHOLD_STORE"
+        ))),
         Err(error) => {
             let why = match error.kind() {
                 io::ErrorKind::AlreadyExists => "there is a file in its place".to_owned(),
@@ -88,21 +125,6 @@ pub fn make_directory(store: &Path) -> Result<(), Failure> {
             )))
         }
     }
-}
-
-fn is_ours_alone(directory: &Path, owner: u32, mode: u32) -> Result<(), Failure> {
-    let us = rustix::process::geteuid().as_raw();
-    let wrong = if owner != us {
-        format!("belongs to user {owner}; it must belong to user {us}")
-    } else if mode & 0o077 != 0 {
-        format!("has mode {:04o}, so others may use it; it must be 0700", mode & 0o7777)
-    } else {
-        return Ok(());
-    };
-    Err(Failure::unavailable(format_args!(
-        "the directory {directory:?} of the default store {wrong}; \
-         or name another store with --store or LEASEHOLD_STORE"
-    )))
 }
 
 /// The variable as an absolute path. An empty variable counts as not set.
@@ -129,11 +151,12 @@ mod tests {
             root: false,
             state_home: state_home.map(Into::into),
             home: home.map(Into::into),
+            local_data: None,
         }
     }
 
     fn path(of: &Surroundings) -> String {
-        of.default_store().unwrap().into_os_string().into_string().unwrap()
+        of.store_by(Convention::Xdg).unwrap().into_os_string().into_string().unwrap()
     }
 
     #[test]
@@ -152,6 +175,28 @@ mod tests {
     }
 
     #[test]
+    fn each_system_has_its_folder() {
+        let user = Surroundings { local_data: Some("/l".into()), ..user(Some("/s"), Some("/h")) };
+        let root = Surroundings { root: true, ..user.clone() };
+        for (convention, of_user, of_root) in [
+            (Convention::Xdg, "/s/leasehold", "/var/lib/leasehold"),
+            (
+                Convention::Library,
+                "/h/Library/Application Support/leasehold",
+                "/Library/Application Support/leasehold",
+            ),
+            (Convention::LocalAppData, "/l/leasehold", "/l/leasehold"),
+        ] {
+            for (who, folder) in [(&user, of_user), (&root, of_root)] {
+                assert_eq!(who.store_by(convention).unwrap(), Path::new(folder).join("locks.db"));
+            }
+            let failure = Surroundings::default().store_by(convention).unwrap_err();
+            assert!(failure.message.contains("not set") || convention == Convention::Xdg);
+            assert_eq!(failure.code, USAGE);
+        }
+    }
+
+    #[test]
     fn a_missing_or_relative_path_is_refused_with_variable_and_value() {
         for (surroundings, words) in [
             (user(Some("state"), Some("/h")), ["XDG_STATE_HOME", "\"state\""]),
@@ -159,7 +204,7 @@ mod tests {
             (user(None, None), ["XDG_STATE_HOME", "HOME"]),
             (user(Some(""), Some("")), ["XDG_STATE_HOME", "HOME"]),
         ] {
-            let failure = surroundings.default_store().unwrap_err();
+            let failure = surroundings.store_by(Convention::Xdg).unwrap_err();
             assert_eq!(failure.code, USAGE);
             for word in words.into_iter().chain(["--store"]) {
                 assert!(failure.message.contains(word), "{word} in {failure}");
@@ -179,12 +224,11 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_others_own_or_may_use_is_refused() {
+    fn a_directory_that_others_may_use_is_refused() {
         let temporary = tempfile::tempdir().unwrap();
         let store = temporary.path().join("leasehold/locks.db");
         make_directory(&store).unwrap();
         let directory = store.parent().unwrap();
-        let us = rustix::process::geteuid().as_raw();
         for mode in [0o755, 0o730, 0o701] {
             std::fs::set_permissions(directory, std::fs::Permissions::from_mode(mode)).unwrap();
             let failure = make_directory(&store).unwrap_err();
@@ -193,8 +237,6 @@ mod tests {
                 assert!(failure.message.contains(part), "{part} in {failure}");
             }
         }
-        let failure = is_ours_alone(directory, us + 1, 0o700).unwrap_err();
-        assert!(failure.message.contains(&format!("user {}", us + 1)), "{failure}");
     }
 
     #[test]

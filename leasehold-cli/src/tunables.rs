@@ -45,7 +45,7 @@ pub(crate) const KILL_LIMIT: Duration = Duration::from_secs(5);
 /// of a process that is not our child.
 pub(crate) const KILL_POLL: Duration = Duration::from_millis(5);
 /// The number of these checks, which together last about as long as the limit above.
-pub(crate) const KILL_LOOKS: u32 = 1000;
+pub(crate) const KILL_LOOKS: u32 = (KILL_LIMIT.as_millis() / KILL_POLL.as_millis()) as u32;
 
 /// The shortest interval of `list --watch`. A shorter one loads the store, and nobody can read so
 /// fast.

@@ -65,11 +65,11 @@
 //!
 //! # Platforms
 //!
-//! The library is built and tested on Linux only. Nobody has tried it on another Unix. On Linux a
-//! holder counts its lease by `CLOCK_BOOTTIME`, which also counts while the machine is suspended.
-//! Elsewhere it uses `CLOCK_MONOTONIC`, which may stop then, so that a holder may believe for too
-//! long after a suspend that it has the lock. Windows is not supported: the library does not
-//! compile there, because the clocks that it reads do not exist.
+//! Linux: tested. Windows: built with mingw, and tested under wine. macOS: compiled only. A holder
+//! counts its lease by a clock that also counts while the machine is suspended: `CLOCK_BOOTTIME` on
+//! Linux, `CLOCK_MONOTONIC` on macOS, `QueryPerformanceCounter` on Windows. On another Unix
+//! `CLOCK_MONOTONIC` may stop then, so that a holder may believe for too long that it has the lock.
+//! On Windows there is no `unix:PATH`, and waiters of SQLite poll. docs/systems.md has more.
 //!
 //! # Versions
 //!

@@ -6,10 +6,9 @@
 use std::{fmt::Debug, future::Future, pin::Pin, time::Duration};
 
 use rand::RngExt as _;
-use rustix::time::ClockId;
 use tokio::runtime::Handle;
 
-use crate::{Instant, tunables::CLOCK_CHECK};
+use crate::{Instant, sys, tunables::CLOCK_CHECK};
 
 /// An owned future: a task, a call or a timer.
 pub type BoxFuture<T = ()> = Pin<Box<dyn Future<Output = T> + Send + 'static>>;
@@ -76,18 +75,11 @@ pub struct SystemEnv;
 
 impl Env for SystemEnv {
     fn now(&self) -> Instant {
-        #[cfg(target_os = "linux")]
-        let clock = ClockId::Boottime;
-        // Elsewhere the nearest is the monotonic clock, which may stand still during suspend.
-        #[cfg(not(target_os = "linux"))]
-        let clock = ClockId::Monotonic;
-        let now = rustix::time::clock_gettime(clock);
-        Instant::from_nanos(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
+        sys::now()
     }
 
     fn wall_micros(&self) -> u64 {
-        let now = rustix::time::clock_gettime(ClockId::Realtime);
-        (now.tv_sec.max(0) as u64) * 1_000_000 + now.tv_nsec as u64 / 1_000
+        sys::wall_micros()
     }
 
     fn random(&self) -> u128 {
@@ -104,22 +96,8 @@ impl Env for SystemEnv {
     }
 
     fn sleep_until(&self, at: Instant) -> BoxFuture {
-        Box::pin(sleep_until(at))
+        Box::pin(sys::sleep_until(at))
     }
-}
-
-#[cfg(target_os = "linux")]
-async fn sleep_until(at: Instant) {
-    // Tokio's timers count CLOCK_MONOTONIC, so a suspend delays them. A timerfd on CLOCK_BOOTTIME
-    // fires at once on resume. If the system gives us none, check the clock every second.
-    if boottime_alarm(at).await.is_err() {
-        sleep_checking_clock(&SystemEnv, at).await;
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-async fn sleep_until(at: Instant) {
-    sleep_checking_clock(&SystemEnv, at).await;
 }
 
 /// As [`Env::sleep_until`], but up to a second late after a suspend. As cheap as [`Env::sleep`]: it
@@ -132,34 +110,6 @@ pub(crate) async fn sleep_checking_clock(env: &dyn Env, at: Instant) {
         }
         env.sleep(left.min(CLOCK_CHECK)).await;
     }
-}
-
-#[cfg(target_os = "linux")]
-async fn boottime_alarm(at: Instant) -> std::io::Result<()> {
-    use rustix::time::{
-        Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
-        timerfd_settime,
-    };
-    use tokio::io::{Interest, unix::AsyncFd};
-
-    if SystemEnv.now() >= at {
-        return Ok(());
-    }
-    let alarm = timerfd_create(
-        TimerfdClockId::Boottime,
-        TimerfdFlags::NONBLOCK.union(TimerfdFlags::CLOEXEC),
-    )?;
-    let at = at.as_nanos().min(i64::MAX as u64);
-    let once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    let when = Timespec { tv_sec: (at / 1_000_000_000) as i64, tv_nsec: (at % 1_000_000_000) as _ };
-    let spec = Itimerspec { it_interval: once, it_value: when };
-    timerfd_settime(&alarm, TimerfdTimerFlags::ABSTIME, &spec)?;
-    // Deprecated because a type may lie about its descriptor; an `OwnedFd` does not, and the
-    // successor needs `unsafe`, which this workspace forbids.
-    #[expect(deprecated, reason = "sound for an OwnedFd")]
-    let alarm = AsyncFd::with_interest(alarm, Interest::READABLE)?;
-    alarm.readable().await?.retain_ready();
-    Ok(())
 }
 
 #[cfg(test)]

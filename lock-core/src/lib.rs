@@ -50,6 +50,7 @@ mod observer;
 mod owner;
 mod plaintext;
 mod sync;
+mod sys;
 #[cfg(any(test, feature = "test-util"))]
 #[doc(hidden)]
 pub mod test_util;

@@ -96,9 +96,8 @@ impl OwnerLabel {
     /// `host:pid` of this process.
     #[must_use]
     pub fn of_this_process() -> Self {
-        let host = rustix::system::uname();
-        let host = host.nodename().to_string_lossy();
-        let host: String = host.chars().filter(|c| !c.is_control()).take(200).collect();
+        let host: String =
+            crate::sys::host_name().chars().filter(|c| !c.is_control()).take(200).collect();
         Self(Arc::from(format!("{host}:{}", std::process::id())))
     }
 

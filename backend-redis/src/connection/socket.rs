@@ -16,7 +16,7 @@ use redis::{
 use rustls::pki_types::ServerName;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::{TcpStream, UnixStream, lookup_host},
+    net::{TcpStream, lookup_host},
 };
 
 use crate::{
@@ -26,6 +26,7 @@ use crate::{
         tls,
     },
     settings::{Address, Settings},
+    sys,
 };
 
 /// A connection and its driver. If the redis crate made the stream, it would also run the driver,
@@ -62,7 +63,7 @@ impl Socket {
                 Self::over(stream.await?, login, config).await
             }
             Address::Unix(path) => {
-                Self::over(UnixStream::connect(path).await?, login, config).await
+                Self::over(sys::connect_socket(path).await?, login, config).await
             }
         }
     }

@@ -1,8 +1,10 @@
 //! The addresses of a store's servers.
 
-use std::{fmt, net::Ipv6Addr, os::unix::net::SocketAddr as UnixAddress, path::PathBuf};
+use std::{fmt, net::Ipv6Addr, path::PathBuf};
 
 use lock_core::{ConnectionSecurity, Error, ErrorKind, is_loopback};
+
+use crate::sys;
 
 /// Replaces the host of a node that should announce one and has none.
 pub(crate) const UNNAMED: &str = "?";
@@ -45,23 +47,13 @@ impl Address {
     }
 
     /// # Errors
-    /// `InvalidInput` for an unusable address. The error does not repeat a host: if a URL stands
-    /// there, it has a password.
+    /// `InvalidInput` for an unusable address; `Unsupported` for a Unix socket where there are
+    /// none. The error does not repeat a host: if a URL stands there, it has a password.
     fn check(&self) -> Result<(), Error> {
         let refuse = |message: &str| Err(Error::new(ErrorKind::InvalidInput, message));
         let (host, port) = match self {
             Self::Tcp(host, port) | Self::Tls(host, port) => (host, *port),
-            Self::Unix(path) => {
-                let usable = UnixAddress::from_pathname(path).is_ok();
-                let usable = usable && !path.as_os_str().is_empty();
-                return if usable {
-                    Ok(())
-                } else {
-                    refuse(
-                        "the path of the socket is empty or too long; must have 1 to about 100 bytes",
-                    )
-                };
-            }
+            Self::Unix(path) => return sys::check_socket(path),
         };
         if port == 0 {
             return refuse("port 0 is not allowed; must be between 1 and 65535");

@@ -1,15 +1,12 @@
 //! The builder of a store, and its URL.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{path::PathBuf, sync::Arc};
 
 use lock_core::{Backend, Error, SeenOptions, unknown_option};
 use percent_encoding::percent_decode_str;
 use sqlx::SqlitePool;
 
-use super::{connection::open::File, statements, store::Sqlite};
+use super::{connection::open::File, statements, store::Sqlite, sys};
 use crate::{
     backend::SqlBackend,
     settings::{Settings, refusal, setters},
@@ -110,14 +107,15 @@ pub(crate) fn parse(url: &str) -> Result<SqliteBuilder, Error> {
     let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
     // `sqlite:///var/x` and `sqlite:/var/x` mean the same; so does `sqlite://relative`, as in sqlx.
     let path = path.strip_prefix("//").unwrap_or(path);
-    let path = percent_decode_str(path).collect::<Vec<u8>>();
-    let path = <std::ffi::OsString as std::os::unix::ffi::OsStringExt>::from_vec(path);
+    let path = percent_decode_str(path).decode_utf8().map_err(|_| {
+        refusal(format!("{path:?} is no path for a store; it must be UTF-8, percent-encoded"))
+    })?;
     if path.is_empty() || path == ":memory:" {
         let message = "a SQLite store needs the path of a file, as in sqlite:locks.db; \
                        for one process there is memory:";
         return Err(refusal(message.to_owned()));
     }
-    let mut builder = SqliteBuilder::new(Path::new(&path));
+    let mut builder = SqliteBuilder::new(sys::file_path(path.into_owned()));
     let mut given = SeenOptions::default();
     for (key, value) in url::form_urlencoded::parse(query.as_bytes()) {
         given.once(&key)?;
@@ -141,7 +139,7 @@ pub(crate) fn parse(url: &str) -> Result<SqliteBuilder, Error> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{path::Path, time::Duration};
 
     use lock_core::ErrorKind;
 

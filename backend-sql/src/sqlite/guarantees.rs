@@ -4,7 +4,7 @@ use std::{path::Path, time::Duration};
 
 use lock_core::{Assumption, ConnectionSecurity, Guarantees, Promise};
 
-use super::connection::file_system;
+use super::sys;
 use crate::{
     settings::RECORD_VERSION,
     tunables::{
@@ -16,17 +16,17 @@ use crate::{
 pub(super) fn guarantees(longest_lease: Duration, path: &Path, push: bool) -> Guarantees {
     let mut promised = Guarantees::new(SHORTEST_LEASE, longest_lease);
     promised.record_version = Some(RECORD_VERSION.cast_unsigned());
-    promised.exclusion = Promise::Holds {
-        assuming: vec![
-            Assumption::new("one-machine", "all clients run on one machine"),
-            Assumption::new(
-                "local-file",
-                "the file is on a local file system, and neither it nor its -wal and -shm are deleted, moved, replaced or restored \
+    let mut assuming = vec![
+        Assumption::new("one-machine", "all clients run on one machine"),
+        Assumption::new(
+            "local-file",
+            "the file is on a local file system, and neither it nor its -wal and -shm are deleted, moved, replaced or restored \
                  while locks are held",
-            ),
-        ],
-    };
-    if let Some(why) = file_system::shared(path) {
+        ),
+    ];
+    assuming.extend(sys::assumptions());
+    promised.exclusion = Promise::Holds { assuming };
+    if let Some(why) = sys::shared(path) {
         let why = format!("{why}; use a local disk, or a store with a server");
         promised.exclusion = Promise::Withheld { why };
     } else {

@@ -33,6 +33,7 @@ mod guarantees;
 mod rows;
 mod statements;
 mod store;
+mod sys;
 mod waiting;
 
 pub use self::{

@@ -6,7 +6,6 @@ use std::{
 };
 
 use lock_core::{FencingToken, LockName};
-use rustix::process::Signal;
 use tokio::sync::watch;
 
 use super::{cases, processes};
@@ -14,6 +13,7 @@ use crate::{
     child::{Child, Job},
     history::{Event, History, Rule, What, assert_clean},
     setting::Setting,
+    sys::{PAUSES, Signal},
 };
 
 cases! {
@@ -80,7 +80,7 @@ async fn an_election_outlives_its_leaders(setting: &Setting) {
     let mut vacant = Vec::new();
     for fault in 0..faults {
         let hit = candidates.remove(&leader).expect("a candidate leads");
-        let paused = if fault % 2 == 0 {
+        let paused = if fault % 2 == 0 || !PAUSES {
             hit.kill().await;
             None
         } else {

@@ -28,6 +28,7 @@ use lock_core::{BoxFuture, Guarantees};
 use crate::{
     harness::{Harness, Need},
     setting::Setting,
+    sys::PAUSES,
 };
 
 /// The requirements of the contract: safety (S) and liveness (L).
@@ -148,6 +149,10 @@ fn limited_readers(promised: &Guarantees, _: &dyn Harness) -> Result<(), &'stati
 
 fn processes(_: &Guarantees, harness: &dyn Harness) -> Result<(), &'static str> {
     if harness.reaches_processes() { Ok(()) } else { Err("other processes cannot reach the store") }
+}
+
+fn pauses(_: &Guarantees, _: &dyn Harness) -> Result<(), &'static str> {
+    if PAUSES { Ok(()) } else { Err("this system cannot pause a process") }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use futures_util::future::join_all;
 use lock_core::Fence;
 
-use super::{cases, processes};
+use super::{cases, pauses, processes};
 use crate::{
     child::{Child, Job},
     setting::{Setting, eventually},
@@ -11,7 +11,7 @@ use crate::{
 
 cases! {
     "L1" a_killed_holders_lock_is_free_within_its_lease processes;
-    "L5" a_paused_holder_learns_of_its_loss_and_is_fenced processes;
+    "L5" a_paused_holder_learns_of_its_loss_and_is_fenced pauses processes;
     "S1" processes_count_without_losing_an_update processes;
 }
 

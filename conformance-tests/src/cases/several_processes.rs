@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use lock_core::{LockClient, LockName};
 
-use super::{cases, processes};
+use super::{cases, pauses, processes};
 use crate::{
     child::{Child, Job},
     setting::{Setting, eventually},
@@ -16,8 +16,8 @@ cases! {
     "L1" a_killed_holders_permit_is_free_within_its_lease processes;
     "L1" a_client_killed_at_the_door_keeps_nobody_from_a_free_slot processes;
     "L1" all_locks_of_a_killed_holder_are_free_within_their_lease processes;
-    "L5" a_paused_holder_of_a_permit_learns_of_its_loss processes;
-    "L5" a_paused_holder_of_all_learns_of_its_loss processes;
+    "L5" a_paused_holder_of_a_permit_learns_of_its_loss pauses processes;
+    "L5" a_paused_holder_of_all_learns_of_its_loss pauses processes;
 }
 
 /// The longest lease of a semaphore's door, as the docs say.

@@ -1,10 +1,9 @@
 //! `acquire`, `renew` and `release --handle-file`: a lock that is held between calls of the
 //! command. Nothing renews it meanwhile.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::future::pending;
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process;
 
@@ -15,6 +14,7 @@ use crate::args::{Acquire, Renew};
 use crate::chosen_store::{ChosenStore, close};
 use crate::exit::{self, Failure, cause};
 use crate::show::print;
+use crate::sys::create_private;
 use crate::tunables::LONGEST_HANDLE_FILE;
 
 pub(super) async fn acquire(place: &ChosenStore, args: &Acquire) -> Result<u8, Failure> {
@@ -126,8 +126,7 @@ impl NewFile {
         let mut new = name.to_owned();
         new.push(format!(".{}.new", process::id()));
         let path = target.with_file_name(new);
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-        let file = file.map_err(|error| cannot(&error))?;
+        let file = create_private(&path).map_err(|error| cannot(&error))?;
         Ok(Self { file, path, target: target.to_owned(), done: false })
     }
 

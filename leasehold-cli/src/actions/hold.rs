@@ -7,7 +7,6 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use leasehold::Guards;
 use leasehold::backend::{Env as _, Instant, SystemEnv};
-use rustix::fs::{FileType, fstat, major, minor};
 use tokio::sync::oneshot;
 
 use super::lock::{Done, Locked, lost, release, tokens, validity, with_lock};
@@ -17,6 +16,7 @@ use crate::chosen_store::ChosenStore;
 use crate::exit::{self, Failure, LOST, cause};
 use crate::show::print_apart;
 use crate::supervise::{Deadline, HoldWatcher, Signals, Validity};
+use crate::sys;
 
 pub(super) async fn hold(place: &ChosenStore, args: &Hold) -> Result<u8, Failure> {
     check_stdin()?;
@@ -139,17 +139,9 @@ async fn print_and_wait(guards: &Guards, args: &Lock, stdin_ended: impl Future<O
 /// Refuses a stdin that has already ended. The lock would be released at once, and the script would
 /// not notice.
 fn check_stdin() -> Result<(), Failure> {
-    let stat = fstat(io::stdin()).map_err(|error| {
-        Failure::usage(format_args!("cannot look at stdin: {}", cause(&error.into())))
-    })?;
-    let what = match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => "a file",
-        // The device number of /dev/null on Linux.
-        FileType::CharacterDevice if (major(stat.st_rdev), minor(stat.st_rdev)) == (1, 3) => {
-            "/dev/null"
-        }
-        _ => return Ok(()),
-    };
+    let unfit = sys::unfit_stdin()
+        .map_err(|error| Failure::usage(format_args!("cannot look at stdin: {}", cause(&error))))?;
+    let Some(what) = unfit else { return Ok(()) };
     Err(Failure::usage(format_args!(
         "stdin is {what}, and must be a pipe, a socket or a terminal: hold releases the lock when \
          stdin ends; see 'leasehold hold --help'"

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use humantime::format_duration;
 use leasehold::{Backend, LockName, LockState};
-use rustix::termios::tcgetwinsize;
+use terminal_size::{Width, terminal_size_of};
 
 use crate::args::Lock;
 use crate::tunables::{INSPECT_EVERY, WAITING_LINE_EVERY};
@@ -65,8 +65,7 @@ impl WaitingLine {
     fn draw(&self, held: Option<&(LockState, SystemTime)>, args: &Lock, waited: Duration) {
         let text = text(held, &args.name, waited);
         // A longer line would be wrapped, and could not be erased.
-        let width = tcgetwinsize(io::stderr()).map_or(0, |size| usize::from(size.ws_col));
-        let width = if width == 0 { 80 } else { width };
+        let width = terminal_size_of(io::stderr()).map_or(80, |(Width(width), _)| width.into());
         stderr::show_status(Some(text.chars().take(width - 1).collect()));
     }
 }

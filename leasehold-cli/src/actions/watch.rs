@@ -1,14 +1,12 @@
 //! `list --watch`: shows the held locks again and again, with their ages and waiters.
 
-use std::fs::File;
-use std::io::{self, IsTerminal as _, Read as _};
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::io::{self, IsTerminal as _};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use leasehold::{Backend, Error, LockClient, LockState};
-use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use serde_json::json;
+use terminal_size::{Height, terminal_size_of};
 use tokio::sync::mpsc;
 
 use super::operate::is_lock;
@@ -18,6 +16,7 @@ use crate::exit::{self, Failure, cause};
 use crate::json;
 use crate::show::{self, print};
 use crate::supervise::Signals;
+use crate::sys::Keyboard;
 use crate::tunables::MOST_INSPECTED;
 
 pub(super) async fn watch(
@@ -92,21 +91,14 @@ fn aged(locks: &[LockState], now: u64) -> Vec<Aged<'_>> {
 /// Where the lists are shown: on a terminal, each replaces the last one; elsewhere, one after the
 /// other.
 struct Screen {
-    terminal: Option<Terminal>,
+    terminal: Option<(Keyboard, mpsc::UnboundedReceiver<u8>)>,
     drawn: bool,
-}
-
-/// A terminal that delivers each key at once and without echo, until this is dropped.
-struct Terminal {
-    keyboard: OwnedFd,
-    before: Termios,
-    keys: mpsc::UnboundedReceiver<u8>,
 }
 
 impl Screen {
     fn open() -> Self {
         let both = io::stdin().is_terminal() && io::stdout().is_terminal();
-        Self { terminal: both.then(Terminal::open).and_then(Result::ok), drawn: false }
+        Self { terminal: both.then(Keyboard::open).and_then(Result::ok), drawn: false }
     }
 
     /// Shows a list. `false` if nobody reads any more.
@@ -117,7 +109,8 @@ impl Screen {
             return print(&format!("{between}{text}")).map(|code| code == 0);
         };
         // Starts at the first line and clears the rest. Long lines are cut, not wrapped.
-        let rows = tcgetwinsize(io::stdout()).map_or(24, |size| usize::from(size.ws_row)).max(3);
+        let rows: usize =
+            terminal_size_of(io::stdout()).map_or(24, |(_, Height(rows))| rows.max(3)).into();
         let lines: Vec<_> = text.lines().collect();
         let shown = if lines.len() < rows { lines.len() } else { rows - 2 };
         let mut page = "\x1b[?7l\x1b[H".to_owned();
@@ -133,37 +126,13 @@ impl Screen {
 
     /// Waits until the user types q.
     async fn quit(&mut self) {
-        let Some(terminal) = &mut self.terminal else { return std::future::pending().await };
-        while let Some(key) = terminal.keys.recv().await {
+        let Some((_, keys)) = &mut self.terminal else { return std::future::pending().await };
+        while let Some(key) = keys.recv().await {
             if matches!(key, b'q' | b'Q') {
                 return;
             }
         }
         // The keyboard is gone. A signal reports the end of the terminal.
         std::future::pending().await
-    }
-}
-
-impl Terminal {
-    fn open() -> io::Result<Self> {
-        let keyboard = io::stdin().as_fd().try_clone_to_owned()?;
-        let before = tcgetattr(&keyboard)?;
-        let mut at_once = before.clone();
-        at_once.local_modes -= LocalModes::ICANON | LocalModes::ECHO;
-        tcsetattr(&keyboard, OptionalActions::Now, &at_once)?;
-        let (typed, keys) = mpsc::unbounded_channel();
-        let mut read = File::from(keyboard.try_clone()?);
-        // The thread blocks in a read, and ends with the process.
-        std::thread::spawn(move || {
-            let mut key = [0];
-            while read.read_exact(&mut key).is_ok() && typed.send(key[0]).is_ok() {}
-        });
-        Ok(Self { keyboard, before, keys })
-    }
-}
-
-impl Drop for Terminal {
-    fn drop(&mut self) {
-        let _ = tcsetattr(&self.keyboard, OptionalActions::Now, &self.before);
     }
 }

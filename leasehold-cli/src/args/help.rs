@@ -1,12 +1,9 @@
 //! The help texts below the options.
 
-const STORES: &str = "\
-Stores:
-  Without --store and LEASEHOLD_STORE the locks are kept in a SQLite file:
-    root         /var/lib/leasehold/locks.db
-    other users  $XDG_STATE_HOME/leasehold/locks.db,
-                 else ~/.local/state/leasehold/locks.db
-  Each user has a file of their own, so DIFFERENT USERS DO NOT EXCLUDE EACH OTHER
+use crate::sys::{DEFAULT_STORES, WEAKER};
+
+const EACH_USER: &str =
+    "  Each user has a file of their own, so DIFFERENT USERS DO NOT EXCLUDE EACH OTHER
   on the default store, and neither do different machines. Name a shared store for
   that.
 ";
@@ -38,10 +35,17 @@ Examples:
 /// The text below the options of `leasehold --help`: the stores and the exit codes.
 pub(super) fn epilogue() -> String {
     let urls: String = leasehold::store_urls().map(|url| format!("    {url}\n")).collect();
-    format!("{STORES}  URLs that this build understands:\n{urls}{CODES}")
+    let stores =
+        "Stores:\n  Without --store and LEASEHOLD_STORE the locks are kept in a SQLite file:\n";
+    format!("{stores}{DEFAULT_STORES}{EACH_USER}  URLs that this build understands:\n{urls}{CODES}")
 }
 
-pub(super) const RUN: &str = "\
+/// The text below the options of `leasehold run --help`, with what this system does less well.
+pub(super) fn run() -> String {
+    format!("{RUN}{WEAKER}")
+}
+
+const RUN: &str = "\
 COMMAND has the stdin, stdout and stderr of leasehold, and in its environment
   LEASEHOLD_NAME    the name that is locked
   LEASEHOLD_TOKEN   the fencing token, higher with every grant of this name. Give it

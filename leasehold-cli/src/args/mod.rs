@@ -20,7 +20,7 @@ mod run_and_hold;
 mod values;
 
 pub use self::hand_over::{Acquire, Release, Renew};
-use self::help::{ACQUIRE, HOLD, MIGRATE, RELEASE, RENEW, RUN, epilogue};
+use self::help::{ACQUIRE, HOLD, MIGRATE, RELEASE, RENEW, epilogue};
 pub use self::refusal::refusal;
 pub use self::run_and_hold::{Hold, IfUnknown, Lock, Run};
 pub use self::values::{Wait, file, positive};
@@ -67,7 +67,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Action {
     /// Run COMMAND while holding the lock NAME
-    #[command(after_long_help = RUN)]
+    #[command(after_long_help = help::run())]
     Run(Run),
     /// Hold the lock NAME for a script until stdin ends
     #[command(after_long_help = HOLD)]

@@ -1,19 +1,39 @@
 //! A helper process of leasehold: this executable, started again, with a socket between the two.
 
 use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::time::Duration;
 
-use rustix::process::Pid;
 use tokio::time::{Instant, timeout};
 
-use super::OURSELVES;
 use super::deadline::Deadline;
-use super::wire::{Greeting, Order, Report, Wire, greet};
+use super::messages::{Order, Report};
+use super::sys::{self, Endpoint, Tree, Wire};
 use crate::tunables::{ANSWER_LEAST, ANSWER_LIMIT, ANSWER_MOST, ANSWER_PART};
+
+/// What a helper process does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    /// Ends a job.
+    JobReaper,
+    /// Watches `hold`.
+    HoldWatcher,
+}
+
+impl Role {
+    /// The hidden first argument.
+    pub(super) fn arg(self) -> &'static str {
+        match self {
+            Self::JobReaper => "__job-reaper",
+            Self::HoldWatcher => "__hold-watcher",
+        }
+    }
+
+    /// The role of a process with this first argument.
+    pub(super) fn of(arg: &str) -> Option<Self> {
+        [Self::JobReaper, Self::HoldWatcher].into_iter().find(|role| role.arg() == arg)
+    }
+}
 
 /// A running helper. Dropping this closes the socket, which the helper notices.
 pub(super) struct Helper {
@@ -25,36 +45,26 @@ pub(super) struct Helper {
 }
 
 impl Helper {
-    /// The command that starts this executable in the given role.
-    pub(super) fn command(role: &str) -> Command {
-        let mut command = Command::new(OURSELVES);
-        command.arg0("leasehold").arg(role);
-        command
+    /// The command that starts this executable in the given role, and our end of the connection.
+    pub(super) fn prepare(role: Role) -> io::Result<(Command, Endpoint)> {
+        sys::prepare(role)
     }
 
     /// Starts the helper of a lock with this lease, and greets it.
     pub(super) fn start(
-        command: &mut Command,
-        group: Option<u32>,
+        (mut command, ours): (Command, Endpoint),
+        tree: Option<&mut Tree>,
         deadline: Deadline,
         lease: Duration,
     ) -> io::Result<Self> {
-        let (ours, theirs) = UnixStream::pair()?;
-        command.stdin(OwnedFd::from(theirs));
-        // Out of reach of the terminal and of signals to our group.
-        let process = command.process_group(0).spawn()?;
-        // The command keeps its streams, and so the other end of the socket.
-        command.stdin(std::process::Stdio::null());
-        greet(&ours, &Greeting { group, deadline, stdin: io::stdin() })?;
-        let wire = Wire::new(ours)?;
+        let (process, wire) = sys::begin(&mut command, ours, tree.as_deref(), deadline)?;
+        if let Some(tree) = tree {
+            tree.starts_with(&process)?;
+        }
         let answer_limit = (lease / ANSWER_PART).clamp(ANSWER_LEAST, ANSWER_MOST);
         let mut helper = Self { process, wire, answer_due: None, answer_limit };
         helper.expect_answer();
         Ok(helper)
-    }
-
-    pub(super) fn pid(&self) -> Pid {
-        Pid::from_child(&self.process)
     }
 
     /// The next report; `None` if the helper is gone. Cancel safe.
@@ -65,7 +75,7 @@ impl Helper {
     }
 
     /// Sends an order that needs no answer.
-    pub(super) fn send(&self, order: Order) {
+    pub(super) fn send(&mut self, order: Order) {
         self.wire.send(order);
     }
 

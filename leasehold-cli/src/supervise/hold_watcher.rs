@@ -2,22 +2,15 @@
 //! of its lock ends. Its stdout ends then, so the script can notice.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixStream;
-use std::process::{ExitCode, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
-
-use rustix::process::{Pid, PidfdFlags, Signal, getppid, pidfd_open, pidfd_send_signal};
 
 use super::alarm::Alarm;
 use super::deadline::Deadline;
-use super::helper::Helper;
+use super::helper::{Helper, Role};
+use super::messages::{Order, Report};
+use super::sys::Wire;
 use super::until;
-use super::wire::{Order, Report, Wire, greeted};
-use crate::exit;
-
-/// The hidden first argument.
-pub(super) const ARG: &str = "__hold-watcher";
 
 /// leasehold's handle of the watcher.
 pub(crate) struct HoldWatcher(Helper);
@@ -25,10 +18,10 @@ pub(crate) struct HoldWatcher(Helper);
 impl HoldWatcher {
     /// Starts the watcher of a lock with this lease. It kills this process at `deadline.kill`.
     pub(crate) fn start(deadline: Deadline, lease: Duration) -> io::Result<Self> {
-        let mut command = Helper::command(ARG);
+        let (mut command, ours) = Helper::prepare(Role::HoldWatcher)?;
         // The script waits for the end of our stdout.
         command.stdout(Stdio::null()).stderr(Stdio::null());
-        Helper::start(&mut command, None, deadline, lease).map(Self)
+        Helper::start((command, ours), None, deadline, lease).map(Self)
     }
 
     /// Sets a later deadline, after a renewal.
@@ -49,48 +42,23 @@ impl HoldWatcher {
     }
 }
 
-pub(super) fn main() -> ExitCode {
-    let _ = rustix::thread::set_name(c"hold-watcher");
-    match watch() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(_) => exit::CANNOT_EXECUTE.into(),
-    }
-}
-
-fn watch() -> io::Result<()> {
-    let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-    // leasehold has ended.
-    let Ok(greeting) = greeted(&socket) else { return Ok(()) };
-    // It is the script's, and ends with leasehold.
-    drop(greeting.stdin);
-    let Some(parent) = getppid() else { return Ok(()) };
-    let leasehold = pidfd_open(parent, PidfdFlags::empty())?;
-    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
-        let mut wire = Wire::new(socket)?;
-        let mut ends = Alarm::unset();
-        ends.set(Some(greeting.deadline.kill));
-        wire.send(Report::Noted);
-        loop {
-            tokio::select! {
-                biased;
-                order = wire.receive() => match order {
-                    Some(Order::Extend(deadline)) => {
-                        ends.set(Some(deadline.kill));
-                        wire.send(Report::Noted);
-                    }
-                    Some(_) => {}
-                    None => return Ok(()),
-                },
-                () = ends.rung() => return kill(parent, &leasehold),
-            }
+/// In the watcher: waits until leasehold must be killed, or, with `false`, until it has ended.
+pub(super) async fn until_end(mut wire: Wire, deadline: Deadline) -> bool {
+    let mut ends = Alarm::unset();
+    ends.set(Some(deadline.kill));
+    wire.send(Report::Noted);
+    loop {
+        tokio::select! {
+            biased;
+            order = wire.receive() => match order {
+                Some(Order::Extend(deadline)) => {
+                    ends.set(Some(deadline.kill));
+                    wire.send(Report::Noted);
+                }
+                Some(_) => {}
+                None => return false,
+            },
+            () = ends.rung() => return true,
         }
-    })
-}
-
-/// Kills leasehold, unless it has ended: another process may have its id.
-fn kill(parent: Pid, leasehold: &OwnedFd) -> io::Result<()> {
-    if getppid() == Some(parent) {
-        pidfd_send_signal(leasehold, Signal::KILL)?;
     }
-    Ok(())
 }

@@ -4,62 +4,53 @@ use std::io;
 use std::time::Duration;
 
 use leasehold::backend::{Env as _, Instant, SystemEnv};
-use rustix::process::{Pid, Signal, getpid, kill_process_group, set_child_subreaper};
 
+use super::ChildSpec;
 use super::alarm::Alarm;
 use super::deadline::{Deadline, Validity};
-use super::helper::Helper;
-use super::signal_forwarding::Signals;
-use super::tree::{self, Process};
-use super::wire::{Order, Report};
-use super::{ChildSpec, job_reaper};
-use crate::tunables::{ANSWER_LIMIT, KILL_LOOKS, KILL_POLL};
+use super::helper::{Helper, Role};
+use super::messages::{Order, Report};
+use super::sys::{Signals, Tree};
+use crate::tunables::ANSWER_LIMIT;
 
 /// A running job. Dropping this closes the socket, and the job reaper then kills the job.
 pub(super) struct Job {
     reaper: Helper,
-    /// The job reaper as it was when it started. No process of the job is older.
-    first: Option<Process>,
-    /// The group that COMMAND leads; `None` until it is started, or if it shares ours.
-    group: Option<Pid>,
-    shared: bool,
+    tree: Tree,
     overdue: Instant,
 }
 
 impl Job {
-    /// Starts the job reaper, which starts COMMAND in the process group `shared`, or in a new one.
+    /// Starts the job reaper, which starts COMMAND.
     pub(super) fn start(
         spec: &ChildSpec,
-        shared: Option<Pid>,
+        signals: &Signals,
         validity: Validity,
         grace: Duration,
     ) -> io::Result<Self> {
-        // If the job reaper is killed, the processes that it leaves behind become ours.
-        set_child_subreaper(Some(getpid()))?;
-        let mut command = Helper::command(job_reaper::ARG);
+        let mut tree = Tree::new(signals)?;
+        let (mut command, ours) = Helper::prepare(Role::JobReaper)?;
         for name in &spec.env_remove {
             command.env_remove(name);
         }
         command.arg(&spec.program).args(&spec.args);
         command.envs(spec.env.iter().map(|(key, value)| (key, value)));
-        let group = shared.map(|pid| pid.as_raw_nonzero().get().unsigned_abs());
         let deadline = Deadline::of(validity, grace);
-        let reaper = Helper::start(&mut command, group, deadline, validity.lease)?;
-        let (first, overdue) = (tree::read(reaper.pid()), validity.overdue());
-        Ok(Self { reaper, first, group: None, shared: shared.is_some(), overdue })
+        let reaper = Helper::start((command, ours), Some(&mut tree), deadline, validity.lease)?;
+        Ok(Self { reaper, tree, overdue: validity.overdue() })
     }
 
     /// The next report; `None` if the job reaper is gone. Cancel safe.
     pub(super) async fn report(&mut self) -> Option<Report> {
         let report = self.reaper.report().await;
-        if let (Some(Report::Started(pid)), false) = (report, self.shared) {
-            self.group = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        if let Some(Report::Started(pid)) = report {
+            self.tree.has_command(pid);
         }
         report
     }
 
     /// Passes a signal on to the job.
-    pub(super) fn forward(&self, signal: i32) {
+    pub(super) fn forward(&mut self, signal: i32) {
         self.reaper.send(Order::Forward(signal));
     }
 
@@ -121,29 +112,9 @@ impl Job {
         self.kill().await
     }
 
-    /// Kills the whole job, after the job reaper was killed. Returns how many processes survived.
-    ///
-    /// COMMAND itself has died of its parent-death signal. In theory another process could have its
-    /// id by now, but only if all process ids were used up within a moment.
+    /// Kills the whole job, after the job reaper has ended. Returns how many processes survived.
     pub(super) async fn kill(&self) -> u64 {
-        let mut looks = 0;
-        loop {
-            if let Some(group) = self.group {
-                let _ = kill_process_group(group, Signal::KILL);
-            }
-            let left = self.first.as_ref().map(|first| tree::below_since(getpid(), first));
-            let left = left.unwrap_or_default();
-            // Counts checks instead of time: if the machine was paused meanwhile, no process was
-            // signalled.
-            if left.is_empty() || looks >= KILL_LOOKS {
-                return left.len() as u64;
-            }
-            looks += 1;
-            for process in &left {
-                process.signal(Signal::KILL);
-            }
-            tokio::time::sleep(KILL_POLL).await;
-        }
+        self.tree.kill().await
     }
 
     /// Ends the job reaper.

@@ -6,21 +6,22 @@
 //!
 //! docs/design/jobs.md explains the three processes, and what ends the job in which case. In short:
 //!
-//! - `job` is leasehold's side, `job_reaper` the job reaper's side, and `wire` the socket between
-//!   them. Both are this executable, started again, because code between fork and exec would need
-//!   `unsafe`.
-//! - `launch` is a third start of this executable. It sets the parent-death signal, and then
-//!   becomes COMMAND.
+//! - `job_handle` is leasehold's side, `helper` what it has in common for both kinds of helper
+//!   process, and `messages` what they say. A helper is this executable, started again, because
+//!   code between fork and exec would need `unsafe`.
+//! - `sys` has the rest for each system, with a table of what differs. There `job_reaper` is the
+//!   job reaper's side, and `wire` the connection. `launch` is a third start of this executable: it
+//!   sets the parent-death signal, and then becomes COMMAND.
 //! - `deadline` is the rule that ends a job before the validity of its lock, and `alarm` the timer
 //!   for it.
-//! - `helper` is leasehold's side of each helper process; `hold_watcher` is that of `hold`, which
-//!   has no job.
-//! - `signal_forwarding` decides which signals are passed on; `shell` replaces a rule of the kernel
-//!   for terminals; `tree` finds the processes of the job.
+//! - `hold_watcher` is the helper of `hold`, which has no job.
+//! - In `sys/unix`, `signal_forwarding` decides which signals are passed on; in `sys/unix/linux`,
+//!   `shell` replaces a rule of the kernel for terminals, and `tree` finds the processes of the
+//!   job.
 //!
-//! The job reaper is a *child subreaper*: a process that COMMAND leaves behind becomes its child,
-//! not init's. So the job stays one tree, even with processes that called `setsid` or `daemon`, and
-//! the tree is empty exactly when `wait` reports no children.
+//! On Linux the job reaper is a *child subreaper*: a process that COMMAND leaves behind becomes its
+//! child, not init's. So the job stays one tree, even with processes that called `setsid` or
+//! `daemon`, and the tree is empty exactly when `wait` reports no children.
 //!
 //! Without a controlling terminal COMMAND leads a process group of its own. With one it stays in
 //! the group in which leasehold was started. That group may have other members (the rest of a
@@ -31,12 +32,8 @@ mod deadline;
 mod helper;
 mod hold_watcher;
 mod job_handle;
-mod job_reaper;
-mod launch;
-mod shell;
-mod signal_forwarding;
-mod tree;
-mod wire;
+mod messages;
+mod sys;
 
 use std::ffi::OsString;
 use std::future::Future;
@@ -46,13 +43,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use leasehold::backend::{Env as _, SystemEnv};
-use rustix::process::Signal;
-use signal_hook::consts::SIGTERM;
 use tokio::sync::watch;
 use tokio::time::interval_at;
 
 pub use crate::ended::Ended;
-pub use signal_forwarding::Signals;
+pub use sys::Signals;
 
 pub use deadline::Validity;
 pub(crate) use deadline::{Deadline, longest_grace};
@@ -61,7 +56,8 @@ pub(crate) use hold_watcher::HoldWatcher;
 use crate::tunables::ASK_EVERY;
 use alarm::Alarm;
 use job_handle::Job;
-use wire::Report;
+use messages::Report;
+use sys::TERM;
 
 /// The command to run, its arguments and its environment.
 ///
@@ -125,8 +121,7 @@ where
 {
     let Tenure { validity, renewed, lost } = tenure;
     let mut lost = pin!(lost);
-    let shared = signals.shared_group();
-    let mut job = match Job::start(&spec, shared, validity(), graces.not_renewed) {
+    let mut job = match Job::start(&spec, signals, validity(), graces.not_renewed) {
         Ok(job) => job,
         Err(error) => return Ended::NotStarted(error),
     };
@@ -165,7 +160,7 @@ where
             _ = ask.tick() => job.extend(validity(), graces.not_renewed),
             signal = signals.next_for_job() => {
                 job.forward(signal);
-                if let (SIGTERM, Some(grace)) = (signal, graces.shutdown) {
+                if let (TERM, Some(grace)) = (signal, graces.shutdown) {
                     // A second SIGTERM does not lengthen the time.
                     shutdown_ends.set_first(SystemEnv.now() + grace);
                 }
@@ -192,19 +187,5 @@ async fn until(at: Option<tokio::time::Instant>) {
 #[must_use]
 pub fn reentered() -> Option<ExitCode> {
     let mut args = std::env::args_os().skip(1);
-    match args.next()?.to_str()? {
-        job_reaper::ARG => Some(job_reaper::main(args)),
-        launch::ARG => Some(launch::main(args)),
-        hold_watcher::ARG => Some(hold_watcher::main()),
-        _ => None,
-    }
-}
-
-/// This executable, to start it again. Not its path, which may meanwhile have a newer version, or
-/// none.
-const OURSELVES: &str = "/proc/self/exe";
-
-/// The signal with this number. All forwarded signals have a name.
-fn named(number: i32) -> Option<Signal> {
-    Signal::from_named_raw(number)
+    sys::reentered(args.next()?.to_str()?, args)
 }

@@ -11,13 +11,18 @@ use sqlx::{AssertSqlSafe, Connection as _, Executor as _, SqliteConnection};
 use crate::support::docs::{self, Shell};
 
 /// The blocks of commands that no test of this program runs, and why.
-const NOT_RUN: [(&str, &str, &str); 7] = [
+const NOT_RUN: [(&str, &str, &str); 8] = [
     ("README.md", "cargo run -- run", "scripts/check-readme runs it"),
     ("README.md", "scripts/test", "it runs this test"),
     ("docs/choosing-a-backend.md", "cargo run --release", "measures for minutes"),
     ("docs/fault-matrix.md", "cargo run -p verification", "the proof's tests run a sample of it"),
     ("docs/measurements.md", "# leasehold beside", "measures for hours"),
     ("docs/migration-soak.md", "LEASEHOLD_SOAK=1 cargo test", "runs for hours"),
+    (
+        "docs/systems.md",
+        "cargo run -- run",
+        "scripts/check-ports-command runs it, in a build for Windows",
+    ),
     ("docs/soak.md", "scripts/soak", "runs for hours"),
 ];
 

@@ -18,7 +18,7 @@ use crate::{
     error::general,
     settings::{check_longest, check_version},
     sqlite::{
-        connection::file_system,
+        connection::emptied,
         epoch::{now, today, wall_micros},
         rows,
         store::{Sqlite, milliseconds},
@@ -320,7 +320,7 @@ impl Dialect for Sqlite {
     }
 
     async fn warnings(&self) -> Result<Vec<String>, Error> {
-        Ok(file_system::emptied(&self.file.path).into_iter().collect())
+        Ok(emptied::emptied(&self.file.path).into_iter().collect())
     }
 
     async fn close(&self) {

@@ -2,8 +2,8 @@
 //! statements on it, and their errors.
 
 mod database;
+pub(super) mod emptied;
 mod error;
-pub(super) mod file_system;
 mod mode;
 pub(super) mod open;
 pub(super) mod opened;

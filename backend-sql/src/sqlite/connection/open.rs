@@ -17,12 +17,14 @@ use crate::{
     error::Failure,
     retry::Retry,
     settings::{Settings, check_version},
-    sqlite::statements::{self, Statements},
+    sqlite::{
+        statements::{self, Statements},
+        sys,
+    },
     tables::Tables,
     tunables::sqlite::{LAST_CLOSE, OWN_WAIT, TRIES_AT_ONCE},
 };
 use lock_core::{Error, ErrorKind, Mutex};
-use rustix::fs::{Access, access};
 use sqlx::{
     AssertSqlSafe, FromRow, SqlStr, Sqlite, SqlitePool,
     query::Query,
@@ -290,12 +292,7 @@ fn checked(path: &Path) -> Result<PathBuf, Error> {
         let why = format!("cannot be made, since {folder:?} is no folder; the folder must exist");
         return config(&why);
     }
-    let may = |path: &Path, how| access(path, how).map_err(std::io::Error::from);
-    let mut allowed = may(folder, Access::WRITE_OK | Access::EXEC_OK);
-    if exists {
-        allowed = may(&path, Access::READ_OK | Access::WRITE_OK).and(allowed);
-    }
-    match allowed {
+    match sys::may_use(folder, exists.then_some(&path)) {
         Ok(()) => Ok(path),
         Err(error) => {
             let why = match error.kind() {

@@ -4,13 +4,12 @@
 
 use std::{
     fs, io,
-    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
 
 use lock_core::{Error, ErrorKind};
 
-use super::file_system::is_mount_point;
+use crate::sqlite::sys::{self, FileId};
 
 /// What SQLite adds to the name of the database.
 const ENDS: [&str; 3] = ["", "-wal", "-shm"];
@@ -45,46 +44,10 @@ fn apart(file: &Path) -> Option<&'static str> {
     let found = fs::symlink_metadata(file).ok()?;
     if found.is_symlink() {
         Some("is a symbolic link")
-    } else if found.nlink() > 1 {
+    } else if sys::has_links(file, &found) {
         Some("has hard links")
     } else {
-        // Where the kernel does not tell, the list of mounts does.
-        let is_mounted = is_mount_root(file).unwrap_or_else(|| is_mount_point(file));
-        is_mounted.then_some("is mounted by itself")
-    }
-}
-
-/// Whether a mount begins with this file. `None` before Linux 5.8, or if statx(2) is forbidden.
-#[cfg(target_os = "linux")]
-fn is_mount_root(file: &Path) -> Option<bool> {
-    use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
-
-    let told = statx(CWD, file, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::empty()).ok()?;
-    let is_known = told.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT);
-    is_known.then(|| told.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
-}
-
-#[cfg(not(target_os = "linux"))]
-fn is_mount_root(_: &Path) -> Option<bool> {
-    None
-}
-
-/// A file, whatever its name is. While a process has it open, no other file gets the same numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Id {
-    device: u64,
-    inode: u64,
-}
-
-impl Id {
-    fn of(found: io::Result<fs::Metadata>) -> Option<Self> {
-        found.ok().map(|found| Self { device: found.dev(), inode: found.ino() })
-    }
-
-    /// Whether this process has the file open.
-    fn is_open(self) -> bool {
-        let Ok(open) = fs::read_dir("/proc/self/fd") else { return true };
-        open.flatten().any(|one| Self::of(fs::metadata(one.path())) == Some(self))
+        sys::is_mounted(file).then_some("is mounted by itself")
     }
 }
 
@@ -93,14 +56,14 @@ impl Id {
 pub(crate) struct Place {
     path: PathBuf,
     files: [PathBuf; 3],
-    ids: [Option<Id>; 3],
+    ids: [Option<FileId>; 3],
 }
 
 impl Place {
     /// The files at the path now. `None` for a database in memory.
     pub(crate) fn now(path: &Path) -> Option<Self> {
         let files = files(path).ok()?;
-        let ids = [0, 1, 2].map(|at| Id::of(fs::symlink_metadata(&files[at])));
+        let ids = [0, 1, 2].map(|at| FileId::named(&files[at]));
         ids[0].is_some().then(|| Self { path: path.to_owned(), files, ids })
     }
 
@@ -108,33 +71,23 @@ impl Place {
     /// open, SQLite goes on to use that one for all connections of the process, and makes none at
     /// the path.
     pub(crate) fn is_open(&self) -> bool {
-        self.ids.iter().all(|id| id.is_some_and(Id::is_open))
+        self.ids.iter().all(|id| id.is_some_and(sys::is_open))
     }
 
     /// Whether the same files are at the path as then.
     pub(crate) fn is_same(&self) -> bool {
-        let beside = |at: usize| Id::of(fs::symlink_metadata(&self.files[at]));
-        let quick = [Id::of(fs::metadata(&self.path)), beside(1), beside(2)];
+        let beside = |at: usize| FileId::named(&self.files[at]);
+        let quick = [FileId::at(&self.path), beside(1), beside(2)];
         // A folder on the way may have another name, and a symbolic link in its stead.
         quick == self.ids || Self::now(&self.path).is_some_and(|now| now.ids == self.ids)
     }
 
     /// Whether this process still has a file open that is at the path no more. A pool may have
     /// closed all its connections; SQLite then deletes the files beside the database, and makes new
-    /// ones for the next connection. Another file may have got their numbers by then, so for them
-    /// the names count that the kernel gives to deleted files.
+    /// ones for the next connection.
     pub(crate) fn is_left(&self) -> bool {
-        let Ok(open) = fs::read_dir("/proc/self/fd") else { return true };
-        let deleted = self.files.each_ref().map(|file| {
-            let mut name = file.as_os_str().to_owned();
-            name.push(" (deleted)");
-            PathBuf::from(name)
-        });
-        let moved = self.ids[0].filter(|id| Id::of(fs::metadata(&self.path)) != Some(*id));
-        open.flatten().map(|one| one.path()).any(|one| {
-            fs::read_link(&one).is_ok_and(|name| deleted.contains(&name))
-                || moved.is_some_and(|id| Id::of(fs::metadata(&one)) == Some(id))
-        })
+        let moved = self.ids[0].filter(|id| FileId::at(&self.path) != Some(*id));
+        sys::is_left(&self.files, moved)
     }
 }
 

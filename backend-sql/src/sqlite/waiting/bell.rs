@@ -17,7 +17,7 @@ use std::{
 
 use lock_core::{Env as _, Mutex, OwnerId, SystemEnv};
 
-use crate::{tunables::sqlite::OLD_BELL, waiting::QueueEntries};
+use crate::{sqlite::sys, tunables::sqlite::OLD_BELL, waiting::QueueEntries};
 
 /// A message is the 32 digits of the owner and a newline. It is short enough that a pipe takes it
 /// in one piece.
@@ -38,7 +38,7 @@ enum Own {
     /// Not made yet: nobody has waited.
     NotMade,
     Made(Bell),
-    /// It could not be made, or the client was closed.
+    /// It could not be made, the client was closed, or this system has no such pipes.
     Unavailable,
 }
 
@@ -58,12 +58,13 @@ impl Drop for Bell {
 
 impl Bells {
     pub(crate) fn new(database: PathBuf, entries: Arc<QueueEntries>) -> Self {
-        Self { database, entries, own: Mutex::new(Own::NotMade) }
+        let own = if sys::HAS_PIPES { Own::NotMade } else { Own::Unavailable };
+        Self { database, entries, own: Mutex::new(own) }
     }
 
     /// Whether others can wake this client, as far as is known.
     pub(crate) fn works(&self) -> bool {
-        cfg!(target_os = "linux") && !matches!(*self.own.lock(), Own::Unavailable)
+        !matches!(*self.own.lock(), Own::Unavailable)
     }
 
     /// The id of the client's own bell, which is made at the first call. The database must exist.
@@ -89,7 +90,7 @@ impl Bells {
         let database = self.database.canonicalize()?;
         let id = OwnerId::from_bits(SystemEnv.random()).to_string();
         let path = beside(&database, &id);
-        make_pipe(&path)?;
+        sys::make_pipe(&path)?;
         fs::set_permissions(&path, fs::metadata(&database)?.permissions())?;
         // For reading and writing, so that reading does not end when all writers have closed it.
         let pipe = File::options().read(true).write(true).open(&path)?;
@@ -109,10 +110,10 @@ impl Bells {
         }
         let Ok(database) = self.database.canonicalize() else { return };
         let path = beside(&database, id);
-        match open_pipe(&path) {
+        match sys::open_pipe(&path) {
             // If the pipe is full, its client is already awake.
             Ok(mut pipe) => drop(pipe.write(format!("{owner}\n").as_bytes())),
-            Err(error) if has_no_reader(&error) => drop(fs::remove_file(&path)),
+            Err(error) if sys::has_no_reader(&error) => drop(fs::remove_file(&path)),
             // The client also polls.
             Err(error) => tracing::trace!(target: "leasehold", %error, ?path, "a bell is missing"),
         }
@@ -132,7 +133,7 @@ impl Bells {
             let age = fs::metadata(&path).and_then(|file| file.modified());
             let is_old =
                 age.is_ok_and(|made| now.duration_since(made).is_ok_and(|age| age > OLD_BELL));
-            if is_old && open_pipe(&path).is_err_and(|error| has_no_reader(&error)) {
+            if is_old && sys::open_pipe(&path).is_err_and(|error| sys::has_no_reader(&error)) {
                 fs::remove_file(&path)?;
             }
         }
@@ -160,34 +161,4 @@ fn beside(database: &Path, id: &str) -> PathBuf {
     path.push("-wake-");
     path.push(id);
     path.into()
-}
-
-/// Nobody reads the pipe.
-fn has_no_reader(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error())
-}
-
-/// Opens a pipe for writing without waiting. Fails if nobody reads it.
-fn open_pipe(path: &Path) -> io::Result<File> {
-    use rustix::fs::{FileType, Mode, OFlags};
-
-    let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let pipe = rustix::fs::open(path, flags, Mode::empty())?;
-    let found = FileType::from_raw_mode(rustix::fs::fstat(&pipe)?.st_mode);
-    if found != FileType::Fifo {
-        return Err(io::Error::other("it is no pipe"));
-    }
-    Ok(pipe.into())
-}
-
-#[cfg(target_os = "linux")]
-fn make_pipe(path: &Path) -> io::Result<()> {
-    use rustix::fs::{CWD, FileType, Mode, mknodat};
-
-    mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).map_err(Into::into)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn make_pipe(_: &Path) -> io::Result<()> {
-    Err(io::ErrorKind::Unsupported.into())
 }

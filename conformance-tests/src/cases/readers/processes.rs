@@ -3,7 +3,7 @@
 use futures_util::future::join_all;
 
 use crate::{
-    cases::{cases, processes, shared},
+    cases::{cases, pauses, processes, shared},
     child::{Child, Job},
     setting::Setting,
 };
@@ -11,7 +11,7 @@ use crate::{
 cases! {
     "S1" no_process_reads_while_another_writes shared processes;
     "L1" a_killed_readers_lock_is_free_for_writers_within_its_lease shared processes;
-    "L5" a_paused_reader_learns_of_its_loss shared processes;
+    "L5" a_paused_reader_learns_of_its_loss shared pauses processes;
 }
 
 async fn no_process_reads_while_another_writes(setting: &Setting) {

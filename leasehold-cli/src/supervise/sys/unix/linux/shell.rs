@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use super::tree;
 
 /// The process that does job control for a group: the first above it that is not in it.
-pub(super) struct Shell {
+pub(in crate::supervise::sys) struct Shell {
     group: Pid,
     gone: oneshot::Receiver<()>,
 }
@@ -23,7 +23,7 @@ pub(super) struct Shell {
 impl Shell {
     /// The shell of our parent's group; `None` if leasehold leads its session, or if the kernel or
     /// `/proc` do not let us watch.
-    pub(super) fn of(group: Pid) -> Option<Self> {
+    pub(in crate::supervise::sys) fn of(group: Pid) -> Option<Self> {
         let mut above = getppid()?;
         let mut shell = tree::read(above)?;
         while shell.group == Some(group) {
@@ -50,7 +50,7 @@ impl Shell {
 
     /// Waits for the shell to die, and then acts like the kernel: it sends SIGHUP and SIGCONT to
     /// the group, if a member is stopped. Never ends if there is no shell. Cancel safe.
-    pub(super) async fn watch(shell: &mut Option<Self>) {
+    pub(in crate::supervise::sys) async fn watch(shell: &mut Option<Self>) {
         let Some(Self { group, gone }) = shell else { return std::future::pending().await };
         if gone.await.is_ok() && tree::any_stopped(*group) {
             let _ = kill_process_group(*group, Signal::HUP);

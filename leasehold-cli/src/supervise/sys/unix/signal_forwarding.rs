@@ -31,7 +31,7 @@ use signal_hook::iterator::exfiltrator::{SignalOnly, WithOrigin};
 use signal_hook::low_level::siginfo::{Cause, Origin};
 use signal_hook_tokio::SignalsInfo;
 
-use super::tree;
+use super::kernel;
 
 const FORWARDED: [i32; 9] =
     [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH, SIGCONT, SIGTSTP];
@@ -70,7 +70,7 @@ struct Terminal {
 impl Terminal {
     fn look() -> Self {
         let flags = OFlags::RDONLY | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let own = tree::own();
+        let own = kernel::own();
         let (group, session) = own.map_or((None, None), |own| (own.group, own.session));
         let there = rustix::fs::open("/dev/tty", flags, Mode::empty()).is_ok();
         Self { shared: group.filter(|_| there), leader: session == Some(getpid()) }
@@ -130,7 +130,7 @@ impl Signals {
     }
 
     /// Waits for the next signal that the job must get. Cancel safe.
-    pub(super) async fn next_for_job(&mut self) -> i32 {
+    pub(in crate::supervise) async fn next_for_job(&mut self) -> i32 {
         loop {
             let Origin { signal, cause, .. } = self.next().await;
             if let Some(signal) = self.terminal.for_job(signal, cause == Cause::Kernel) {

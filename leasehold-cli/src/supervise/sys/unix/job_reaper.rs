@@ -13,26 +13,23 @@ use futures_util::StreamExt;
 use leasehold::backend::{Env as _, Instant, SystemEnv};
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, kill_process_group,
-    set_child_subreaper, wait,
+    Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, kill_process_group, wait,
 };
 
-use super::alarm::Alarm;
-use super::deadline::Deadline;
-use super::shell::Shell;
+use super::kernel::{self, Shell};
 use super::signal_forwarding::{self, Reach};
-use super::wire::{Greeting, Order, Report, Wire, greeted};
-use super::{OURSELVES, launch, named, tree};
+use super::wire::{Greeting, Wire, greeted};
+use super::{launch, number, pid_of};
 use crate::exit;
+use crate::supervise::alarm::Alarm;
+use crate::supervise::deadline::Deadline;
+use crate::supervise::messages::{Order, Report};
 use crate::tunables::KILL_LIMIT;
 
-/// The hidden first argument; then COMMAND and its arguments.
-pub(super) const ARG: &str = "__job-reaper";
-
 pub(super) fn main(command: impl Iterator<Item = OsString>) -> ExitCode {
-    // Without a name `ps` would show "exe". The name is not "leasehold", so that `killall -9
-    // leasehold` does not kill the one process that ends the job.
-    let _ = rustix::thread::set_name(c"job-reaper");
+    // The name is not "leasehold", so that `killall -9 leasehold` does not kill the one process
+    // that ends the job.
+    kernel::set_name(c"job-reaper");
     match start(command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -47,7 +44,7 @@ fn start(command: impl Iterator<Item = OsString>) -> io::Result<()> {
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     // If leasehold has ended before it sent its greeting, there is nothing to do or to report.
     let Ok(Greeting { group, deadline, stdin }) = greeted(&socket) else { return Ok(()) };
-    set_child_subreaper(Some(getpid()))?;
+    kernel::adopt()?;
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
         let mut wire = Wire::new(socket)?;
         // Before COMMAND starts, so that neither its end nor that of the shell can be missed.
@@ -59,7 +56,7 @@ fn start(command: impl Iterator<Item = OsString>) -> io::Result<()> {
         };
         match launch(command, group, stdin) {
             Ok(pid) => {
-                wire.send(Report::Started(pid.as_raw_nonzero().get().unsigned_abs()));
+                wire.send(Report::Started(number(pid)));
                 let (command, reaped) = (pid, false);
                 let state = JobReaper { wire, deaths, deadline, command, shared, shell, reaped };
                 early.into_iter().for_each(|signal| state.forward(signal));
@@ -107,14 +104,10 @@ fn launch(
     group: Option<u32>,
     stdin: OwnedFd,
 ) -> io::Result<Pid> {
-    let child = Command::new(OURSELVES)
-        .arg0("leasehold")
-        .arg(launch::ARG)
-        .arg(getpid().as_raw_nonzero().to_string())
-        .args(command)
-        .stdin(stdin)
-        .process_group(group.map_or(0, |group| group as i32))
-        .spawn()?;
+    let mut launcher = Command::new(kernel::ourselves()?);
+    launcher.arg0("leasehold").arg(launch::ARG).arg(getpid().as_raw_nonzero().to_string());
+    kernel::set_group(&mut launcher, group);
+    let child = launcher.args(command).stdin(stdin).spawn()?;
     pid_of(child.id()).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
@@ -179,6 +172,7 @@ impl JobReaper {
             tokio::select! {
                 () = grace_ends.rung() => break,
                 _ = self.deaths.next() => {}
+                () = kernel::next_look() => {}
                 order = self.wire.receive() => match order {
                     Some(Order::Forward(signal)) => self.forward(signal),
                     Some(Order::End(grace)) => {
@@ -208,13 +202,14 @@ impl JobReaper {
                 // signalled yet.
                 biased;
                 _ = self.deaths.next() => {}
-                () = gives_up.rung() => return tree::below(getpid()).len() as u64,
+                () = gives_up.rung() => return kernel::left(self.command),
+                () = kernel::next_look() => {}
             }
         }
     }
 
     /// Reaps all dead children, also those that COMMAND has left behind, and reports the end of
-    /// COMMAND. Returns whether there are no children any more.
+    /// COMMAND. Returns whether no process of the job is left.
     fn reap(&mut self) -> bool {
         loop {
             match wait(WaitOptions::NOHANG) {
@@ -225,7 +220,7 @@ impl JobReaper {
                 Ok(Some(_)) => {}
                 Ok(None) => return false,
                 Err(Errno::INTR) => {}
-                Err(_) => return true,
+                Err(_) => return kernel::is_gone(self.shared.is_none().then_some(self.command)),
             }
         }
     }
@@ -238,7 +233,8 @@ impl JobReaper {
             (Reach::Command, _) => drop(kill_process(self.command, signal)),
             (Reach::Job, None) => drop(kill_process_group(self.command, signal)),
             (Reach::Job, Some(group)) => {
-                for process in tree::below(getpid()).iter().filter(|each| each.group == Some(group))
+                for process in
+                    kernel::below(getpid()).iter().filter(|each| each.group == Some(group))
                 {
                     process.signal(signal);
                 }
@@ -252,10 +248,13 @@ impl JobReaper {
     /// the tree once.
     fn signal_all(&self, signal: Signal) {
         let group = (self.shared.is_none() && !self.reaped).then_some(self.command);
-        if let Some(group) = group {
-            let _ = kill_process_group(group, signal);
+        if let Some(group) = group
+            && kill_process_group(group, signal) == Err(Errno::SRCH)
+        {
+            // It does not lead its group yet.
+            let _ = kill_process(group, signal);
         }
-        for process in tree::below(getpid()) {
+        for process in kernel::below(getpid()) {
             if group.is_none() || process.group != group {
                 process.signal(signal);
             }
@@ -270,8 +269,9 @@ fn report_of(status: WaitStatus) -> Report {
     }
 }
 
-fn pid_of(raw: u32) -> Option<Pid> {
-    i32::try_from(raw).ok().and_then(Pid::from_raw)
+/// The signal with this number. All forwarded signals have a name.
+fn named(number: i32) -> Option<Signal> {
+    Signal::from_named_raw(number)
 }
 
 #[cfg(test)]

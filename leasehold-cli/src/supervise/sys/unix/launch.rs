@@ -7,8 +7,9 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
+use rustix::process::{Pid, getppid};
 
+use super::kernel;
 use crate::exit::{self, CANNOT_EXECUTE, NOT_FOUND};
 use crate::stderr;
 
@@ -22,9 +23,8 @@ pub(super) fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
         exit::complain("this is an internal command");
         return exit::USAGE.into();
     };
-    // The signal stays set after the exec, unless the program is set-user-id.
-    if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {
-        exit::complain(format_args!("cannot tie COMMAND to its parent: {error}"));
+    if let Err(error) = kernel::tie_to_parent() {
+        exit::complain(format_args!("cannot tie COMMAND to its parent: {}", exit::cause(&error)));
         return CANNOT_EXECUTE.into();
     }
     // The job reaper may have died just before. Nobody then reads our exit code.

@@ -1,7 +1,96 @@
-//! Where the file is: on a file system that other machines may share, or in a folder that others
-//! empty.
+//! Linux.
 
-use std::{fs, path::Path};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use lock_core::Error;
+use rustix::fs::{AtFlags, CWD, FileType, Mode, StatxAttributes, StatxFlags, mknodat, statx};
+
+pub(crate) use super::unix::*;
+use super::unix::{OWN, unknown_clock};
+
+/// Folders that others empty, and when.
+pub(crate) const EMPTIED: &[(&str, &str)] = &[
+    (
+        "/tmp",
+        "cleaners delete old files there, and a service with PrivateTmp has a folder of its own",
+    ),
+    (
+        "/var/tmp",
+        "cleaners delete old files there, and a service with PrivateTmp has a folder of its own",
+    ),
+    ("/run", "it is emptied when the machine starts, and /run/user also when its user logs out"),
+    ("/dev/shm", "files of a user may be deleted there when that user logs out"),
+];
+
+/// Makes an empty file. Does not open it: a process that closes any descriptor of it loses the
+/// locks that its SQLite connections have on it.
+pub(crate) fn create(path: &Path) -> io::Result<()> {
+    mknodat(CWD, path, FileType::RegularFile, Mode::from_raw_mode(OWN), 0).map_err(Into::into)
+}
+
+/// Makes a named pipe.
+pub(crate) fn make_pipe(path: &Path) -> io::Result<()> {
+    mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(OWN), 0).map_err(Into::into)
+}
+
+/// Whether this process has the file open.
+pub(crate) fn is_open(id: FileId) -> bool {
+    let Ok(open) = fs::read_dir("/proc/self/fd") else { return true };
+    open.flatten().any(|one| FileId::at(&one.path()) == Some(id))
+}
+
+/// Whether this process has one of these files open although it was deleted, or has the file
+/// `moved` open. Another file may have got the numbers of a deleted one, so for them the names
+/// count that the kernel gives to deleted files.
+pub(crate) fn is_left(files: &[PathBuf], moved: Option<FileId>) -> bool {
+    let Ok(open) = fs::read_dir("/proc/self/fd") else { return true };
+    let deleted = files.iter().map(|file| {
+        let mut name = file.as_os_str().to_owned();
+        name.push(" (deleted)");
+        PathBuf::from(name)
+    });
+    let deleted: Vec<_> = deleted.collect();
+    open.flatten().map(|one| one.path()).any(|one| {
+        fs::read_link(&one).is_ok_and(|name| deleted.contains(&name))
+            || moved.is_some_and(|id| FileId::at(&one) == Some(id))
+    })
+}
+
+/// Identifies the clock of leases: a boot of a machine, seen from a time namespace. Processes of
+/// one epoch share CLOCK_BOOTTIME.
+pub(crate) fn boot() -> Result<String, Error> {
+    let path = "/proc/sys/kernel/random/boot_id";
+    let boot = fs::read_to_string(path).map_err(|error| unknown_clock(path, error))?;
+    // Absent before Linux 5.6, where there are no time namespaces.
+    let namespace = rustix::fs::readlink("/proc/self/ns/time", Vec::new());
+    let namespace = namespace.map(|link| link.to_string_lossy().into_owned()).unwrap_or_default();
+    Ok(format!("{} {namespace}{}", boot.trim(), offset()))
+}
+
+/// The offset of this namespace's clock. It is part of the epoch because the kernel reuses the
+/// number of a namespace that has ended, and the next one may have another clock: rows of the first
+/// would then be held for the difference.
+fn offset() -> String {
+    let offsets = fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
+    let boottime = offsets.lines().find_map(|line| line.strip_prefix("boottime"));
+    boottime.into_iter().flat_map(str::split_whitespace).map(|word| format!(" {word}")).collect()
+}
+
+/// Whether a mount begins with this file.
+pub(crate) fn is_mounted(file: &Path) -> bool {
+    // Where the kernel does not tell, the list of mounts does.
+    is_mount_root(file).unwrap_or_else(|| is_mount_point(file))
+}
+
+/// `None` before Linux 5.8, or if statx(2) is forbidden.
+fn is_mount_root(file: &Path) -> Option<bool> {
+    let told = statx(CWD, file, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::empty()).ok()?;
+    let is_known = told.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT);
+    is_known.then(|| told.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
+}
 
 /// Why SQLite's locks may not exclude each other on the file system of this path; `None` if nothing
 /// is known against it.
@@ -69,7 +158,7 @@ fn kind_in(mounts: &str, folder: &Path) -> Option<String> {
 }
 
 /// Whether something is mounted at exactly this path. `path` has no symbolic links.
-pub(crate) fn is_mount_point(path: &Path) -> bool {
+fn is_mount_point(path: &Path) -> bool {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     mounts.lines().filter_map(mount_point).any(|mount| Path::new(&mount) == path)
 }
@@ -81,31 +170,6 @@ fn mount_point(line: &str) -> Option<String> {
     Some(
         octal.into_iter().fold(written.to_owned(), |path, (code, plain)| path.replace(code, plain)),
     )
-}
-
-/// Folders that others empty, and when.
-const EMPTIED: [(&str, &str); 4] = [
-    (
-        "/tmp",
-        "cleaners delete old files there, and a service with PrivateTmp has a folder of its own",
-    ),
-    (
-        "/var/tmp",
-        "cleaners delete old files there, and a service with PrivateTmp has a folder of its own",
-    ),
-    ("/run", "it is emptied when the machine starts, and /run/user also when its user logs out"),
-    ("/dev/shm", "files of a user may be deleted there when that user logs out"),
-];
-
-/// What to tell an operator of a path in a folder that others empty. A file that is deleted while
-/// locks are held leads to two holders, until the first of them renews.
-pub(crate) fn emptied(path: &Path) -> Option<String> {
-    let folder = fs::canonicalize(path.parent()?).ok()?;
-    let (of, why) = EMPTIED.iter().find(|(of, _)| folder.starts_with(of))?;
-    Some(format!(
-        "{path:?} is in {of}: {why}; if the file is deleted while locks are held, others get them too; keep it in a folder such as \
-         /var/lib/app"
-    ))
 }
 
 #[cfg(test)]
@@ -142,20 +206,6 @@ mod tests {
         assert!(is_mount_point(Path::new("/proc")) && !is_mount_point(Path::new("/proc/self")));
     }
 
-    #[test]
-    fn folders_that_others_empty_are_named_whatever_leads_there() {
-        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
-        let link = folder.path().join("link");
-        for (target, of) in [("/tmp", "/tmp"), ("/var/tmp", "/var/tmp"), ("/run", "/run")] {
-            std::os::unix::fs::symlink(target, &link).unwrap();
-            let told = emptied(&link.join("locks.db")).unwrap();
-            assert!(told.contains(&format!("is in {of}: ")), "{told}");
-            fs::remove_file(&link).unwrap();
-        }
-        assert!(emptied(&folder.path().join("locks.db")).unwrap().contains("/dev/shm"));
-        assert_eq!(emptied(Path::new("/var/lib/locks.db")), None);
-    }
-
     /// The environment variable that gives a process beside a mount of FUSE its path.
     const PART: &str = "LEASEHOLD_FUSE_PART";
 
@@ -177,7 +227,7 @@ mod tests {
         let mut command = std::process::Command::new("unshare");
         command.args(["--mount", "sh", "-c", script, "sh", "fuse.sshfs"]).arg(folder.path());
         command.arg(std::env::current_exe().unwrap()).env(PART, folder.path().join("locks.db"));
-        let part = "sqlite::connection::file_system::tests::a_part_beside_fuse";
+        let part = "sqlite::sys::system::tests::a_part_beside_fuse";
         let output = command.args(["--exact", part, "--ignored", "--nocapture"]).output().unwrap();
         if !output.status.success() {
             let why = String::from_utf8_lossy(&output.stderr);

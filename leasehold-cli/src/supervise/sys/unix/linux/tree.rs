@@ -11,14 +11,14 @@ use rustix::process::{
 
 /// A process at the moment when `/proc` was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Process {
+pub(in crate::supervise::sys) struct Process {
     pid: Pid,
-    pub(super) parent: Option<Pid>,
+    pub(in crate::supervise::sys) parent: Option<Pid>,
     /// Its process group; `None` if it began outside our process namespace, where its number has no
     /// meaning for us.
-    pub(super) group: Option<Pid>,
+    pub(in crate::supervise::sys) group: Option<Pid>,
     /// Its session, likewise.
-    pub(super) session: Option<Pid>,
+    pub(in crate::supervise::sys) session: Option<Pid>,
     /// When it started, in the kernel's ticks. Together with the id this identifies the process.
     born: u64,
     state: State,
@@ -34,7 +34,7 @@ enum State {
 impl Process {
     /// Sends it a signal, unless another process has its id now. A failure is ignored: the process
     /// is gone, or it belongs to another user and nothing can be done.
-    pub(super) fn signal(&self, signal: Signal) {
+    pub(in crate::supervise::sys) fn signal(&self, signal: Signal) {
         match pidfd_open(self.pid, PidfdFlags::empty()) {
             // The descriptor refers to one process from here on. Check that it is this one.
             Ok(fd) if read(self.pid).is_some_and(|now| now.born == self.born) => {
@@ -49,13 +49,13 @@ impl Process {
 
 /// The living processes below `root`, in no particular order. While a process or a thread ends, its
 /// children may be missing. Then the death of a child of `root` follows.
-pub(super) fn below(root: Pid) -> Vec<Process> {
+pub(in crate::supervise::sys) fn below(root: Pid) -> Vec<Process> {
     select(root, family(root))
 }
 
 /// All living processes below `root`, without children that are older than `child`, and without the
 /// processes below those. `root` had them before an exec.
-pub(super) fn below_since(root: Pid, child: &Process) -> Vec<Process> {
+pub(in crate::supervise::sys) fn below_since(root: Pid, child: &Process) -> Vec<Process> {
     let below = |candidates| select(root, without_older(root, child.born, candidates));
     let found = below(family(root));
     // The search from parent to child may miss the children of a process that ends.
@@ -68,7 +68,7 @@ fn without_older(root: Pid, born: u64, mut all: Vec<Process>) -> Vec<Process> {
 }
 
 /// Whether a member of the group is stopped.
-pub(super) fn any_stopped(group: Pid) -> bool {
+pub(in crate::supervise::sys) fn any_stopped(group: Pid) -> bool {
     all().iter().any(|each| each.group == Some(group) && each.state == State::Stopped)
 }
 
@@ -140,12 +140,12 @@ fn select(root: Pid, mut all: Vec<Process>) -> Vec<Process> {
 
 /// This process. Its group and session are read from here, too, because the calls of our library
 /// assume that both have a number in our process namespace.
-pub(super) fn own() -> Option<Process> {
+pub(in crate::supervise::sys) fn own() -> Option<Process> {
     read(getpid())
 }
 
 /// One process, if it is there.
-pub(super) fn read(pid: Pid) -> Option<Process> {
+pub(in crate::supervise::sys) fn read(pid: Pid) -> Option<Process> {
     let stat = fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
     parse(&String::from_utf8_lossy(&stat))
 }
