@@ -256,7 +256,12 @@ impl Dialect for Mysql {
             Number(grant.token.get().cast_signed()),
         ];
         let answer = self.ready().await?.execute_repeatable(&self.sql.reown, &arguments).await?;
-        Ok(insert_id(&answer).is_some())
+        let is_given = insert_id(&answer).is_some();
+        if is_given {
+            self.holds.end(grant.owner);
+            self.holds.begin(request);
+        }
+        Ok(is_given)
     }
 
     async fn force(&self, name: &LockName) -> Result<bool, Error> {
