@@ -165,7 +165,7 @@ fn admitted(value: &[u8]) -> Option<FencingToken> {
 /// let guard = locks.lock("nightly-report").acquire().await?;
 /// let held = HeldKey::of(&guard).ok_or("the lock is not in etcd")?;
 /// let write = TxnOp::put("report/today", "42 orders", None);
-/// let answer = etcd.kv_client().txn(Txn::new().when([held.is_held()]).and_then([write])).await?;
+/// let answer = etcd.kv_client().txn(Txn::new().when(held.is_held()).and_then([write])).await?;
 /// assert!(answer.succeeded(), "the lock was lost, and nothing was written");
 /// # Ok(())
 /// # }
@@ -173,6 +173,8 @@ fn admitted(value: &[u8]) -> Option<FencingToken> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldKey {
     key: String,
+    /// The create revision of the entry. A later grant may have the same key and the same lease.
+    created: i64,
     /// The lease of this grant. A key that is kept for a minimum hold after its release has another
     /// lease.
     lease: i64,
@@ -183,7 +185,7 @@ impl HeldKey {
     #[must_use]
     pub fn of(guard: &Guard) -> Option<Self> {
         let held: &Held = guard.grant().state.as_ref()?.downcast_ref()?;
-        Some(Self { key: held.key().to_owned(), lease: held.lease.id })
+        Some(Self { key: held.key().to_owned(), created: held.created, lease: held.lease.id })
     }
 
     /// The key.
@@ -192,9 +194,12 @@ impl HeldKey {
         &self.key
     }
 
-    /// The condition that the lock is still held by that guard.
+    /// The conditions that the lock is still held by that guard.
     #[must_use]
-    pub fn is_held(&self) -> Compare {
-        Compare::lease(self.key.as_str(), CompareOp::Equal, self.lease)
+    pub fn is_held(&self) -> [Compare; 2] {
+        [
+            Compare::create_revision(self.key.as_str(), CompareOp::Equal, self.created),
+            Compare::lease(self.key.as_str(), CompareOp::Equal, self.lease),
+        ]
     }
 }

@@ -42,7 +42,7 @@ impl Store {
         pool: usize,
     ) -> Result<Arc<Self>, Error> {
         let restore = RestoreCheck::new(rpc.clone(), layout.clone(), connection, expected);
-        restore.history_token().await?;
+        let history = restore.history_token().await?.history;
         let longest = restore.settings().record.longest_lease();
         if let Some(expected) = expected.filter(|expected| *expected != longest) {
             let show = humantime::format_duration;
@@ -59,7 +59,7 @@ impl Store {
         let keepalives = Keepalives::new(rpc.clone());
         let waiters = Waiters::default();
         Ok(Arc::new(Self {
-            leases: Leases::new(rpc.clone(), keepalives.clone(), pool, probe),
+            leases: Leases::new(rpc.clone(), keepalives.clone(), pool, probe, history),
             restore,
             reserved_keys: ReservedKeys::new(),
             attempts: Attempts::default(),

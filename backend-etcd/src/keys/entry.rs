@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use etcd_client::{Compare, CompareOp, GetResponse, KeyValue};
-use lock_core::{FencingToken, Holder, Mode, OwnerId, OwnerLabel, Request};
+use lock_core::{FencingToken, Holder, Mode, Mutex, OwnerId, OwnerLabel, Request};
 use serde::{Deserialize, Serialize};
 
 use super::{layout::mode_of, reserved::ReservedKey};
@@ -95,6 +95,13 @@ impl StoredEntry {
         self.entry.as_ref().is_some_and(|entry| entry.kept)
     }
 
+    /// Its value, if its release may delete it and return its lease: it was granted at once, and
+    /// nobody has written it since.
+    pub(crate) fn returnable(&self) -> Option<&QueueEntry> {
+        let entry = self.entry.as_ref().filter(|entry| entry.granted && !entry.kept);
+        entry.filter(|_| self.modified == self.created && self.mode() == Mode::Exclusive)
+    }
+
     /// The holder, with the remaining time of its lease. Entries of other tools show only the
     /// number of their lease. An entry whose value cannot be parsed holds the lock all the same.
     pub(crate) fn holder(&self, remaining: Duration) -> Option<Holder> {
@@ -130,8 +137,25 @@ pub(crate) struct EnqueueAttempt {
     pub(crate) reserved: Arc<ReservedKey>,
 }
 
+/// What a release has done with the lease of a grant. Once the lease was returned, it may serve
+/// another lock: this grant must not use it any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LeaseUse {
+    /// The lease may be returned: the lock was granted at once to a writer.
+    Returnable,
+    /// The release will revoke the lease.
+    Own,
+    /// The entry was or will be deleted without its lease. If the answer is lost, the lease is
+    /// never returned.
+    Deleting,
+    /// The lease was or will be revoked.
+    Revoking,
+    /// The entry was deleted, and the lease returned.
+    Returned,
+}
+
 /// The state of a grant.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) reserved: Arc<ReservedKey>,
     pub(crate) lease: Lease,
@@ -139,9 +163,50 @@ pub(crate) struct Held {
     pub(crate) entry: QueueEntry,
     /// The history of the cluster in which it was granted.
     pub(crate) history: u64,
+    pub(crate) lease_use: Mutex<LeaseUse>,
 }
 
 impl Held {
+    pub(crate) fn lease_use(&self) -> LeaseUse {
+        *self.lease_use.lock()
+    }
+
+    /// Whether its release may delete the entry without the lease. Says so once: a repeat revokes
+    /// the lease.
+    pub(crate) fn begin_return(&self) -> bool {
+        self.change(LeaseUse::Returnable, LeaseUse::Deleting)
+    }
+
+    /// Whether the lease of the deleted entry may be returned: no other release revokes it
+    /// meanwhile.
+    pub(crate) fn end_return(&self) -> bool {
+        self.change(LeaseUse::Deleting, LeaseUse::Returned)
+    }
+
+    /// Whether its release may revoke the lease: it was not returned.
+    pub(crate) fn begin_revoke(&self) -> bool {
+        let mut lease_use = self.lease_use.lock();
+        if *lease_use == LeaseUse::Returned {
+            return false;
+        }
+        *lease_use = LeaseUse::Revoking;
+        true
+    }
+
+    fn change(&self, from: LeaseUse, to: LeaseUse) -> bool {
+        let mut lease_use = self.lease_use.lock();
+        let may = *lease_use == from;
+        if may {
+            *lease_use = to;
+        }
+        may
+    }
+
+    /// The condition that nobody has written its entry since it was granted at once.
+    pub(crate) fn is_unwritten(&self) -> Compare {
+        Compare::mod_revision(self.key(), CompareOp::Equal, self.created)
+    }
+
     pub(crate) fn key(&self) -> &str {
         &self.reserved.key
     }

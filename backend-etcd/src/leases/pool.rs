@@ -1,9 +1,13 @@
 //! A pool of unused leases. An acquire that finds a lease in the pool saves etcd a write.
 //!
-//! The pool is refilled in bursts, which etcd writes in one flush, and only as fast as it is used:
-//! the first use of a length adds one lease, and each later burst is twice the last one, up to the
-//! limit, while the pool runs low. Unused leases expire, so an idle client costs nothing. `close`
-//! revokes them.
+//! A lock that was held for a short time returns its lease. While the pool runs low all the same,
+//! it is refilled in bursts, which etcd writes in one flush: the first use of a length adds one
+//! lease, and each later burst is twice the last one, up to the limit. Unused leases expire, so an
+//! idle client costs nothing. `close` revokes them.
+//!
+//! A lease belongs to the history of the cluster in which it was last unused. In a restored
+//! cluster, the key of an earlier grant may live by it again, and its next grant would keep that
+//! key alive.
 
 use std::{
     collections::HashMap,
@@ -17,7 +21,7 @@ use tokio::sync::Notify;
 
 use crate::{
     rpc::{Lease, Rpc},
-    tunables::REFILL_BELOW,
+    tunables::{OLD_AFTER, REFILL_BELOW},
 };
 
 /// The pool of a client.
@@ -34,6 +38,8 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Stock {
+    /// The history of all leases in it.
+    history: u64,
     lengths: HashMap<Duration, Length>,
     /// How many bursts are under way.
     filling: usize,
@@ -50,9 +56,11 @@ struct Length {
 }
 
 impl LeasePool {
-    /// A pool of at most `limit` leases of each length. With 0 it is never refilled.
-    pub(crate) fn new(rpc: Rpc, limit: usize) -> Self {
-        let (stock, filled) = (Mutex::default(), Notify::new());
+    /// A pool of at most `limit` leases of each length, in this history. With 0 it is never
+    /// refilled, and no lock returns its lease.
+    pub(crate) fn new(rpc: Rpc, limit: usize, history: u64) -> Self {
+        let stock = Mutex::new(Stock { history, ..Stock::default() });
+        let filled = Notify::new();
         Self(Arc::new(Shared { rpc, limit, stock, filled }))
     }
 
@@ -60,11 +68,15 @@ impl LeasePool {
         self.0.stock.lock()
     }
 
-    /// The youngest lease of this length. etcd may have ended it already. A pool that runs low is
-    /// refilled in the background.
-    pub(crate) fn take(&self, ttl: Duration) -> Option<Lease> {
+    /// The youngest lease of this length and this history. etcd may have ended it already. A pool
+    /// that runs low is refilled in the background.
+    pub(crate) fn take(&self, ttl: Duration, history: u64) -> Option<Lease> {
         let mut stock = self.stock();
         let (closed, limit) = (stock.closed, self.0.limit);
+        if stock.history != history {
+            stock.history = history;
+            stock.lengths.values_mut().for_each(|length| length.leases.clear());
+        }
         let length = stock.lengths.entry(ttl).or_default();
         let now = SystemEnv.now();
         length.leases.retain(|lease| now.since(lease.from) < lease.ttl);
@@ -80,37 +92,40 @@ impl LeasePool {
             let wanted = length.burst.min(limit - length.leases.len().min(limit));
             stock.filling += 1;
             drop(stock);
-            tokio::spawn(self.clone().fill(ttl, wanted));
+            tokio::spawn(self.clone().fill(ttl, wanted, history));
         }
         lease
     }
 
-    /// Keeps an unused lease for the next attempt. A lease above the limit is left to expire.
-    pub(crate) fn put(&self, lease: Lease) {
+    /// Keeps an unused lease of this history for the next attempt. `false` if there is no room for
+    /// it: unless the caller revokes it, it expires.
+    pub(crate) fn put(&self, lease: Lease, history: u64) -> bool {
         let mut stock = self.stock();
-        if stock.closed {
-            return;
+        if stock.closed || stock.history != history {
+            return false;
         }
         let length = stock.lengths.entry(lease.ttl).or_default();
-        if length.leases.len() < self.0.limit.max(1) {
+        let has_room = length.leases.len() < self.0.limit.max(1);
+        if has_room {
             // The youngest is taken first.
             let at = length.leases.partition_point(|other| other.from <= lease.from);
             length.leases.insert(at, lease);
         }
+        has_room
     }
 
-    async fn fill(self, ttl: Duration, wanted: usize) {
+    /// Whether a lock that was granted with this lease may return it. A lock that was held for long
+    /// does not: its lease would need a keepalive before it is used again.
+    pub(crate) fn may_return(&self, lease: Lease) -> bool {
+        self.0.limit > 0 && is_young(lease)
+    }
+
+    async fn fill(self, ttl: Duration, wanted: usize, history: u64) {
         let _filled = Filled(&self, ttl);
         let granted = join_all((0..wanted).map(|_| self.0.rpc.grant(ttl))).await;
-        let mut late = Vec::new();
-        for lease in granted.into_iter().flatten() {
-            if self.stock().closed {
-                late.push(lease);
-            } else {
-                self.put(lease);
-            }
-        }
-        // The client was closed meanwhile, and `close` waits for this.
+        let granted = granted.into_iter().flatten();
+        let late: Vec<_> = granted.filter(|lease| !self.put(*lease, history)).collect();
+        // Others were returned meanwhile, or the client was closed, and `close` waits for this.
         join_all(late.iter().map(|lease| self.0.rpc.revoke(lease.id))).await;
     }
 
@@ -133,6 +148,11 @@ impl LeasePool {
             filled.await;
         }
     }
+}
+
+/// Whether a lease needs no keepalive before it is used.
+pub(super) fn is_young(lease: Lease) -> bool {
+    SystemEnv.now().since(lease.from) < lease.ttl / OLD_AFTER
 }
 
 /// Marks the end of a burst, even if its runtime ends.

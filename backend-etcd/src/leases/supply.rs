@@ -4,10 +4,13 @@ use std::time::Duration;
 
 use lock_core::{Env as _, Error, Mutex, SystemEnv};
 
-use super::{Keepalives, pool::LeasePool};
+use super::{
+    Keepalives,
+    pool::{LeasePool, is_young},
+};
 use crate::{
     rpc::{Lease, Rpc, whole_seconds},
-    tunables::{OLD_AFTER, TOMBSTONE_LIFE},
+    tunables::TOMBSTONE_LIFE,
 };
 
 #[derive(Debug)]
@@ -23,18 +26,24 @@ pub(crate) struct Leases {
 
 impl Leases {
     /// Keeps a pool of at most `limit` leases of each length. `probe` is an unused lease of the
-    /// shortest length that etcd grants.
-    pub(crate) fn new(rpc: Rpc, keepalives: Keepalives, limit: usize, probe: Lease) -> Self {
-        let pool = LeasePool::new(rpc.clone(), limit);
-        pool.put(probe);
+    /// shortest length that etcd grants, and of this history.
+    pub(crate) fn new(
+        rpc: Rpc,
+        keepalives: Keepalives,
+        limit: usize,
+        probe: Lease,
+        history: u64,
+    ) -> Self {
+        let pool = LeasePool::new(rpc.clone(), limit, history);
+        pool.put(probe, history);
         Self { rpc, keepalives, pool, shortest: probe.ttl, tombstones: Mutex::default() }
     }
 
-    /// A lease that no key uses yet.
-    pub(crate) async fn take(&self, span: Duration) -> Result<Lease, Error> {
+    /// A lease that no key uses in this history.
+    pub(crate) async fn take(&self, span: Duration, history: u64) -> Result<Lease, Error> {
         let ttl = Duration::from_secs(whole_seconds(span)).max(self.shortest);
-        while let Some(pooled) = self.pool.take(ttl) {
-            if SystemEnv.now().since(pooled.from) < ttl / OLD_AFTER {
+        while let Some(pooled) = self.pool.take(ttl, history) {
+            if is_young(pooled) {
                 return Ok(pooled);
             }
             match Box::pin(self.keepalives.extend(pooled.id)).await {
@@ -47,10 +56,10 @@ impl Leases {
         Ok(Box::pin(self.rpc.grant(ttl)).await?)
     }
 
-    /// A lease that no key uses yet, and that lasts for the whole span from now on.
-    pub(crate) async fn take_full(&self, span: Duration) -> Result<Lease, Error> {
+    /// The same, and it lasts for the whole span from now on.
+    pub(crate) async fn take_full(&self, span: Duration, history: u64) -> Result<Lease, Error> {
         let until = SystemEnv.now() + span;
-        let lease = self.take(span).await?;
+        let lease = self.take(span, history).await?;
         if lease.from + lease.ttl >= until {
             return Ok(lease);
         }
@@ -61,9 +70,9 @@ impl Leases {
         }
     }
 
-    /// Returns an unused lease for the next attempt.
-    pub(crate) fn put_back(&self, lease: Lease) {
-        self.pool.put(lease);
+    /// Returns an unused lease for the next attempt. Above the limit of the pool it expires.
+    pub(crate) fn put_back(&self, lease: Lease, history: u64) {
+        self.pool.put(lease, history);
     }
 
     /// The lease for a tombstone. It lasts at least [`TOMBSTONE_LIFE`] from now on, and at least as

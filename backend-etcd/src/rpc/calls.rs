@@ -3,8 +3,8 @@
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use etcd_client::{
-    Client, LeaseKeepAliveStream, LeaseKeeper, StatusResponse, Txn, TxnResponse, WatchOptions,
-    WatchStream,
+    Client, LeaseKeepAliveStream, LeaseKeeper, LeaseTimeToLiveOptions, LeaseTimeToLiveResponse,
+    StatusResponse, Txn, TxnResponse, WatchOptions, WatchStream,
 };
 use lock_core::{Env as _, Error, Instant, SystemEnv};
 use tokio::time::timeout_at;
@@ -117,15 +117,29 @@ impl Rpc {
 
     /// The remaining TTL of a lease; zero if it is gone.
     pub(crate) async fn remaining(&self, lease: i64) -> Result<Duration, Error> {
-        let query = || {
-            let mut client = self.client.lease_client();
-            async move { client.time_to_live(lease, None).await }
-        };
-        match self.within(query).await {
+        match self.time_to_live(lease, LeaseTimeToLiveOptions::new()).await {
             Ok(answer) => Ok(Duration::from_secs(u64::try_from(answer.ttl()).unwrap_or(0))),
             Err(Failure::LeaseGone) => Ok(Duration::ZERO),
             Err(failure) => Err(failure.into()),
         }
+    }
+
+    /// Whether a lease lives, and no key lives by it.
+    pub(crate) async fn is_unused(&self, lease: i64) -> Result<bool, Failure> {
+        let answer = self.time_to_live(lease, LeaseTimeToLiveOptions::new().with_keys()).await?;
+        Ok(answer.ttl() > 0 && answer.keys().is_empty())
+    }
+
+    async fn time_to_live(
+        &self,
+        lease: i64,
+        options: LeaseTimeToLiveOptions,
+    ) -> Result<LeaseTimeToLiveResponse, Failure> {
+        self.within(|| {
+            let (mut client, options) = (self.client.lease_client(), options.clone());
+            async move { client.time_to_live(lease, Some(options)).await }
+        })
+        .await
     }
 
     pub(crate) async fn watch(

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use etcd_client::{GetResponse, KeyValue, Txn, TxnOp};
-use lock_core::{Attempt, Error, ErrorKind, Grant, Mode, Quarantined, Request};
+use lock_core::{Attempt, Error, ErrorKind, Grant, Mode, Mutex, Quarantined, Request};
 
 use super::grant::{AcquireTxn, acquire_txn, busy, confirm, is_ours, repeat};
 use crate::{
     keys::{
-        entry::{Held, StoredEntry},
+        entry::{Held, LeaseUse, StoredEntry},
         reserved::ReservedKey,
         settings::Record,
     },
-    restore::held_back,
+    restore::{HistoryToken, held_back},
     rpc::{Failure, Lease, gets, incomplete, revision},
     store::Store,
     tunables::TRIES,
@@ -39,31 +39,31 @@ enum Outcome {
 pub(crate) async fn try_acquire(store: &Store, request: &Request) -> Result<Attempt, Error> {
     store.restore.check_request(request, Record::longest_lease).await?;
     let (reserved_keys, layout, name) = (&store.reserved_keys, &store.layout, &request.name);
-    let (mut lease, mut reserved) = (None, reserved_keys.next(layout, name, request.mode));
+    let mut reserved = reserved_keys.next(layout, name, request.mode);
     for _ in 0..TRIES {
-        let used = match lease.take() {
-            Some(lease) => lease,
-            None => store.leases.take(request.lease).await?,
-        };
-        match acquire(store, request, used, Arc::clone(&reserved)).await {
+        let token = store.restore.history_token().await?;
+        let lease = store.leases.take(request.lease, token.history).await?;
+        let put_back = || store.leases.put_back(lease, token.history);
+        match acquire(store, request, lease, Arc::clone(&reserved), &token).await {
             Ok(Outcome::Granted(grant)) => return Ok(Attempt::Granted(grant)),
             Ok(Outcome::Ours(seen)) => {
-                store.leases.put_back(used);
+                put_back();
                 if let Some(grant) = repeat(store, request, seen).await? {
                     return Ok(Attempt::Granted(grant));
                 }
             }
             Ok(Outcome::Others(seen)) => {
-                store.leases.put_back(used);
+                put_back();
                 return Ok(Attempt::Busy(busy(store, seen).await?));
             }
             Ok(Outcome::Quarantine(held_back)) => {
-                store.leases.put_back(used);
+                put_back();
                 return Ok(Attempt::Quarantined(held_back));
             }
-            Ok(Outcome::Unblocked) => lease = Some(used),
+            Ok(Outcome::Unblocked) => put_back(),
             Ok(Outcome::Occupied) => {
-                (lease, reserved) = (Some(used), reserved_keys.random(layout, name, request.mode));
+                put_back();
+                reserved = reserved_keys.random(layout, name, request.mode);
             }
             Ok(Outcome::Restored) | Err(Failure::LeaseGone) => {}
             Err(Failure::Error(error)) => return Err(error),
@@ -77,15 +77,19 @@ async fn acquire(
     request: &Request,
     lease: Lease,
     reserved: Arc<ReservedKey>,
+    token: &HistoryToken,
 ) -> Result<Outcome, Failure> {
-    let token = store.restore.history_token().await?;
     let AcquireTxn { txn, entry, record, .. } = acquire_txn(store, request, &reserved.key, lease)?;
     let key = reserved.key.clone();
     let answer = store.rpc.txn(txn).await?;
     if answer.succeeded() {
         let created = revision(&answer);
-        let held = Held { reserved, lease, created, entry, history: token.history };
-        let grant = confirm(store, request, &token, &answer, held, record).await?;
+        let lease_use = Mutex::new(match request.mode {
+            Mode::Shared => LeaseUse::Own,
+            _ => LeaseUse::Returnable,
+        });
+        let held = Held { reserved, lease, created, entry, history: token.history, lease_use };
+        let grant = confirm(store, request, token, &answer, held, record).await?;
         return Ok(grant.map_or(Outcome::Restored, Outcome::Granted));
     }
     Ok(Box::pin(find_obstacle(store, request, key)).await?)

@@ -9,7 +9,7 @@ use lock_core::{
     StoreSettings,
 };
 
-use super::release::outcome;
+use super::release::{outcome, revoke};
 use crate::{
     keys::{
         entry::{StoredEntry, holders},
@@ -157,7 +157,7 @@ pub(crate) async fn force_release_if(
 /// Deletes an entry, if it still exists.
 async fn end(store: &Store, seen: StoredEntry) -> Result<bool, Error> {
     if seen.lease != 0 {
-        return Ok(store.rpc.revoke(seen.lease).await?);
+        return revoke(store, &seen).await;
     }
     let same = Compare::create_revision(seen.key.clone(), CompareOp::Equal, seen.created);
     let txn = Txn::new().when([same]).and_then([TxnOp::delete(seen.key, None)]);

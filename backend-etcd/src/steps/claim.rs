@@ -3,12 +3,14 @@
 use std::sync::{Arc, atomic::Ordering};
 
 use etcd_client::{Compare, CompareOp, Txn, TxnOp};
-use lock_core::{Attempt, Busy, Env as _, Error, ErrorKind, Mode, Request, SystemEnv, check_lease};
+use lock_core::{
+    Attempt, Busy, Env as _, Error, ErrorKind, Mode, Mutex, Request, SystemEnv, check_lease,
+};
 
 use super::grant::{busy, busy_for, confirm, is_ours, repeat};
 use crate::{
     keys::{
-        entry::{Held, QueueEntry, StoredEntry},
+        entry::{Held, LeaseUse, QueueEntry, StoredEntry},
         settings::Record,
     },
     restore::held_back,
@@ -137,7 +139,8 @@ async fn try_claim(
     if answer.succeeded() {
         let reserved = Arc::clone(&waiting.reserved);
         let (created, history) = (waiting.created, token.history);
-        let held = Held { reserved, lease, created, entry, history };
+        let lease_use = Mutex::new(LeaseUse::Own);
+        let held = Held { reserved, lease, created, entry, history, lease_use };
         let grant = confirm(store, request, &token, &answer, held, record).await?;
         if grant.is_none() {
             waiting.lose();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use etcd_client::{Compare, CompareOp, GetResponse, Txn, TxnOp, TxnOpResponse, TxnResponse};
-use lock_core::{Attempt, Enqueued, Error, ErrorKind, Grant, Mode, Quarantined, Request};
+use lock_core::{Attempt, Enqueued, Error, ErrorKind, Grant, Mode, Mutex, Quarantined, Request};
 
 use super::{
     claim::claim,
@@ -11,11 +11,11 @@ use super::{
 };
 use crate::{
     keys::{
-        entry::{EnqueueAttempt, Held, QueueEntry, StoredEntry},
+        entry::{EnqueueAttempt, Held, LeaseUse, QueueEntry, StoredEntry},
         reserved::ReservedKeys,
         settings::Record,
     },
-    restore::held_back,
+    restore::{HistoryToken, held_back},
     rpc::{Failure, gets, incomplete, revision},
     store::Store,
     tunables::{CROWDED, TRIES},
@@ -101,6 +101,7 @@ pub(super) async fn join_queue(store: &Store, request: &Request) -> Result<Queue
     // Keys that other entries use, or may use. They stay reserved until this request has its entry.
     let mut occupied = Vec::new();
     for _ in 0..TRIES {
+        let token = store.restore.history_token().await?;
         // An earlier attempt may have made its entry. This one finds it only with the same key.
         let attempt = match store.attempts.get(request.owner) {
             Some(attempt) => attempt,
@@ -111,11 +112,12 @@ pub(super) async fn join_queue(store: &Store, request: &Request) -> Result<Queue
                 };
                 let keys = &store.reserved_keys;
                 let reserved = reserve(keys, &store.layout, &request.name, request.mode);
-                EnqueueAttempt { lease: store.leases.take(request.lease).await?, reserved }
+                let lease = store.leases.take(request.lease, token.history).await?;
+                EnqueueAttempt { lease, reserved }
             }
         };
         store.attempts.note(request.owner, attempt.clone());
-        match try_join_queue(store, request, &attempt).await {
+        match try_join_queue(store, request, &attempt, &token).await {
             // An earlier attempt may have made its entry, or may still make it. That entry lives by
             // this lease, so no other entry may use the lease, and a later repeat must find the
             // entry.
@@ -123,7 +125,7 @@ pub(super) async fn join_queue(store: &Store, request: &Request) -> Result<Queue
             Ok(Some(queued)) => {
                 store.attempts.forget(request.owner);
                 if queued.made_nothing() && !is_repeat {
-                    store.leases.put_back(attempt.lease);
+                    store.leases.put_back(attempt.lease, token.history);
                 }
                 return Ok(queued);
             }
@@ -170,9 +172,9 @@ async fn try_join_queue(
     store: &Store,
     request: &Request,
     attempt: &EnqueueAttempt,
+    token: &HistoryToken,
 ) -> Result<Option<Queued>, Failure> {
     let (restore, layout) = (&store.restore, &store.layout);
-    let token = restore.history_token().await?;
     let name = &request.name;
     let EnqueueAttempt { mut lease, reserved } = attempt.clone();
     let key = reserved.key.clone();
@@ -198,8 +200,11 @@ async fn try_join_queue(
     let answer = store.rpc.txn(txn).await?;
     let now = revision(&answer);
     if answer.succeeded() {
-        let held = Held { reserved, lease, created: now, entry: granted, history: token.history };
-        let grant = confirm(store, request, &token, &answer, held, record).await?;
+        let (created, history) = (now, token.history);
+        // An earlier try of this request may arrive late, with the same lease. It must be gone.
+        let lease_use = Mutex::new(LeaseUse::Own);
+        let held = Held { reserved, lease, created, entry: granted, history, lease_use };
+        let grant = confirm(store, request, token, &answer, held, record).await?;
         return Ok(grant.map(Queued::Granted));
     }
     let got = gets(&answer);

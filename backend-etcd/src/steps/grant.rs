@@ -3,15 +3,15 @@
 use std::{sync::Arc, time::Duration};
 
 use etcd_client::{Compare, CompareOp, Txn, TxnOp, TxnResponse};
-use lock_core::{Busy, Error, FencingToken, Grant, Mode, Request, check_lease};
+use lock_core::{Busy, Error, FencingToken, Grant, Mode, Mutex, Request, check_lease};
 
 use crate::{
     keys::{
-        entry::{Held, QueueEntry, StoredEntry, token},
+        entry::{Held, LeaseUse, QueueEntry, StoredEntry, token},
         settings::Record,
     },
     restore::HistoryToken,
-    rpc::{Lease, put, revision},
+    rpc::{Failure, Lease, put, revision},
     store::Store,
     tunables::{POLL, SHORTEST_POLL},
 };
@@ -97,12 +97,14 @@ pub(super) async fn confirm(
 }
 
 /// Repeats an attempt that was granted: extends the lease and keeps the token. `None` if the grant
-/// is gone, its owner was abandoned, or a quarantine runs.
+/// is gone, its owner was abandoned, or a quarantine runs. Writes the entry again, so that neither
+/// this grant nor that of the first try returns the lease which both use.
 pub(super) async fn repeat(
     store: &Store,
     request: &Request,
     seen: StoredEntry,
 ) -> Result<Option<Grant>, Error> {
+    let is_returnable = seen.returnable().is_some();
     let (Some(entry), Ok(key)) = (seen.entry, String::from_utf8(seen.key)) else {
         return Ok(None);
     };
@@ -110,13 +112,19 @@ pub(super) async fn repeat(
     let token = restore.history_token().await?;
     let same = Compare::create_revision(key.as_str(), CompareOp::Equal, seen.created);
     let conditions = [same, layout.not_quarantined(), layout.not_abandoned(request.owner)];
-    let answer = store.rpc.txn(Txn::new().when(conditions)).await?;
+    let again = is_returnable.then(|| put(&key, entry.to_bytes(), seen.lease));
+    let txn = Txn::new().when(conditions).and_then(again.into_iter().collect::<Vec<_>>());
+    let answer = match store.rpc.txn(txn).await {
+        Err(Failure::LeaseGone) => return Ok(None),
+        answer => answer?,
+    };
     if !answer.succeeded() || !restore.history.is_same(&store.rpc, &token, &answer) {
         return Ok(None);
     }
     let Some(lease) = store.keepalives.extend(seen.lease).await? else { return Ok(None) };
     let (reserved, created) = (store.reserved_keys.existing(key), seen.created);
-    let held = Held { reserved, lease, created, entry, history: token.history };
+    let (history, lease_use) = (token.history, Mutex::new(LeaseUse::Own));
+    let held = Held { reserved, lease, created, entry, history, lease_use };
     Ok(Some(granted(request, held)))
 }
 

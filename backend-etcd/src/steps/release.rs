@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use etcd_client::{Txn, TxnOp};
+use etcd_client::{Compare, CompareOp, Txn, TxnOp};
 use futures_util::future::join;
 use lock_core::{Enqueued, Error, ErrorKind, Mode, ReleaseOutcome, Released, Request};
 
@@ -16,24 +16,52 @@ use crate::{
     store::Store,
 };
 
-/// Revokes the lease, which deletes the entry. For a minimum hold, moves the entry to another lease
-/// instead.
+/// Deletes the entry: without its lease if that can serve another lock, and otherwise by revoking
+/// the lease. For a minimum hold, moves the entry to another lease instead.
 pub(crate) async fn release(
     store: &Store,
     held: &Held,
     keep: Option<Duration>,
 ) -> Result<ReleaseOutcome, Error> {
-    let Some(keep) = keep.filter(|keep| !keep.is_zero()) else {
+    let (keep, pool) = (keep.filter(|keep| !keep.is_zero()), &store.leases.pool);
+    if keep.is_none()
+        && pool.may_return(held.lease)
+        && held.begin_return()
+        && delete(store, held).await?
+    {
+        // Whatever else hangs on the lease of a lock ends with the lock.
+        let is_unused = store.rpc.is_unused(held.lease.id).await.unwrap_or(false);
+        if !(is_unused && held.end_return() && pool.put(held.lease, held.history)) {
+            store.rpc.revoke(held.lease.id).await?;
+        }
+        return Ok(ReleaseOutcome::Released);
+    }
+    if !held.begin_revoke() {
+        return Ok(ReleaseOutcome::NotHeld);
+    }
+    let Some(keep) = keep else {
         return Ok(outcome(store.rpc.revoke(held.lease.id).await?));
     };
-    let last = store.leases.take_full(keep).await?;
+    let last = store.leases.take_full(keep, held.history).await?;
     let kept = move_to_lease(store, held, last).await?;
     if !kept {
-        store.leases.put_back(last);
+        store.leases.put_back(last, held.history);
     }
     // No key uses the old lease any more. A late renewal finds it gone.
     store.rpc.revoke(held.lease.id).await?;
     Ok(outcome(kept))
+}
+
+/// Deletes the entry of a holder without its lease. `false` if the entry is gone, or was written
+/// since its grant: whoever wrote it may still use the lease or revoke it.
+async fn delete(store: &Store, held: &Held) -> Result<bool, Failure> {
+    let same = [held.is_unwritten(), Compare::lease(held.key(), CompareOp::Equal, held.lease.id)];
+    let txn = Txn::new().when(same).and_then([TxnOp::delete(held.key(), None)]);
+    match store.rpc.txn(txn).await {
+        // etcd has no room for a transaction, but it carries a revoke out.
+        Err(Failure::Error(error)) if error.kind() == ErrorKind::Config => Ok(false),
+        answer => Ok(answer?.succeeded()),
+    }
 }
 
 /// Moves the entry of a holder to its last lease. `false` if the lock is no longer held.
@@ -137,11 +165,39 @@ pub(crate) async fn abandon(store: &Store, request: &Request) -> Result<(), Erro
             // The key that names the entry of a reader lives by the same lease.
             let is_own = request.mode == Mode::Shared || seen.belongs_to(request.owner);
             if is_own && !seen.is_kept() {
-                store.rpc.revoke(seen.lease).await?;
+                revoke(store, &seen).await?;
             }
         }
     }
     refused.map_or(Ok(()), Err)
+}
+
+/// Revokes the lease of an entry that was read. `false` if the entry is gone. Its client may delete
+/// the entry and use the lease for another lock meanwhile. So the entry is written again first:
+/// then its client does not return the lease.
+pub(crate) async fn revoke(store: &Store, seen: &StoredEntry) -> Result<bool, Error> {
+    if let (Some(entry), Ok(key)) = (seen.returnable(), std::str::from_utf8(&seen.key)) {
+        let same = Compare::mod_revision(key, CompareOp::Equal, seen.modified);
+        let txn = Txn::new()
+            .when([same])
+            .and_then([put(key, entry.to_bytes(), seen.lease)])
+            .or_else([TxnOp::get(key, None)]);
+        let answer = match store.rpc.txn(txn).await {
+            Err(Failure::LeaseGone) => return Ok(false),
+            // etcd has no room for the write, and so none for a grant that would use the lease.
+            Err(Failure::Error(error)) if error.kind() == ErrorKind::Config => {
+                store.rpc.txn(Txn::new().and_then([TxnOp::get(key, None)])).await?
+            }
+            answer => answer?,
+        };
+        // Nothing is read if it was written.
+        let is_gone =
+            |got| StoredEntry::from_get(got).is_none_or(|found| found.created != seen.created);
+        if gets(&answer).first().is_some_and(is_gone) {
+            return Ok(false);
+        }
+    }
+    Ok(store.rpc.revoke(seen.lease).await?)
 }
 
 pub(super) fn outcome(done: bool) -> ReleaseOutcome {

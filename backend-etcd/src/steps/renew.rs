@@ -3,7 +3,10 @@
 use etcd_client::{Compare, CompareOp, Txn};
 use lock_core::{Error, Grant, Instant, LossReason, Renewal};
 
-use crate::{keys::entry::Held, store::Store};
+use crate::{
+    keys::entry::{Held, LeaseUse},
+    store::Store,
+};
 
 pub(crate) async fn renew(
     store: &Store,
@@ -11,7 +14,12 @@ pub(crate) async fn renew(
     held: &Held,
     sent: Instant,
 ) -> Result<Renewal, Error> {
-    match store.keepalives.extend(held.lease.id).await? {
+    // Its lease may serve another lock by now, and this renewal must not extend that one.
+    let lease = match held.lease_use() {
+        LeaseUse::Returned => None,
+        _ => store.keepalives.extend(held.lease.id).await?,
+    };
+    match lease {
         Some(lease) if has_entry(store, held).await? => {
             Ok(Renewal::Renewed { from: lease.from.min(sent), lease: lease.ttl })
         }
@@ -19,10 +27,14 @@ pub(crate) async fn renew(
     }
 }
 
-/// Whether a grant whose lease lives still has its entry. It has, unless the cluster was restored
-/// since: a snapshot may contain the lease, which was in the pool then, but not the entry.
+/// Whether a grant whose lease lives still has its entry. It has, unless
+/// - its release has begun, and may have deleted the entry without the lease, or
+/// - the cluster was restored since: a snapshot may contain the lease, which was in the pool then,
+///   but not the entry.
 async fn has_entry(store: &Store, held: &Held) -> Result<bool, Error> {
-    if store.restore.history_token().await?.history == held.history {
+    let history = store.restore.history_token().await?.history;
+    let is_held = matches!(held.lease_use(), LeaseUse::Returnable | LeaseUse::Own);
+    if history == held.history && is_held {
         return Ok(true);
     }
     let same = Compare::create_revision(held.key(), CompareOp::Equal, held.created);

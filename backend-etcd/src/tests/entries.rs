@@ -85,7 +85,7 @@ async fn the_lease_of_an_unanswered_request_is_not_pooled() {
     one.abandon(&wanted).await.unwrap();
     let refused = two.enqueue(&wanted).await.unwrap();
     assert!(matches!(refused, Enqueued::Waiting(..)), "{refused:?}");
-    let pooled = two.leases.pool.take(lease.ttl);
+    let pooled = two.leases.pool.take(lease.ttl, history(&two).await);
     assert!(pooled.is_none_or(|pooled| pooled.id != lease.id), "another entry would use it");
 }
 
@@ -108,7 +108,7 @@ async fn an_entry_that_is_found_keeps_its_own_lease_alive() {
     let wanted = request("job");
     let lease = unanswered(&two, &wanted).await;
     let EnqueueAttempt { reserved, .. } = two.attempts.get(wanted.owner).unwrap();
-    let other = two.leases.take(LEASE).await.unwrap();
+    let other = two.leases.take(LEASE, history(&two).await).await.unwrap();
     two.attempts.note(wanted.owner, EnqueueAttempt { lease: other, reserved });
     let _waiter = waits(&two, &wanted).await;
     let found = two.waiters.get(wanted.owner).unwrap().lease().id;

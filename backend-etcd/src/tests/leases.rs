@@ -69,20 +69,22 @@ async fn a_pooled_lease_counts_from_when_it_was_granted() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_old_pooled_lease_is_kept_alive_before_it_is_used() {
     let (_etcd, [one, _]) = pair().await;
+    let history = history(&one).await;
     let short = Duration::from_secs(6);
-    let pooled = one.leases.take(short).await.unwrap();
-    one.leases.put_back(pooled);
+    let pooled = one.leases.take(short, history).await.unwrap();
+    one.leases.put_back(pooled, history);
     tokio::time::sleep(short / 5).await;
     let wanted = SystemEnv.now();
-    let lease = one.leases.take(short).await.unwrap();
+    let lease = one.leases.take(short, history).await.unwrap();
     assert!(lease.from >= wanted, "a part of it has passed");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pooled_lease_that_has_ended_is_not_used() {
     let (etcd, [one, _]) = pair().await;
-    let pooled = one.leases.take(LEASE).await.unwrap();
-    one.leases.put_back(pooled);
+    let history = history(&one).await;
+    let pooled = one.leases.take(LEASE, history).await.unwrap();
+    one.leases.put_back(pooled, history);
     end(&etcd, pooled.id).await;
     granted(&one, &request("job")).await;
 }
@@ -94,15 +96,16 @@ async fn only_one_pooled_lease_is_tried_while_etcd_does_not_answer() {
     let proxy = Proxy::start(etcd.endpoints()[0]).await.unwrap();
     let (limit, leases) = (Duration::from_secs(2), 20);
     let store = open_with_pool(proxy.address(), limit, leases as usize).await;
+    let history = history(&store).await;
     // Old enough to be kept alive before it is used.
     let old = SystemEnv.now().as_nanos() - (LEASE / 4).as_nanos() as u64;
     for id in 1..=leases {
         let from = lock_core::Instant::from_nanos(old);
-        store.leases.put_back(crate::rpc::Lease { id, ttl: LEASE, from });
+        store.leases.put_back(crate::rpc::Lease { id, ttl: LEASE, from }, history);
     }
     proxy.set(Mode::BlackHole).await.unwrap();
     let began = SystemEnv.now();
-    store.leases.take(LEASE).await.expect_err("nothing is answered");
+    store.leases.take(LEASE, history).await.expect_err("nothing is answered");
     let asked = SystemEnv.now().since(began);
     assert!(asked < limit * leases as u32 / 2, "it took {asked:?}");
 }

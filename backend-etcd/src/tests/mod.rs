@@ -6,6 +6,7 @@ mod claims;
 mod entries;
 mod leases;
 mod restores;
+mod returns;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -84,6 +85,11 @@ async fn granted(store: &Store, request: &Request) -> Grant {
 async fn not_granted(store: &Store, request: &Request) {
     let attempt = store.try_acquire(request).await.unwrap();
     assert!(!matches!(attempt, Attempt::Granted(_)), "granted: {attempt:?}");
+}
+
+/// The number of the cluster's history.
+async fn history(store: &Store) -> u64 {
+    store.restore.history_token().await.unwrap().history
 }
 
 async fn release(store: &Store, grant: &Grant) {

@@ -105,7 +105,7 @@ async fn a_write_that_needs_the_held_key_fails_as_soon_as_the_lock_is_gone() {
     let (first, second) = overtaken(&locks).await;
     let write = async |held: &HeldKey, value: &str| {
         let put = TxnOp::put("report/today", value, None);
-        let txn = Txn::new().when([held.is_held()]).and_then([put]);
+        let txn = Txn::new().when(held.is_held()).and_then([put]);
         client.kv_client().txn(txn).await.unwrap().succeeded()
     };
     let [late, present] = [&first, &second].map(|guard| HeldKey::of(guard).unwrap());

@@ -37,7 +37,7 @@ async fn a_key_in_its_minimum_hold_is_not_held() {
     let guard = client.lock("job").lease(LEASE).at_least(LEASE).acquire().await.unwrap();
     let held = HeldKey::of(&guard).unwrap();
     let write = async |value: &str| {
-        let txn = Txn::new().when([held.is_held()]).and_then([TxnOp::put("data", value, None)]);
+        let txn = Txn::new().when(held.is_held()).and_then([TxnOp::put("data", value, None)]);
         data.kv_client().txn(txn).await.unwrap().succeeded()
     };
     assert!(write("held").await);

@@ -52,12 +52,15 @@ pub(crate) async fn proxied(timeout: &str) -> (Etcd, Proxy, [Arc<dyn Backend>; 2
     (etcd, proxy, clients)
 }
 
-/// The same with a proxy that can hold up single calls and streams.
+/// The same with a proxy that can hold up single calls and streams. Each release of its client
+/// revokes the lease.
 pub(crate) async fn streamed(timeout: &str) -> (Etcd, Streams, [Arc<dyn Backend>; 2]) {
     let etcd = single().await;
     let address = etcd.endpoints()[0];
     let streams = Streams::start(address).await.unwrap();
-    let clients = [connect(address, "10s").await, connect(streams.address(), timeout).await];
+    let url = format!("etcd://{}?timeout={timeout}&spare_leases=0", streams.address());
+    let behind = backend_etcd::connect(&url).await.unwrap();
+    let clients = [connect(address, "10s").await, behind];
     (etcd, streams, clients)
 }
 
