@@ -1,15 +1,15 @@
 //! Gives a held lock to a new owner.
 
 use etcd_client::{Compare, CompareOp, Txn};
-use lock_core::{Error, ErrorKind, Grant, Mode, Request};
+use lock_core::{Error, ErrorKind, Grant, Mode, Mutex, Request};
 
 use super::grant::{confirm, repeat};
 use crate::{
     keys::{
-        entry::{Held, QueueEntry, StoredEntry},
+        entry::{Held, LeaseUse, QueueEntry, StoredEntry},
         settings::Record,
     },
-    restore::held_back,
+    restore::{HistoryToken, held_back},
     rpc::{Failure, Lease, gets, incomplete, put, revision},
     store::Store,
     tunables::TRIES,
@@ -44,9 +44,10 @@ pub(crate) async fn reown(
         if !seen.belongs_to(grant.owner) {
             return Ok(None);
         }
-        let lease = store.leases.take(request.lease).await?;
+        let token = store.restore.history_token().await?;
+        let lease = store.leases.take(request.lease, token.history).await?;
         let former = seen.lease;
-        match give(store, request, seen, lease).await {
+        match give(store, request, seen, lease, &token).await {
             Ok(Outcome::Given(grant)) => {
                 // No key uses the old lease any more. A late renewal finds it gone. If this fails,
                 // a late renewal prolongs a lease without a key.
@@ -57,10 +58,10 @@ pub(crate) async fn reown(
                 return Ok(Some(grant));
             }
             Ok(Outcome::NotHeld) => {
-                store.leases.put_back(lease);
+                store.leases.put_back(lease, token.history);
                 return Ok(None);
             }
-            Ok(Outcome::Changed) => store.leases.put_back(lease),
+            Ok(Outcome::Changed) => store.leases.put_back(lease, token.history),
             Err(Failure::LeaseGone) => {}
             Err(Failure::Error(error)) => return Err(error),
         }
@@ -73,9 +74,9 @@ async fn give(
     request: &Request,
     seen: StoredEntry,
     lease: Lease,
+    token: &HistoryToken,
 ) -> Result<Outcome, Failure> {
     let (layout, restore) = (&store.layout, &store.restore);
-    let token = restore.history_token().await?;
     let (Some(entry), Ok(key)) = (seen.entry, String::from_utf8(seen.key)) else {
         return Ok(Outcome::NotHeld);
     };
@@ -106,7 +107,10 @@ async fn give(
         });
     }
     let reserved = store.reserved_keys.existing(key);
-    let held = Held { reserved, lease, created: seen.created, entry, history: token.history };
-    let grant = confirm(store, request, &token, &answer, held, None).await?;
+    let (created, history) = (seen.created, token.history);
+    // Its entry was written since it was granted.
+    let lease_use = Mutex::new(LeaseUse::Own);
+    let held = Held { reserved, lease, created, entry, history, lease_use };
+    let grant = confirm(store, request, token, &answer, held, None).await?;
     Ok(grant.map_or(Outcome::NotHeld, Outcome::Given))
 }
