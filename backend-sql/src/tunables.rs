@@ -176,6 +176,8 @@ pub(crate) mod mysql {
     pub const SHORTEST_LEASE: Duration = Duration::from_millis(100);
     /// A waiter counts so many others before it, to see how soon its turn comes.
     pub(crate) const SEEN_AHEAD: u32 = 64;
+    /// The pause before heartbeats are sent again that met a locked entry: a commit.
+    pub(crate) const HEARTBEAT_AGAIN: Duration = Duration::from_millis(10);
     /// One statement sends the heartbeats of this many entries, and one more.
     pub(crate) const HEARTBEAT_BATCH: usize = 1_000;
     /// One statement sweeps so many names, and one sweep is so many statements.

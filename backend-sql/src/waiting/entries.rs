@@ -49,7 +49,9 @@ impl QueueEntry {
     /// Whether the caller must send a heartbeat now. If so, it counts as sent.
     pub(crate) fn begin_heartbeat(&self) -> bool {
         self.queued.store(true, Ordering::Relaxed);
-        self.begin_if_due(HEARTBEAT, true)
+        // A waiter that listens is polled seldom, and sends one with each poll.
+        let listens = self.listening.load(Ordering::Relaxed);
+        self.begin_if_due(if listens { Duration::ZERO } else { HEARTBEAT }, true)
     }
 
     /// Counts a heartbeat as sent if the last one is this old. `or_first`: also if there was none.

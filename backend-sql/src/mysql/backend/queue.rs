@@ -3,7 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use lock_core::{Error, FencingToken, Grant, Mode, OwnerId, Request};
+use lock_core::{Error, FencingToken, Grant, Mode, OwnerId, Request, SystemEnv, jittered};
+use tokio::time::sleep;
 
 use crate::{
     dialect::Dialect as _,
@@ -15,7 +16,10 @@ use crate::{
         store::Mysql,
     },
     servers::times::span,
-    tunables::{ENTRY_LIFE, mysql::HEARTBEAT_BATCH},
+    tunables::{
+        ENTRY_LIFE, TRIES,
+        mysql::{HEARTBEAT_AGAIN, HEARTBEAT_BATCH},
+    },
     waiting::{CheckResult, Known, Listening, Queue, QueueEntries, QueueEntry},
 };
 
@@ -53,20 +57,27 @@ impl Mysql {
         entered.inspect_err(|_| entry.heartbeat_failed()).map(drop)
     }
 
-    /// Sends the heartbeat of an entry, and of all others of this client that are soon due.
+    /// Sends the heartbeat of an entry, and of all others of this client that are soon due. The
+    /// statement skips entries that are locked, also by heartbeats of other clients at the same
+    /// moment, so it is repeated if it has found too few.
     async fn heartbeat(&self, request: &Request, entry: &Arc<QueueEntry>) -> Result<(), Error> {
         let mut entries = self.entries.soon_due(HEARTBEAT_BATCH);
         entries.push((request.owner, Arc::clone(entry)));
         // No lease is read.
         let each =
             entries.iter().map(|(owner, entry)| (entry.name(), Some((*owner, Duration::ZERO))));
-        let sent = self
-            .ready()
-            .await?
-            .execute_repeatable(&self.sql.heartbeat, &[Text(&batch(each))])
-            .await;
-        sent.inspect_err(|_| entries.iter().for_each(|(_, entry)| entry.heartbeat_failed()))
-            .map(drop)
+        let batch = batch(each);
+        let server = self.ready().await?;
+        for _ in 0..TRIES {
+            let sent = server.execute_repeatable(&self.sql.heartbeat, &[Text(&batch)]).await;
+            let sent = sent
+                .inspect_err(|_| entries.iter().for_each(|(_, entry)| entry.heartbeat_failed()))?;
+            if sent.rows_affected() >= entries.len() as u64 {
+                break;
+            }
+            sleep(jittered(&SystemEnv, HEARTBEAT_AGAIN)).await;
+        }
+        Ok(())
     }
 
     /// A check of a writer.

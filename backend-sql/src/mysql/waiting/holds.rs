@@ -4,7 +4,7 @@
 //! held the lock for a while, and then with each renewal.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Arc, Weak},
     time::{Duration, Instant},
 };
@@ -35,6 +35,35 @@ pub(in crate::mysql) struct Holds {
     /// Locks that were taken without a bell. Nobody has looked for waiters yet.
     fresh: Mutex<HashMap<OwnerId, Fresh>>,
     task: Mutex<Option<AbortHandle>>,
+    looks: Mutex<Looks>,
+}
+
+/// The looks for waiters that are under way.
+#[derive(Debug, Default)]
+struct Looks {
+    count: usize,
+    /// Owners that have released their locks meanwhile: their bells are not hung again.
+    ended: HashSet<OwnerId>,
+}
+
+/// One of them.
+struct Look<'a>(&'a Mutex<Looks>);
+
+impl<'a> Look<'a> {
+    fn begin(looks: &'a Mutex<Looks>) -> Self {
+        looks.lock().count += 1;
+        Self(looks)
+    }
+}
+
+impl Drop for Look<'_> {
+    fn drop(&mut self) {
+        let mut looks = self.0.lock();
+        looks.count -= 1;
+        if looks.count == 0 {
+            looks.ended.clear();
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -60,8 +89,8 @@ impl Holds {
     ) -> Arc<Self> {
         let bells = Arc::new(Bells::new(server, sql));
         let (server, sql, entries) = (Arc::clone(server), Arc::clone(sql), Arc::clone(entries));
-        let (fresh, task) = (Mutex::default(), Mutex::default());
-        Arc::new(Self { server, sql, entries, bells, fresh, task })
+        let (fresh, task, looks) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Arc::new(Self { server, sql, entries, bells, fresh, task, looks })
     }
 
     /// A request has taken the lock.
@@ -84,6 +113,10 @@ impl Holds {
     /// An owner has left the lock, or the queue.
     pub(in crate::mysql) fn end(&self, owner: OwnerId) {
         self.fresh.lock().remove(&owner);
+        let mut looks = self.looks.lock();
+        if looks.count > 0 {
+            looks.ended.insert(owner);
+        }
         self.bells.ring(owner);
     }
 
@@ -94,6 +127,7 @@ impl Holds {
         holds: impl Iterator<Item = (OwnerId, &'a LockName, Duration)> + Clone,
     ) -> Result<Vec<MySqlRow>, Error> {
         let work = self.bells.work();
+        let _look = Look::begin(&self.looks);
         let asked = holds.clone().filter(|_| work).map(|(owner, name, lease)| {
             self.bells.keep(owner, 2 * lease);
             (name, Some((owner, lease)))
@@ -105,8 +139,11 @@ impl Holds {
             let waited =
                 waited.and_then(|waited| holds.clone().find(|(owner, ..)| *owner == waited));
             if let Some((owner, name, lease)) = waited {
-                self.bells.hang(owner, 2 * lease);
                 self.entries.note_waiters(name);
+                let looks = self.looks.lock();
+                if !looks.ended.contains(&owner) {
+                    self.bells.hang(owner, 2 * lease);
+                }
             }
         }
         Ok(rows)

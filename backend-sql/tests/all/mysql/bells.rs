@@ -217,6 +217,32 @@ async fn a_waiter_that_listens_is_polled_seldom() {
     }
 }
 
+/// A poll that finds its entry locked, as by the heartbeat of another client, tries again: a waiter
+/// that listens sends few heartbeats, and one that is lost could cost it its turn.
+#[tokio::test]
+async fn a_heartbeat_that_meets_a_locked_entry_is_sent_again() {
+    let (_clock, server) = stopped().await;
+    for strategy in BOTH {
+        let (holder, store) = (made(&server, strategy).await, open(&server, strategy).await);
+        let held = granted(&holder, &request("job")).await;
+        let waits_for = request("job");
+        let mut waiter = enqueue(&store, &waits_for).await;
+        let awaited = tokio::spawn(async move { waiter.next().await });
+        listening(&server, 1).await;
+        let mut foreign = session(&server).await;
+        let lock = format!("BEGIN; SELECT * FROM {}_queue FOR UPDATE", prefix(strategy));
+        sqlx::raw_sql(sqlx::AssertSqlSafe(lock)).execute(&mut foreign).await.unwrap();
+        let before = counted(&server, "Com_insert_select").await;
+        busy(&store, &waits_for).await;
+        assert_eq!(counted(&server, "Com_insert_select").await - before, 3, "{strategy}");
+        sqlx::raw_sql("ROLLBACK").execute(&mut foreign).await.unwrap();
+        busy(&store, &waits_for).await;
+        assert_eq!(counted(&server, "Com_insert_select").await - before, 4, "{strategy}");
+        awaited.abort();
+        release(&holder, &held).await;
+    }
+}
+
 /// Sessions in the database `test`, but for those of the tests' own client.
 async fn sessions(server: &Mariadb) -> usize {
     let sql = "SELECT COUNT(*) FROM information_schema.processlist \
