@@ -1,6 +1,6 @@
 //! The answers to a batch of renewals. A grant that the batch did not renew is lost, or another
-//! transaction has locked its row; this module finds out which. Also the call that gives a held lock
-//! to a new owner.
+//! transaction has locked its row; this module finds out which. Also the call that gives a held
+//! lock to a new owner.
 
 use std::time::Duration;
 

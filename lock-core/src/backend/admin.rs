@@ -278,7 +278,8 @@ impl StoreSettings {
     }
 }
 
-/// The holder's grant, for [`Backend::force_release_if`](crate::Backend::force_release_if): `None` if the token is not the holder's.
+/// The holder's grant, for [`Backend::force_release_if`](crate::Backend::force_release_if): `None`
+/// if the token is not the holder's.
 pub(super) fn grant_of_holder(
     state: Option<LockState>,
     token: FencingToken,

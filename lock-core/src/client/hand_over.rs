@@ -37,9 +37,9 @@ impl Guard {
     ///
     /// After an error the lock is released in the background, as by a drop. `Unsupported` if the
     /// store cannot hand a lock over ([`Guarantees::hand_over`](crate::Guarantees)), and for a
-    /// shared lock and a permit; `InvalidInput` if the lock has other guards by [`reenter`](Self::reenter), or
-    /// has [`at_least`](crate::Lock::at_least) or [`hold_at_most`](crate::Lock::hold_at_most);
-    /// `Lost` if the lock was lost; `Timeout` after the client's `call_timeout`; `Config` if the
+    /// shared lock and a permit; `InvalidInput` if the lock has other guards by
+    /// [`reenter`](Self::reenter), or has [`at_least`](crate::Lock::at_least) or
+    /// [`hold_at_most`](crate::Lock::hold_at_most); `Lost` if the lock was lost; `Timeout` after the client's `call_timeout`; `Config` if the
     /// client is closed; otherwise those of the store.
     ///
     /// # Cancel safety
