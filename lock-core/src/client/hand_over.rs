@@ -39,8 +39,8 @@ impl Guard {
     /// store cannot hand a lock over ([`Guarantees::hand_over`](crate::Guarantees)), and for a
     /// shared lock and a permit; `InvalidInput` if the lock has other guards by
     /// [`reenter`](Self::reenter), or has [`at_least`](crate::Lock::at_least) or
-    /// [`hold_at_most`](crate::Lock::hold_at_most); `Lost` if the lock was lost; `Timeout` after the
-    /// client's `call_timeout`; `Config` if the client is closed; otherwise those of the store.
+    /// [`hold_at_most`](crate::Lock::hold_at_most); `Lost` if the lock was lost; `Timeout` after
+    /// the client's `call_timeout`; `Config` if the client is closed; otherwise those of the store.
     ///
     /// # Cancel safety
     ///
