@@ -16,7 +16,6 @@ use lock_core::{
     RecordRead, RecordWrite, ReleaseOptions, ReleaseOutcome, Released, Renewal, Request,
     StoreSettings, SystemEnv, UnknownErrors, WriteOutcome, check_lease, check_token,
 };
-
 use tokio::time::timeout;
 
 use crate::{
@@ -82,7 +81,8 @@ impl<D: Dialect> SqlBackend<D> {
         // If the tables were made after this client connected, it reads the store's longest lease
         // only here.
         self.dialect.agree_once().await?;
-        self.check_lease(request.lease)?;
+        // A longer lease could outlast a quarantine.
+        check_lease(request.lease, self.guarantees().longest_lease)?;
         self.check_token(request.floor)?;
         let taken = match (self.strategy, request.mode) {
             (Strategy::Optimistic, Mode::Exclusive) => {
@@ -114,11 +114,6 @@ impl<D: Dialect> SqlBackend<D> {
             return Cow::Borrowed(request);
         }
         Cow::Owned(request.clone().with_mode(Mode::Exclusive))
-    }
-
-    /// A longer lease could outlast a quarantine.
-    fn check_lease(&self, lease: Duration) -> Result<(), Error> {
-        check_lease(lease, self.guarantees().longest_lease)
     }
 
     /// A token further ahead of the clock than the longest lease could be repeated after a loss of
@@ -154,7 +149,8 @@ impl<D: Dialect> SqlBackend<D> {
             return Ok(None);
         }
         // A wrong request must not stop the release. It gets its error when it asks on its own.
-        if self.check_token(next.floor).and(self.check_lease(next.lease)).is_err() {
+        let lease = check_lease(next.lease, self.guarantees().longest_lease);
+        if self.check_token(next.floor).and(lease).is_err() {
             return Ok(None);
         }
         let Some(handed) = Arc::clone(&self.dialect).hand_on(grant, next).await? else {
@@ -339,16 +335,7 @@ impl<D: Dialect> Backend for SqlBackend<D> {
 
     async fn reown(&self, grant: &Grant, request: &Request) -> Result<Option<Grant>, Error> {
         let _pass = gate::call(self.dialect.gate()).await.during::<D>("reown")?;
-        let given = async {
-            self.dialect.agree_once().await?;
-            self.check_lease(request.lease)?;
-            if self.dialect.reown(grant, request).await? {
-                return Ok(Some(Grant::new(request, grant.token)));
-            }
-            // A store that may have lost data hands nothing over.
-            self.dialect.quarantine().await?.map_or(Ok(None), |held_back| Err(held_back.into()))
-        };
-        self.explained("reown", given.await).await
+        self.explained("reown", renewal::reown(&*self.dialect, grant, request).await).await
     }
 
     async fn read_record(&self, name: &LockName) -> Result<RecordRead, Error> {
@@ -399,8 +386,8 @@ impl<D: Dialect> Backend for SqlBackend<D> {
     async fn highest_token(&self) -> Result<Option<FencingToken>, Error> {
         self.dialect.check_version().await.during::<D>("check")?;
         let highest = self.dialect.highest_token().await.during::<D>("check")?;
-        let highest = u64::try_from(highest).unwrap_or(0);
-        Ok(Some(FencingToken::new(highest).unwrap_or(FencingToken::MAX)))
+        let highest = FencingToken::new(u64::try_from(highest).unwrap_or(0));
+        Ok(Some(highest.unwrap_or(FencingToken::MAX)))
     }
 
     async fn warnings(&self) -> Result<Vec<String>, Error> {

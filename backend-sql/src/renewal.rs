@@ -1,9 +1,10 @@
 //! The answers to a batch of renewals. A grant that the batch did not renew is lost, or another
-//! transaction has locked its row; this module finds out which.
+//! transaction has locked its row; this module finds out which. Also the call that gives a held
+//! lock to a new owner.
 
 use std::time::Duration;
 
-use lock_core::{Error, ErrorKind, Grant, Instant, LossReason, Renewal};
+use lock_core::{Error, ErrorKind, Grant, Instant, LossReason, Renewal, Request, check_lease};
 use tokio::time::{Instant as TokioInstant, timeout_at};
 
 use crate::{
@@ -37,6 +38,21 @@ pub(crate) async fn answers<D: Dialect>(
         *answer = Some(renew_one(dialect, grant, each, end, sent).await);
     }
     answers.into_iter().flatten().collect()
+}
+
+/// Gives a held lock to the owner of `request`; `None` if the grant does not hold it alone.
+pub(crate) async fn reown<D: Dialect>(
+    dialect: &D,
+    grant: &Grant,
+    request: &Request,
+) -> Result<Option<Grant>, Error> {
+    dialect.agree_once().await?;
+    check_lease(request.lease, dialect.guarantees().longest_lease)?;
+    if dialect.reown(grant, request).await? {
+        return Ok(Some(Grant::new(request, grant.token)));
+    }
+    // A store that may have lost data hands nothing over.
+    dialect.quarantine().await?.map_or(Ok(None), |held_back| Err(held_back.into()))
 }
 
 /// Finds out by `end` whether a grant that was not renewed is lost; `None` if another transaction

@@ -92,7 +92,7 @@ impl Redis {
 
     /// The answer to an attempt, once enough replicas have acknowledged the grant. If too few do,
     /// the grant is released.
-    async fn secured(
+    pub(super) async fn secured(
         &self,
         connection: &Connection,
         request: &Request,
@@ -172,7 +172,7 @@ impl Redis {
         }
     }
 
-    fn failed(&self, reply: Reply) -> Error {
+    pub(super) fn failed(&self, reply: Reply) -> Error {
         reply.into_error(self.store.agreed().longest_lease)
     }
 
@@ -198,23 +198,6 @@ impl Redis {
                 self.note_answer(request.owner, &busy, queued);
                 Ok(Enqueued::Waiting(waiter, busy))
             }
-            other => Err(self.failed(other)),
-        }
-    }
-
-    async fn hand_over(&self, grant: &Grant, request: &Request) -> Result<Option<Grant>, Error> {
-        self.store.guarantees.check_policy()?;
-        let keys = self.store.keys.of(&grant.name, request.owner);
-        let own = scripts::reown(grant, request);
-        let (bucket, reown) = (self.store.keys.bucket(&grant.name), &scripts::REOWN);
-        let asked =
-            self.store.run_in_epoch_with_connection(bucket, reown, &keys, &own, Answer::plain);
-        let (answer, connection) = asked.await?;
-        let reply = answer.reply.ok_or_else(reply::not_understood)?;
-        match self.secured(&connection, request, reply).await? {
-            Reply::Granted(token) => Ok(Some(granted(request, token))),
-            Reply::Word(word) if word == "gone" => Ok(None),
-            Reply::Quarantined(why) => Err(why.into()),
             other => Err(self.failed(other)),
         }
     }
@@ -265,7 +248,7 @@ impl Redis {
 
 /// The mode is the requested one. A client of an older version may have handed a reader the whole
 /// lock; every script treats that in the same way.
-fn granted(request: &Request, token: FencingToken) -> Grant {
+pub(super) fn granted(request: &Request, token: FencingToken) -> Grant {
     Grant::new(request, token).with_mode(request.mode)
 }
 
@@ -336,8 +319,7 @@ impl Backend for Redis {
     }
 
     async fn reown(&self, grant: &Grant, request: &Request) -> Result<Option<Grant>, Error> {
-        let given = self.hand_over(grant, request).await;
-        given.map_err(|error| error.at("redis", "reown").on(&grant.name))
+        self.hand_over(grant, request).await
     }
 
     async fn read_record(&self, name: &LockName) -> Result<RecordRead, Error> {
@@ -380,11 +362,8 @@ impl Backend for Redis {
     }
 
     async fn highest_token(&self) -> Result<Option<FencingToken>, Error> {
-        self.admin()
-            .highest_mark()
-            .await
-            .map(Some)
-            .map_err(|error| error.at("redis", "highest-token"))
+        let mark = self.admin().highest_mark().await.map(Some);
+        mark.map_err(|error| error.at("redis", "highest-token"))
     }
 
     async fn clock_difference_micros(&self) -> Result<Option<i64>, Error> {

@@ -6,6 +6,7 @@ pub(crate) mod batch;
 mod heartbeat;
 mod record;
 mod renew;
+mod reown;
 mod waiter;
 
 pub(crate) use self::backend::Redis;

@@ -16,7 +16,8 @@ local mark = admit(now, lease, 0)
 if type(mark) == 'table' then return mark end
 local record = read(KEYS[2])
 local holder, held, state = parse(record)
--- guard: reown_token | S4 | only_the_named_grant_is_handed_over | if not held then return {'gone'} end
+-- guard: reown_token | S4 | only_the_named_grant_is_handed_over |
+--   if not held then return {'gone'} end
 if held ~= tonumber(token) then return {'gone'} end
 -- guard: reown_kept | S5 | what_is_gone_is_not_handed_over
 if state == '1' then return {'gone'} end

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, ErrorKind, FencingToken, Holder, LockName, tunables};
+use super::request::{Grant, Request};
+use crate::{Error, ErrorKind, FencingToken, Holder, Instant, LockName, OwnerId, tunables};
 
 /// The state of one lock in a store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -275,6 +276,32 @@ impl StoreSettings {
     pub fn new(longest_lease: Duration, quarantine: Option<bool>) -> Self {
         Self { longest_lease, quarantine, grants_in: Duration::ZERO }
     }
+}
+
+/// The holder's grant, for [`Backend::force_release_if`](crate::Backend::force_release_if): `None`
+/// if the token is not the holder's.
+pub(super) fn grant_of_holder(
+    state: Option<LockState>,
+    token: FencingToken,
+) -> Result<Option<Grant>, Error> {
+    let Some(state) = state.filter(|state| state.token == token) else { return Ok(None) };
+    let Some(holder) = state.holder else { return Ok(None) };
+    let refuse = |why: &str| {
+        let message = format!("the store cannot free one grant by its token: {why}");
+        Err(Error::new(ErrorKind::Unsupported, message).on(&state.name))
+    };
+    if state.readers.is_some() {
+        return refuse("readers share the lock");
+    }
+    if state.kept {
+        return refuse("its holder has released it, and it is kept for its minimum hold");
+    }
+    if holder.is_unreadable() || holder.owner == OwnerId::FOREIGN {
+        return refuse("its holder is no client of leasehold");
+    }
+    let (lease, now) = (holder.remaining, Instant::default());
+    let request = Request::new(state.name, holder.owner, holder.label, lease, now);
+    Ok(Some(Grant::new(&request, token)))
 }
 
 #[cfg(test)]

@@ -8,10 +8,12 @@ mod release;
 mod request;
 mod waiter;
 
-use std::{fmt::Debug, future::pending, sync::Arc};
+use std::{fmt::Debug, sync::Arc};
 
 use async_trait::async_trait;
 
+use self::admin::grant_of_holder;
+pub(crate) use self::waiter::Polling;
 pub use self::{
     admin::{Cursor, Init, Listing, LockState, Page, StoreSettings},
     checks::{check_lease, check_record_version, check_span, check_token, whole_millis},
@@ -23,7 +25,7 @@ pub use self::{
     },
     waiter::{Enqueued, Signal, Waiter},
 };
-use crate::{Error, ErrorKind, FencingToken, Guarantees, Instant, LockName, OwnerId};
+use crate::{Error, ErrorKind, FencingToken, Guarantees, Instant, LockName};
 
 /// A store of locks.
 ///
@@ -386,41 +388,4 @@ pub trait Backend: Debug + Send + Sync + 'static {
 
     /// Ends connections and background work. The core calls it after all guards are gone.
     async fn close(&self);
-}
-
-/// The holder's grant, for [`Backend::force_release_if`]: `None` if the token is not the holder's.
-fn grant_of_holder(state: Option<LockState>, token: FencingToken) -> Result<Option<Grant>, Error> {
-    let Some(state) = state.filter(|state| state.token == token) else { return Ok(None) };
-    let Some(holder) = state.holder else { return Ok(None) };
-    let refuse = |why: &str| {
-        let message = format!("the store cannot free one grant by its token: {why}");
-        Err(Error::new(ErrorKind::Unsupported, message).on(&state.name))
-    };
-    if state.readers.is_some() {
-        return refuse("readers share the lock");
-    }
-    if state.kept {
-        return refuse("its holder has released it, and it is kept for its minimum hold");
-    }
-    if holder.is_unreadable() || holder.owner == OwnerId::FOREIGN {
-        return refuse("its holder is no client of leasehold");
-    }
-    let (lease, now) = (holder.remaining, Instant::default());
-    let request = Request::new(state.name, holder.owner, holder.label, lease, now);
-    Ok(Some(Grant::new(&request, token)))
-}
-
-/// The waiter of a store without a queue. It pushes nothing: the core polls.
-#[derive(Debug)]
-pub(crate) struct Polling;
-
-#[async_trait]
-impl Waiter for Polling {
-    async fn next(&mut self) -> Signal {
-        pending().await
-    }
-
-    async fn leave(self: Box<Self>) -> Result<(), Error> {
-        Ok(())
-    }
 }

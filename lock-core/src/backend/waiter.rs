@@ -1,5 +1,7 @@
 //! A waiter: the handle of an entry in the store's queue.
 
+use std::future::pending;
+
 use async_trait::async_trait;
 
 use crate::{Busy, Error, Grant, Quarantined};
@@ -68,4 +70,19 @@ pub trait Waiter: std::fmt::Debug + Send {
     ///
     /// The core runs the call to its end.
     async fn leave(self: Box<Self>) -> Result<(), Error>;
+}
+
+/// The waiter of a store without a queue. It pushes nothing: the core polls.
+#[derive(Debug)]
+pub(crate) struct Polling;
+
+#[async_trait]
+impl Waiter for Polling {
+    async fn next(&mut self) -> Signal {
+        pending().await
+    }
+
+    async fn leave(self: Box<Self>) -> Result<(), Error> {
+        Ok(())
+    }
 }

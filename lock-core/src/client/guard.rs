@@ -209,6 +209,11 @@ impl Guard {
         }
     }
 
+    /// Marks that it is a permit, which cannot be handed over.
+    pub(super) fn mark_permit(&self) {
+        self.held.permit.store(true, Ordering::Relaxed);
+    }
+
     /// Removes this guard, whose lock has ended, from the count.
     pub(super) fn forget(&mut self) {
         self.leave();

@@ -1,6 +1,12 @@
 //! A lock is handed over: a guard is detached, and another client attaches the lock.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{
+    pin::pin,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use futures_util::future::{Either, select};
 
 use super::{
     acquire_events::with_events,
@@ -31,10 +37,10 @@ impl Guard {
     ///
     /// After an error the lock is released in the background, as by a drop. `Unsupported` if the
     /// store cannot hand a lock over ([`Guarantees::hand_over`](crate::Guarantees)), and for a
-    /// shared lock; `InvalidInput` if the lock has other guards by [`reenter`](Self::reenter), or
-    /// has [`at_least`](crate::Lock::at_least) or [`hold_at_most`](crate::Lock::hold_at_most);
-    /// `Lost` if the lock was lost; `Timeout` after the client's `call_timeout`; `Config` if the
-    /// client is closed; otherwise those of the store.
+    /// shared lock and a permit; `InvalidInput` if the lock has other guards by
+    /// [`reenter`](Self::reenter), or has [`at_least`](crate::Lock::at_least) or
+    /// [`hold_at_most`](crate::Lock::hold_at_most); `Lost` if the lock was lost; `Timeout` after
+    /// the client's `call_timeout`; `Config` if the client is closed; otherwise those of the store.
     ///
     /// # Cancel safety
     ///
@@ -126,7 +132,7 @@ impl LockClient {
         }
         let detached = lock.grant(state.options.label.clone(), state.env.now());
         let request = state.request(name, &wanted);
-        let work = reown(Arc::clone(state), detached.clone(), request, end);
+        let work = reown(Arc::clone(state), detached, request, end);
         let left = end.since(state.env.now());
         let grant = match Call::new(state, work, after_reown).within(left).await {
             Some((_, Ok(Some(grant)))) => grant,
@@ -183,6 +189,9 @@ fn check_detachable(state: &Arc<ClientState>, held: &Arc<Held>) -> Result<(), Er
     if held.grant.mode != Mode::Exclusive {
         return refuse(ErrorKind::Unsupported, "a shared lock cannot be handed over");
     }
+    if held.permit.load(Ordering::Relaxed) {
+        return refuse(ErrorKind::Unsupported, "a permit of a semaphore cannot be handed over");
+    }
     if !held.has_one_guard() {
         return refuse(
             ErrorKind::InvalidInput,
@@ -212,12 +221,16 @@ fn check_hand_over(state: &ClientState) -> Result<(), Error> {
 /// The identity of the store, if it has one.
 async fn identity(state: &ClientState, limit: Duration) -> Result<Option<String>, Error> {
     let (identity, timer) = (pin!(state.backend.identity()), state.env.sleep(limit));
-    match futures_util::future::select(identity, timer).await {
-        futures_util::future::Either::Left((Ok(identity), _)) => Ok(Some(identity)),
-        futures_util::future::Either::Left((Err(error), _)) => {
-            if error.kind() == ErrorKind::Unsupported { Ok(None) } else { Err(error) }
+    match select(identity, timer).await {
+        Either::Left((Ok(identity), _)) => Ok(Some(identity)),
+        Either::Left((Err(error), _)) => {
+            if error.kind() == ErrorKind::Unsupported {
+                Ok(None)
+            } else {
+                Err(error)
+            }
         }
-        futures_util::future::Either::Right(_) => Err(no_answer("the name of the store", limit)),
+        Either::Right(_) => Err(no_answer("the name of the store", limit)),
     }
 }
 

@@ -115,12 +115,14 @@ async fn what_cannot_be_handed_over_is_refused() {
     let stub = Stub::new();
     let client = stub.client();
     let reader = client.lock("read").shared().acquire().await.unwrap();
+    let permit = client.semaphore("pool", 2).acquire().await.unwrap();
     let guard = client.lock("job").acquire().await.unwrap();
     let again = guard.reenter().unwrap();
     let limited = client.lock("most").hold_at_most(60 * SECOND).acquire().await.unwrap();
     let kept = client.lock("least").at_least(SECOND).acquire().await.unwrap();
     for (guard, kind, word) in [
         (reader, ErrorKind::Unsupported, "shared"),
+        (permit, ErrorKind::Unsupported, "permit"),
         (again, ErrorKind::InvalidInput, "entered again"),
         (limited, ErrorKind::InvalidInput, "hold_at_most"),
         (kept, ErrorKind::InvalidInput, "at_least"),

@@ -330,14 +330,9 @@ impl Dialect for Postgres {
 
     async fn reown(&self, grant: &Grant, request: &Request) -> Result<bool, Error> {
         let (former, owner) = (grant.owner.to_string(), request.owner.to_string());
-        let args = [
-            Text(grant.name.as_str()),
-            Text(&former),
-            Text(&owner),
-            Text(request.label.as_str()),
-            Span(request.lease),
-            Number(grant.token.get().cast_signed()),
-        ];
+        let (name, label) = (Text(grant.name.as_str()), Text(request.label.as_str()));
+        let (lease, token) = (Span(request.lease), Number(grant.token.get().cast_signed()));
+        let args = [name, Text(&former), Text(&owner), label, lease, token];
         Ok(!self.run_repeatable(&self.server.sql.reown, &args).await?.is_empty())
     }
 

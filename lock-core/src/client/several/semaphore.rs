@@ -170,7 +170,7 @@ impl Semaphore {
             let result = self.acquire_once(env, at_once, quarantine_wait.is_separate()).await;
             match &result {
                 Err(error) if quarantine_wait.retry(env, error, at_once).await => {}
-                _ => return result,
+                _ => return result.inspect(Guard::mark_permit),
             }
         }
     }

@@ -68,6 +68,8 @@ pub(crate) struct Held {
     guards: AtomicU32,
     /// How many writes of the record were begun.
     record_writes: AtomicU64,
+    /// Whether it is a permit of a semaphore.
+    pub(crate) permit: AtomicBool,
     /// Whether no guard was ever made of it. It then has no minimum hold.
     unused: AtomicBool,
     valid_until: AtomicU64,
@@ -130,6 +132,7 @@ impl Held {
             runtime: Mutex::default(),
             guards: AtomicU32::new(1),
             record_writes: AtomicU64::new(0),
+            permit: AtomicBool::new(false),
             unused: AtomicBool::new(false),
             valid_until: AtomicU64::new(valid_until.as_nanos()),
             hold_until,

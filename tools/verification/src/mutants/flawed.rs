@@ -19,15 +19,15 @@ use lock_core::{
 use tokio::{sync::watch, task::AbortHandle};
 
 use super::{
-    Flaw, hand_over,
+    Flaw,
     records::FlawedRecords,
-    waiters::{NeverSignalled, Undead, WokenByAll},
+    waiters::{NeverSignalled, Undead, WokenByAll, never_polls},
 };
 
 #[derive(Debug)]
 pub(super) struct Flawed {
-    sound: Arc<dyn Backend>,
-    flaw: Option<Flaw>,
+    pub(super) sound: Arc<dyn Backend>,
+    pub(super) flaw: Option<Flaw>,
     /// Owners that were granted something.
     served: Mutex<HashSet<OwnerId>>,
     /// Names with an entry at the front of the queue that is dead, and that nobody passes.
@@ -117,11 +117,6 @@ fn after(token: FencingToken) -> FencingToken {
 
 fn soon(last: FencingToken) -> Attempt {
     Attempt::Busy(Busy::new(None, last, Duration::from_millis(10)))
-}
-
-fn never_polls(mut busy: Busy) -> Busy {
-    busy.retry_after = Duration::from_secs(3600);
-    busy
 }
 
 #[async_trait]
@@ -285,8 +280,7 @@ impl Backend for Flawed {
     }
 
     async fn reown(&self, grant: &Grant, request: &Request) -> Result<Option<Grant>, Error> {
-        hand_over::reown(&*self.sound, self.flaw, &self.renamed(grant), &self.sent_on(request))
-            .await
+        self.hand_over(&self.renamed(grant), &self.sent_on(request)).await
     }
 
     async fn read_record(&self, name: &LockName) -> Result<RecordRead, Error> {

@@ -1,9 +1,9 @@
 //! The waiters of flawed backends.
 
-use std::{collections::HashSet, future::pending, sync::Arc};
+use std::{collections::HashSet, future::pending, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use lock_core::{Error, LockName, Mutex, Signal, Waiter};
+use lock_core::{Busy, Error, LockName, Mutex, Signal, Waiter};
 use tokio::sync::watch;
 
 /// A waiter that gets no signal.
@@ -75,4 +75,9 @@ impl Drop for Undead {
             self.blocked.lock().insert(self.name.clone());
         }
     }
+}
+
+pub(super) fn never_polls(mut busy: Busy) -> Busy {
+    busy.retry_after = Duration::from_secs(3600);
+    busy
 }

@@ -390,8 +390,7 @@ impl Waiter for SimWaiter {
     async fn next(&mut self) -> Signal {
         match self.signals.recv().await {
             Some(signal) => signal,
-            // The only push was lost, so the client must poll.
-            None => std::future::pending().await,
+            None => std::future::pending().await, // The only push was lost: the client polls.
         }
     }
 
