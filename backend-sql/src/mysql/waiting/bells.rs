@@ -3,8 +3,8 @@
 //! A bell is a lock of the server (`GET_LOCK`), named after the owner of a queue entry or of a held
 //! lock. One session of this client has all its bells. A bell hangs from when its owner enters the
 //! queue, or from when this client learns that somebody waits for what it holds, until the owner
-//! has left the queue or released the lock. Then it rings: whoever waits for that lock of the server
-//! gets it. If this process or its session ends, all its bells ring.
+//! has left the queue or released the lock. Then it rings: whoever waits for that lock of the
+//! server gets it. If this process or its session ends, all its bells ring.
 //!
 //! A bell is a hint. Whoever hears it reads the row.
 

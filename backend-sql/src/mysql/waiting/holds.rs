@@ -166,6 +166,7 @@ async fn look_at_fresh(holds: Weak<Holds>) {
     loop {
         sleep(LOOK_AFTER).await;
         let Some(holds) = holds.upgrade() else { return };
+        let _look = Look::begin(&holds.looks);
         let Some(due) = holds.due() else { return };
         if due.is_empty() {
             continue;

@@ -1,5 +1,5 @@
-//! Bells of MySQL: what wakes a waiter. A waiter that listens to a bell checks nothing by itself, and
-//! these waiters are not polled. So one that goes on was woken.
+//! Bells of MySQL: what wakes a waiter. A waiter that listens to a bell checks nothing by itself,
+//! and these waiters are not polled. So one that goes on was woken.
 
 use std::{sync::Arc, time::Duration};
 
@@ -193,8 +193,8 @@ async fn a_crash_of_the_holder_rings() {
     }
 }
 
-/// The core polls a waiter as often as the last answer says: here twice in five seconds. A poll costs
-/// two statements. So four waiters cost 3.2 a second, besides one in half a minute on the session
+/// The core polls a waiter as often as the last answer says: here twice in five seconds. A poll
+/// costs two statements. So four waiters cost 3.2 a second, besides one in half a minute on the session
 /// that listens.
 #[tokio::test]
 async fn a_waiter_that_listens_is_polled_seldom() {
