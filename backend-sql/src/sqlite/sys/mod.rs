@@ -4,8 +4,8 @@
 //! |---|---|---|---|
 //! | a push to a waiter | a named pipe | a named pipe, made by `/usr/bin/mkfifo` | none: waiters poll, and `Guarantees` promises no push |
 //! | who may read the file | its mode is checked | its mode is checked | not checked: an assumption in `Guarantees`; `access=group` is refused |
-//! | the same file at the path | device and inode | device and inode | volume and index |
-//! | a file that is open and no longer at its path | seen | any other file at the path counts as this | cannot be: an open file is neither moved nor deleted |
+//! | the same file at the path | device and inode | device and inode | an open file is neither moved nor deleted; a link to its folder that is changed is not noticed |
+//! | a file that is open and no longer at its path | seen | any other file at the path counts as this | cannot be |
 //! | a file with hard links, or mounted by itself | refused | hard links are refused; a file is not mounted | hard links are refused; a file is not mounted |
 //! | file systems that other machines share | by the number of the kind | by `MNT_LOCAL`, and the kinds of FUSE | paths that lead to a network share |
 //! | the clock of leases | of a boot and a time namespace | of a boot | of a boot: its number in the registry, else the time it began |

@@ -129,8 +129,15 @@ impl Wire {
                 End::Client(pipe) => pipe.try_write(rest),
                 End::Listening(_) | End::Gone => return,
             };
-            let Ok(written) = written else { return };
-            self.sent += written;
+            match written {
+                Ok(written) => self.sent += written,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // Nobody reads any more. What the other side has sent can still be read.
+                Err(_) => {
+                    self.sent = 0;
+                    return self.waiting.clear();
+                }
+            }
             if self.sent == FRAME {
                 self.sent = 0;
                 self.waiting.pop_front();
