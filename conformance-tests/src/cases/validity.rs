@@ -92,8 +92,8 @@ async fn a_renewal_sets_the_lease_anew(setting: &Setting) {
     panic!("no result: in each round the store or the machine stood still for a whole lease");
 }
 
-/// Renews for three leases. Returns `false` if the store or the machine was too slow for that; panics
-/// if the lock was lost although it was renewed in time.
+/// Renews for three leases. Returns `false` if the store or the machine was too slow for that.
+/// Panics if the lock was lost although it was renewed in time.
 async fn outlives_its_lease(
     setting: &Setting,
     one: &dyn Backend,

@@ -58,8 +58,8 @@ pub(crate) fn exposed(_: &[PathBuf]) -> Option<(&Path, &'static str)> {
     None
 }
 
-/// The file at a path. SQLite opens files so that nobody can move, replace or delete them meanwhile,
-/// so it is the same as long as it is open.
+/// The file at a path. SQLite opens files so that nobody can move, replace or delete them
+/// meanwhile, so it is the same as long as it is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileId;
 

@@ -194,8 +194,8 @@ async fn a_crash_of_the_holder_rings() {
 }
 
 /// The core polls a waiter as often as the last answer says: here twice in five seconds. A poll
-/// costs two statements. So four waiters cost 3.2 a second, besides one in half a minute on the session
-/// that listens.
+/// costs two statements. So four waiters cost 3.2 a second, besides one in half a minute on the
+/// session that listens.
 #[tokio::test]
 async fn a_waiter_that_listens_is_polled_seldom() {
     let (_clock, server) = stopped().await;
