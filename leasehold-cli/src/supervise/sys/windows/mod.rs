@@ -34,8 +34,8 @@ pub(in crate::supervise) fn prepare(role: Role) -> io::Result<(Command, Endpoint
     Ok((command, ours))
 }
 
-/// Starts the helper. The watcher of `hold` has its deadline from the beginning. The job reaper waits
-/// for it: by then it is in our job object.
+/// Starts the helper. The watcher of `hold` has its deadline from the beginning. The job reaper
+/// waits for it: by then it is in our job object.
 pub(in crate::supervise) fn begin(
     command: &mut Command,
     ours: Endpoint,
