@@ -21,7 +21,7 @@ pub(in crate::supervise) use wire::{Endpoint, Wire};
 
 use crate::supervise::deadline::Deadline;
 use crate::supervise::helper::Role;
-use crate::supervise::messages::Order;
+use crate::supervise::messages::{Order, deadline, numbers};
 
 /// The number of the signal that asks to end, as on Unix.
 pub(in crate::supervise) const TERM: i32 = 15;
@@ -34,17 +34,20 @@ pub(in crate::supervise) fn prepare(role: Role) -> io::Result<(Command, Endpoint
     Ok((command, ours))
 }
 
-/// Starts the helper. It waits for its deadline, which is sent once it has connected.
+/// Starts the helper. The watcher of `hold` has its deadline from the beginning. The job reaper
+/// waits for it: by then it is in our job object.
 pub(in crate::supervise) fn begin(
     command: &mut Command,
     ours: Endpoint,
-    _: Option<&Tree>,
+    tree: Option<&Tree>,
     deadline: Deadline,
 ) -> io::Result<(Child, Wire)> {
-    let process = command.spawn()?;
     let mut wire = Wire::of_leasehold(ours);
-    wire.send(Order::Extend(deadline));
-    Ok((process, wire))
+    match tree {
+        Some(_) => wire.send(Order::Extend(deadline)),
+        None => drop(command.args(numbers(deadline).map(|number| number.to_string()))),
+    }
+    Ok((command.spawn()?, wire))
 }
 
 /// Runs what this process was started for; `None` for an ordinary start.
@@ -57,6 +60,9 @@ pub(in crate::supervise) fn reentered(
     let leasehold = args.next()?.to_str()?.parse().ok()?;
     Some(match role {
         Role::JobReaper => job_reaper::main(&pipe, args),
-        Role::HoldWatcher => hold_watcher::main(&pipe, leasehold),
+        Role::HoldWatcher => {
+            let mut number = || args.next()?.to_str()?.parse().ok();
+            hold_watcher::main(&pipe, leasehold, deadline([number()?, number()?]))
+        }
     })
 }
