@@ -40,7 +40,10 @@ async fn release(store: &Arc<dyn Backend>, held: &Grant) {
 }
 
 async fn pushed(mut waiter: Box<dyn Waiter>) -> Grant {
-    match timeout(WAIT, waiter.next()).await.expect("nobody has woken the waiter") {
+    let Ok(signal) = timeout(WAIT, waiter.next()).await else {
+        panic!("nobody has woken the waiter")
+    };
+    match signal {
         Signal::Granted(grant) => grant,
         other => panic!("{other:?}"),
     }
