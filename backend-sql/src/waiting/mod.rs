@@ -3,7 +3,9 @@
 mod entries;
 mod waiter;
 
+#[cfg(feature = "mysql")]
+pub(crate) use self::waiter::Listening;
 pub(crate) use self::{
     entries::{QueueEntries, QueueEntry},
-    waiter::{CheckResult, Known, Listening, Queue, QueueWaiter},
+    waiter::{CheckResult, Known, Queue, QueueWaiter},
 };

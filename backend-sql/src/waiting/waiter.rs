@@ -34,6 +34,7 @@ pub(crate) enum CheckResult {
 
 /// What a waiter knows before it checks.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(feature = "mysql"), expect(dead_code, reason = "only MySQL's check needs it"))]
 pub(crate) struct Known {
     /// The last check has found nobody before it.
     pub(crate) is_next: bool,
@@ -47,6 +48,7 @@ pub(crate) struct Listening(JoinHandle<bool>);
 
 impl Listening {
     /// `rings` returns `true` when the bell has rung, and `false` if it cannot be heard.
+    #[cfg(feature = "mysql")]
     pub(crate) fn new(rings: impl Future<Output = bool> + Send + 'static) -> Self {
         Self(tokio::spawn(rings))
     }
