@@ -216,12 +216,14 @@ async fn entries_are_swept_when_nobody_can_come_back_to_them() {
     drop(enqueue(&store, &request("job")).await);
     store.abandon(&request_for("other", LEASE)).await.unwrap();
     let living = request("job");
-    let mut waiter = enqueue(&store, &living).await;
+    let _living = enqueue(&store, &living).await;
     assert_eq!(entries().await, "3");
-    // It waits all the time, and so keeps its entry alive.
-    let waits = tokio::spawn(async move {
+    // It asks again and again, and so keeps its entry alive.
+    let (asking, asked) = (Arc::clone(&store), living.clone());
+    let asks = tokio::spawn(async move {
         loop {
-            waiter.next().await;
+            drop(enqueue(&asking, &asked).await);
+            tokio::time::sleep(Duration::from_millis(200)).await;
         }
     });
     let age = format!(
@@ -234,7 +236,7 @@ async fn entries_are_swept_when_nobody_can_come_back_to_them() {
     cause_a_sweep(&store).await;
     let is_swept = async || Ok((entries().await == "1").then_some(()));
     until("the entries to be swept", WAIT, is_swept).await.unwrap();
-    waits.abort();
+    asks.abort();
     store.release(&grant, ReleaseOptions::default()).await.unwrap();
     granted(&store, &living).await;
 }
