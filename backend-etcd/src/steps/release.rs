@@ -53,7 +53,7 @@ pub(crate) async fn release(
 }
 
 /// Deletes the entry of a holder without its lease. `false` if the entry is gone, or was written
-/// since its grant: whoever wrote it may still use the lease or revoke it.
+/// since its grant. The writer may still use the lease, or revoke it.
 async fn delete(store: &Store, held: &Held) -> Result<bool, Failure> {
     let same = [held.is_unwritten(), Compare::lease(held.key(), CompareOp::Equal, held.lease.id)];
     let txn = Txn::new().when(same).and_then([TxnOp::delete(held.key(), None)]);

@@ -17,7 +17,7 @@ use crate::{
 pub struct Durability {
     /// Why locks may be lost, if so.
     pub doubt: Option<String>,
-    /// Whether it is no group of servers, of which each has bells of its own.
+    /// Whether all clients hear a bell. In a group, each server has bells of its own.
     pub one_server: bool,
 }
 

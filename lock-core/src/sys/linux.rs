@@ -3,25 +3,16 @@
 use std::io;
 
 use rustix::time::{
-    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
-    timerfd_create, timerfd_settime,
+    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
 };
 use tokio::io::{Interest, unix::AsyncFd};
 
+pub(crate) use super::unix::{host_name, wall_micros};
 use crate::{Instant, SystemEnv, env::sleep_checking_clock};
 
 pub(crate) fn now() -> Instant {
-    let now = clock_gettime(ClockId::Boottime);
-    Instant::from_nanos(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
-}
-
-pub(crate) fn wall_micros() -> u64 {
-    let now = clock_gettime(ClockId::Realtime);
-    (now.tv_sec.max(0) as u64) * 1_000_000 + now.tv_nsec as u64 / 1_000
-}
-
-pub(crate) fn host_name() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
+    super::unix::read(ClockId::Boottime)
 }
 
 pub(crate) async fn sleep_until(at: Instant) {

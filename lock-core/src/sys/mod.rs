@@ -10,8 +10,10 @@
 //! of validity, such as `lost()`, may report it a second after the resume.
 
 #[cfg_attr(target_os = "linux", path = "linux.rs")]
-#[cfg_attr(all(unix, not(target_os = "linux")), path = "unix.rs")]
+#[cfg_attr(all(unix, not(target_os = "linux")), path = "macos.rs")]
 #[cfg_attr(windows, path = "windows.rs")]
 mod system;
+#[cfg(unix)]
+mod unix;
 
 pub(crate) use system::{host_name, now, sleep_until, wall_micros};

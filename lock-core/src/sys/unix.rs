@@ -1,11 +1,12 @@
-//! macOS, and any other Unix.
+//! What all Unix systems have.
 
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::{Instant, SystemEnv, env::sleep_checking_clock};
+use crate::Instant;
 
-pub(crate) fn now() -> Instant {
-    let now = clock_gettime(ClockId::Monotonic);
+/// The time of a clock that never goes back.
+pub(super) fn read(clock: ClockId) -> Instant {
+    let now = clock_gettime(clock);
     Instant::from_nanos(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
 }
 
@@ -16,8 +17,4 @@ pub(crate) fn wall_micros() -> u64 {
 
 pub(crate) fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
-}
-
-pub(crate) async fn sleep_until(at: Instant) {
-    sleep_checking_clock(&SystemEnv, at).await;
 }

@@ -11,8 +11,8 @@ ON DUPLICATE KEY UPDATE
 
 -- name: read_place(name, owner, bells)
 -- For a writer that waits: whether it holds the lock, the token, whether that is unchecked, what is
--- left of the lease, how many live entries come first, and who is right before it, if the bell of
--- that owner hangs. $bells is 1 if there are bells.
+-- left of the lease, and how many live entries come first. Last, the owner right before it, or null
+-- if the bell of that owner does not hang. $bells is 1 if there are bells.
 SELECT IFNULL(owner = $owner, 0), token, kept, GREATEST(expires, {now}) - {now}, {ahead},
     IFNULL(
         (SELECT IF($bells AND IS_FREE_LOCK(CONCAT({bell}, q.owner)) = 0, q.owner, NULL) FROM {queue} AS q

@@ -3,10 +3,10 @@
 //! A bell is a lock of the server (`GET_LOCK`), named after the owner of a queue entry or of a held
 //! lock. One session of this client has all its bells. A bell hangs from when its owner enters the
 //! queue, or from when this client learns that somebody waits for what it holds, until the owner
-//! has left the queue or released the lock. Then it rings: whoever waits for that lock of the
-//! server gets it. If this process or its session ends, all its bells ring.
+//! has left the queue or released the lock. Then it rings: the session that listens gets that lock
+//! of the server. If this process or its session ends, all its bells ring.
 //!
-//! A bell is a hint. Whoever hears it reads the row.
+//! A bell is a hint. A waiter that hears it reads the row.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -110,8 +110,7 @@ impl Bells {
         }
     }
 
-    /// Keeps the bell of an owner for at least so long, if it hangs.
-    /// Returns whether it does.
+    /// Keeps the bell of an owner for at least so long, if it hangs. Returns whether it does.
     pub(in crate::mysql) fn keep(&self, owner: OwnerId, span: Duration) -> bool {
         let mut wanted = self.0.wanted.lock();
         let Some(until) = wanted.get_mut(&owner) else { return false };

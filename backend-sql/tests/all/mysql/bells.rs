@@ -49,7 +49,7 @@ async fn pushed(mut waiter: Box<dyn Waiter>) -> Grant {
     }
 }
 
-/// A waiter that is awaited by a task of its own.
+/// Awaits a waiter in a task of its own.
 fn waits(waiter: Box<dyn Waiter>) -> tokio::task::JoinHandle<Grant> {
     tokio::spawn(pushed(waiter))
 }
@@ -106,6 +106,15 @@ async fn a_holder_learns_by_its_renewal_that_somebody_waits() {
     }
 }
 
+/// Hangs bell after bell on the session of `store`. So the session is never idle, and no bell rings
+/// because its time is over.
+async fn come_and_go(holder: Arc<dyn Backend>, store: Arc<dyn Backend>) {
+    granted(&holder, &request("other")).await;
+    loop {
+        enqueue(&store, &request("other")).await.leave().await.unwrap();
+    }
+}
+
 #[tokio::test]
 async fn whoever_leaves_the_queue_rings() {
     let (_clock, server) = stopped().await;
@@ -120,10 +129,12 @@ async fn whoever_leaves_the_queue_rings() {
         let waiter = waits(enqueue(&other, &stays).await);
         hangs(&server, held.owner).await;
         listening(&server, 1).await;
+        let others = tokio::spawn(come_and_go(Arc::clone(&holder), Arc::clone(&store)));
         store.abandon(&abandoned).await.unwrap();
         first.leave().await.unwrap();
         release(&holder, &held).await;
         assert_eq!(waiter.await.unwrap().owner, stays.owner, "{strategy}");
+        others.abort();
     }
 }
 
