@@ -31,7 +31,7 @@ fn elsewhere_nothing_of_it_is_shown() {
     let store = Store::new();
     let mut holder = store.run(&[], "echo up; read -r _");
     assert_eq!(holder.line(), "up");
-    let mut waiter = store.run(&["--wait", "1500ms"], "true");
+    let mut waiter = store.run(&["--wait", "3s"], "true");
     assert_eq!(waiter.code(), 75);
     assert_eq!(waiter.stderr().len(), 1, "only the failure");
     holder.say("");
