@@ -1,0 +1,7 @@
+//! Tests over a bucket in memory, with faults and with clocks that the test sets.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod clocks;
+mod conditions;
+mod replies;
+mod support;
