@@ -16,14 +16,21 @@ const PAGE: usize = 1_000;
 
 /// The objects of a bucket whose keys begin with a prefix.
 ///
-/// The store must support [`PutMode::Create`] and [`PutMode::Update`], and must not repeat writes by
-/// itself.
-#[derive(Clone, Debug)]
+/// The store must support [`PutMode::Create`] and [`PutMode::Update`], and must not repeat writes
+/// by itself.
+#[derive(Clone)]
 pub struct Objects {
     store: Arc<dyn ObjectStore>,
     prefix: Path,
     /// Whether the store keeps a `Cache-Control` with its objects.
     cache_control: bool,
+}
+
+/// The store may know credentials, so only the prefix is shown.
+impl std::fmt::Debug for Objects {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Objects").field("prefix", &self.prefix.as_ref()).finish_non_exhaustive()
+    }
 }
 
 impl Objects {

@@ -15,8 +15,8 @@ pub struct Object {
     pub bytes: Vec<u8>,
     /// The version of this content.
     pub version: Version,
-    /// When the store wrote it, in microseconds since 1970 on the store's clock. `None` if the store
-    /// does not say.
+    /// When the store wrote it, in microseconds since 1970 on the store's clock. `None` if the
+    /// store does not say.
     pub modified_micros: Option<u64>,
 }
 

@@ -1,4 +1,5 @@
 //! Searches of small protocols, each to its end.
 
+mod cas;
 mod redlock;
 mod witness;
