@@ -2,8 +2,9 @@
 //! those of `backend-object-store`.
 //!
 //! A client reads, decides and writes on a condition. A read is served at any time after it was
-//! sent, and its answer comes at once: one that comes later is the same as a later write. A write may be carried out late, twice, or never, and each answer may be lost. A client may give
-//! its attempt up at any time, crash and come back as another; an operator may free the lock.
+//! sent, and its answer comes at once: one that comes later is the same as a later write. A write
+//! may be carried out late, twice, or never, and each answer may be lost. A client may give its
+//! attempt up at any time, crash and come back as another; an operator may free the lock.
 //!
 //! Time is counted in ticks of a clock that nobody has. The clocks of the two run at other rates:
 //! at worst the holder's is slow and the looker's fast. Then the holder believes for [`BELIEVED`]
