@@ -311,13 +311,12 @@ async fn eight_clients_under_random_faults() {
     let (over, seen) = (end.clone(), resource.clone());
     tokio::spawn(async move {
         tokio::time::sleep(RUN).await;
-        let latest = tokio::time::Instant::now() + 5 * RUN;
         let enough = || {
             let [holders, together] =
                 [&seen.holders, &seen.together].map(|count| count.load(Ordering::SeqCst));
             holders >= ENOUGH && together > 0
         };
-        while !enough() && tokio::time::Instant::now() < latest {
+        while !enough() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         over.store(true, Ordering::SeqCst);
