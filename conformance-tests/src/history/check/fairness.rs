@@ -25,8 +25,8 @@ pub(super) fn check(holds: &Holds, found: &mut Vec<Violation>) {
     }
 }
 
-/// Whether `later` is no attach, asked after `first` had a queue entry, inherited no older entry, and was granted
-/// while `first` waited.
+/// Whether `later` is no attach, asked after `first` had a queue entry, inherited no older entry,
+/// and was granted while `first` waited.
 fn barged(first: &Attempt, later: &Attempt) -> bool {
     let Some(hold) = &later.hold else { return false };
     if later.attaches.is_some() || first.queued.is_none_or(|queued| later.entry_since <= queued) {
