@@ -290,7 +290,8 @@ async fn bells_leave_the_last_sessions_to_others() {
     let (_clock, server) = stopped().await;
     let strategy = Strategy::PrimaryKey;
     drop(made(&server, strategy).await);
-    let app = "GRANT ALL ON test.* TO app@'127.0.0.1' IDENTIFIED BY '' WITH MAX_USER_CONNECTIONS 12";
+    let app =
+        "GRANT ALL ON test.* TO app@'127.0.0.1' IDENTIFIED BY '' WITH MAX_USER_CONNECTIONS 12";
     server.sql(app).await.unwrap();
     for (user, limit, most) in [("app", "", 8), ("root", "SET GLOBAL max_connections = 30", 24)] {
         let url = url(server.address()).replace("root", user);
