@@ -114,18 +114,23 @@ async fn whoever_leaves_the_queue_rings() {
     for strategy in BOTH {
         let (holder, store) = (made(&server, strategy).await, open(&server, strategy).await);
         let other = open(&server, strategy).await;
-        let held = granted(&holder, &request("job")).await;
-        let (leaves, abandoned, stays) = (request("job"), request("job"), request("job"));
-        let first = enqueue(&store, &leaves).await;
-        let _second = enqueue(&store, &abandoned).await;
-        hangs(&server, abandoned.owner).await;
-        let waiter = waits(enqueue(&other, &stays).await);
-        hangs(&server, held.owner).await;
-        listening(&server, 1).await;
-        store.abandon(&abandoned).await.unwrap();
-        first.leave().await.unwrap();
-        release(&holder, &held).await;
-        assert_eq!(waiter.await.unwrap().owner, stays.owner, "{strategy}");
+        for is_abandoned in [false, true] {
+            let held = granted(&holder, &request("job")).await;
+            let (leaves, stays) = (request("job"), request("job"));
+            let first = enqueue(&store, &leaves).await;
+            hangs(&server, leaves.owner).await;
+            let waiter = waits(enqueue(&other, &stays).await);
+            hangs(&server, held.owner).await;
+            listening(&server, 1).await;
+            match is_abandoned {
+                true => store.abandon(&leaves).await.unwrap(),
+                false => first.leave().await.unwrap(),
+            }
+            release(&holder, &held).await;
+            let grant = waiter.await.unwrap();
+            assert_eq!(grant.owner, stays.owner, "{strategy}");
+            release(&other, &grant).await;
+        }
     }
 }
 
