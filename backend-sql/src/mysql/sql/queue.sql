@@ -42,7 +42,8 @@ WHERE s.id = 1
 SHOW GLOBAL STATUS WHERE Variable_name = 'Threads_connected'
 
 -- name: most_sessions
--- How many it allows, and how many to this user: 0 if that has no limit of its own.
+-- How many sessions the server allows, and how many of them to this user. 0 means that the user
+-- has no limit of its own.
 SELECT @@max_connections, @@SESSION.max_user_connections
 
 -- name: sessions_of_user

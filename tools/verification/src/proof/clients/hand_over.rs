@@ -25,7 +25,8 @@ impl Worker {
         let (of, answers) = (op.op(), watch::Sender::new(0));
         let attach = |client| self.attach(client, of, &lock, &answers);
         tokio::join!(attach(&self.client), attach(&self.other));
-        // Whoever got it has released it. After two unknown answers it may still be detached.
+        // The client that got the lock has released it. If both answers were unknown, the lock may
+        // still be detached.
         attach(&self.other).await;
     }
 
