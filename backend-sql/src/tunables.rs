@@ -203,7 +203,11 @@ pub(crate) mod mysql {
     /// A waiter that listens to a bell polls this often, with a heartbeat each time. So its
     /// heartbeats come as often as those of an entry far back.
     pub(crate) const BELL_POLL: Duration = super::FAR_HEARTBEAT;
-    /// A session for bells without a bell is closed after so long.
+    /// The bell of an entry hangs for so long after the last poll of its waiter: far longer than
+    /// the entry lives without one.
+    pub(crate) const BELL_LIFE: Duration = Duration::from_secs(30);
+    /// A client looks this often for bells whose time is over, for sessions that heard none since,
+    /// and whether the session of its bells still answers.
     pub(crate) const BELL_CHECK: Duration = Duration::from_secs(5);
     /// The longest pause before a session for bells is tried anew, and the shortest.
     pub(crate) const RECONNECT: Duration = Duration::from_secs(30);

@@ -29,10 +29,14 @@ pub(crate) async fn release(
         && held.begin_return()
         && delete(store, held).await?
     {
-        // Whatever else hangs on the lease of a lock ends with the lock.
+        // Whatever else hangs on the lease of a lock ends with the lock. If this fails, it ends
+        // with the lease: the lock is free all the same.
         let is_unused = store.rpc.is_unused(held.lease.id).await.unwrap_or(false);
-        if !(is_unused && held.end_return() && pool.put(held.lease, held.history)) {
-            store.rpc.revoke(held.lease.id).await?;
+        if !(is_unused && held.end_return() && pool.put(held.lease, held.history))
+            && let Err(failure) = store.rpc.revoke(held.lease.id).await
+        {
+            let error = Error::from(failure);
+            tracing::trace!(target: "leasehold", %error, "the lease of a released lock is left behind");
         }
         return Ok(ReleaseOutcome::Released);
     }

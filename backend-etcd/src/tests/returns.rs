@@ -215,6 +215,37 @@ async fn a_lease_is_not_returned_after_a_lost_answer() {
     release(&direct, &next).await;
 }
 
+/// Etcd before 3.4.20 and 3.5.7 refuses it where the quota is exceeded. Later ones carry it out.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_lease_is_revoked_where_etcd_has_no_room_for_the_deletion() {
+    let etcd = start().await;
+    let streams = Streams::start(etcd.endpoints()[0]).await.unwrap();
+    let store = open_with_pool(streams.address(), PATIENCE, POOL).await;
+    let grant = granted(&store, &request("job")).await;
+    streams.refuse_with("Txn", "etcdserver: mvcc: database space exceeded");
+    let released = store.release(&grant, ReleaseOptions::default()).await.unwrap();
+    assert_eq!(released.outcome, ReleaseOutcome::Released);
+    assert!(streams.refused("Txn") > 0, "the fault did not happen");
+    streams.serve("Txn");
+    assert!(!is_held(&store, "job").await, "it was not released");
+    assert!(!lives(&store, lease(&grant)).await, "the lease is left");
+}
+
+/// The entry is deleted, and its lease can be neither returned nor revoked.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_is_released_although_its_lease_is_left() {
+    let etcd = start().await;
+    let streams = Streams::start(etcd.endpoints()[0]).await.unwrap();
+    let store = open_with_pool(streams.address(), PATIENCE, POOL).await;
+    let grant = granted(&store, &request("job")).await;
+    store.close().await;
+    streams.refuse("LeaseRevoke");
+    let released = store.release(&grant, ReleaseOptions::default()).await.unwrap();
+    assert_eq!(released.outcome, ReleaseOutcome::Released);
+    assert!(streams.refused("LeaseRevoke") > 0, "the fault did not happen");
+    assert!(!is_held(&store, "job").await, "it was not released");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn whatever_hangs_on_the_lease_of_a_lock_ends_with_the_lock() {
     let (etcd, store) = pooling().await;

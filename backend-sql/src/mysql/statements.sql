@@ -343,7 +343,7 @@ UPDATE `leasehold_locks` SET version = version + 1,
 WHERE name = ?;
 
 -- most_sessions()
-SELECT @@max_connections;
+SELECT @@max_connections, @@SESSION.max_user_connections;
 
 -- over_records(most)
 SELECT HEX(name) FROM `leasehold_records`
@@ -379,7 +379,7 @@ SUBSTR(readers, LOCATE(?, readers) + 33, 16) > LPAD(TIMESTAMPDIFF(MICROSECOND, T
 )) AND expires > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6));
 
 -- read_holder(name, owner, bells)
-SELECT IFNULL(owner = ?, 0), token, kept, GREATEST(expires, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))) - TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), 0, IF(? AND IS_FREE_LOCK(CONCAT('leasehold.', owner)) = 0, owner, NULL) AS bell FROM `leasehold_locks` WHERE name = ?;
+SELECT IFNULL(owner = ?, 0), token, kept, GREATEST(expires, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))) - TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), 0, IF(? AND IS_FREE_LOCK(CONCAT('leasehold.', IFNULL(owner, ''))) = 0, owner, NULL) AS bell FROM `leasehold_locks` WHERE name = ?;
 
 -- read_place(name, owner, bells)
 SELECT IFNULL(owner = ?, 0), token, kept, GREATEST(expires, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))) - TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), (SELECT COUNT(*) FROM (
@@ -398,7 +398,7 @@ q.heard > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTA
 q.heard < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + 4000000 AND
 q.heard > 0 AND q.position < (SELECT m.position FROM `leasehold_queue` AS m WHERE m.name = ? AND m.owner = ?)
             ORDER BY q.position DESC LIMIT 1),
-        IF(? AND IS_FREE_LOCK(CONCAT('leasehold.', owner)) = 0, owner, NULL)
+        IF(? AND IS_FREE_LOCK(CONCAT('leasehold.', IFNULL(owner, ''))) = 0, owner, NULL)
     ) AS bell
 FROM `leasehold_locks` WHERE name = ?;
 
@@ -489,6 +489,10 @@ DO RELEASE_LOCK(?);
 
 -- sessions()
 SHOW GLOBAL STATUS WHERE Variable_name = 'Threads_connected';
+
+-- sessions_of_user()
+SELECT COUNT(*) FROM information_schema.processlist AS p
+JOIN information_schema.processlist AS o ON o.id = CONNECTION_ID() AND p.user = o.user;
 
 -- set_longest_lease(longest)
 UPDATE `leasehold_settings` SET longest_lease = ? WHERE id = 1;

@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use lock_core::{Error, Mode, OwnerId, check_record_version};
 use sqlx::{AssertSqlSafe, SqlSafeStr as _, SqlStr};
 
+use super::waiting::entries::CHANNEL;
 use crate::{
     sql_files::{self, Others, SqlFiles, Syntax},
     tables::Tables,
@@ -84,6 +85,7 @@ fn with_more_files<T>(
         ("micros_of_written", micros_of("r.written")),
         ("micros_of_records_since", micros_of("m.records_since")),
         ("near", NEAR.to_string()),
+        ("channel", format!("'{CHANNEL}'")),
         ("shared", format!("'{}'", OwnerId::READERS)),
         ("most", Mode::MOST_READERS.to_string()),
     ];

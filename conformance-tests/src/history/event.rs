@@ -79,6 +79,17 @@ pub enum What {
     },
     /// The acquire's future was dropped.
     Cancelled,
+    /// The guard's lock is detached, and the guard is gone. Its holder has given it up before.
+    Detached,
+    /// The client is about to attach a detached lock.
+    Attaching {
+        /// The lock.
+        name: LockName,
+        /// The acquisition whose guard was detached.
+        of: Op,
+    },
+    /// The attach was refused: the store no longer has the grant.
+    NotHeld,
     /// The holder checked its guard.
     Looked {
         /// The end of validity that the guard reported; `None` if it was no longer valid.

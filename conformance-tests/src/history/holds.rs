@@ -28,6 +28,8 @@ pub struct Attempt {
     pub ended: Option<Instant>,
     /// The token in a `Busy` answer.
     pub busy: Option<FencingToken>,
+    /// The acquisition whose detached lock it attaches, if it is an attach. It has no queue entry.
+    pub attaches: Option<Op>,
     /// The hold, if it was granted.
     pub hold: Option<Hold>,
 }
@@ -77,6 +79,11 @@ impl Holds {
                 What::Asked { name, permits, mode } if !parts.contains_key(&event.op) => {
                     parts.insert(event.op, Parts::new(event, name, *permits, *mode));
                 }
+                What::Attaching { name, of } if !parts.contains_key(&event.op) => {
+                    let mut attach = Parts::new(event, name, None, Mode::Exclusive);
+                    attach.attempt.attaches = Some(*of);
+                    parts.insert(event.op, attach);
+                }
                 What::Forced { name, began } => forced.push((name.clone(), *began, event.at)),
                 // The checker of updates reads these. A stale holder may write long after its hold.
                 What::Updated { .. } => {}
@@ -114,6 +121,7 @@ fn inherit(attempts: &mut [Attempt]) {
         let Some(later) = later.first_mut() else { continue };
         let left = |older: &&Attempt| {
             older.op.process == later.op.process
+                && older.attaches.or(later.attaches).is_none()
                 && older.hold.is_none()
                 && older.ended.is_none_or(|ended| ended + PASSING_ON >= later.asked)
         };
@@ -159,6 +167,7 @@ impl Parts {
             queued: None,
             ended: None,
             busy: None,
+            attaches: None,
             hold: None,
         };
         Self { attempt, last_seen: None, promised: event.at, stopped: None }
@@ -192,6 +201,11 @@ impl Parts {
                 self.attempt.ended = Some(at);
                 true
             }
+            What::NotHeld if self.attempt.attaches.is_some() && !answered => {
+                self.attempt.ended = Some(at);
+                true
+            }
+            What::Detached => self.stopped.is_some(),
             What::Looked { until } if self.attempt.hold.is_some() => {
                 self.look(at, *until);
                 true

@@ -6,8 +6,8 @@ use std::sync::{
 };
 
 use lock_core::{
-    Blocked, Env, Error, FencingToken, Guard, Instant, LockName, LossReason, Mode, Monitor, Mutex,
-    OwnerId, SystemEnv, TryAcquire,
+    Blocked, Env, Error, ErrorKind, FencingToken, Guard, Instant, LockName, LossReason, Mode,
+    Monitor, Mutex, OwnerId, SystemEnv, TryAcquire,
 };
 
 use super::{Event, History, Op, What};
@@ -75,6 +75,14 @@ impl Recorder {
     #[must_use = "what becomes of the acquisition is recorded here"]
     pub fn ask_shared(&self, name: &LockName) -> Acquisition {
         self.asks(name, None, Mode::Shared)
+    }
+
+    /// Records that the client is about to attach a lock that the acquisition `of` had.
+    #[must_use = "what becomes of the attach is recorded here"]
+    pub fn attach(&self, name: &LockName, of: Op) -> Acquisition {
+        let acquisition = self.next();
+        acquisition.record(What::Attaching { name: name.clone(), of });
+        acquisition
     }
 
     fn asks(&self, name: &LockName, permits: Option<u32>, mode: Mode) -> Acquisition {
@@ -189,6 +197,15 @@ impl Acquisition {
         }
     }
 
+    /// Records the answer of an attach.
+    pub fn attached(&self, answer: &Result<Guard, Error>) {
+        match answer {
+            Ok(guard) => self.acquired(guard),
+            Err(error) if error.kind() == ErrorKind::NotHeld => self.record(What::NotHeld),
+            Err(error) => self.failed(error),
+        }
+    }
+
     /// Records that the acquire's future was dropped.
     pub fn cancelled(&self) {
         self.record(What::Cancelled);
@@ -268,6 +285,36 @@ mod tests {
         }
         let history = recorder.history();
         assert_eq!(history.events().len(), 3 * 10);
+        assert_clean(&history, ALL_RULES);
+    }
+
+    #[tokio::test]
+    async fn a_lock_that_is_handed_over_makes_a_clean_history() {
+        let client = LockClient::new(Arc::new(Memory::new()));
+        let recorder = Recorder::new(1);
+        let name = LockName::new("job").unwrap();
+        let mut op = recorder.ask(&name);
+        let mut guard = client.lock(name.clone()).acquire().await.unwrap();
+        op.acquired(&guard);
+        for _ in 0..3 {
+            op.given_up();
+            let monitor = guard.monitor();
+            let lock = guard.detach().await.unwrap();
+            op.record(What::Detached);
+            assert!(!op.look_through(&monitor));
+            let of = op.op();
+            op = recorder.attach(&name, of);
+            let answer = client.attach(&lock).await;
+            op.attached(&answer);
+            guard = answer.unwrap();
+            recorder.attach(&name, of).attached(&client.attach(&lock).await);
+        }
+        op.given_up();
+        op.released(&guard.release().await);
+        let next = recorder.ask(&name);
+        next.acquired(&client.lock(name.clone()).acquire().await.unwrap());
+        let history = recorder.history();
+        assert_eq!(history.events().len(), 2 + 3 * 7 + 4);
         assert_clean(&history, ALL_RULES);
     }
 }

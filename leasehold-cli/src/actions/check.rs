@@ -103,6 +103,7 @@ fn lines(guarantees: &Guarantees) -> String {
         ("shared", promised(&guarantees.shared)),
         ("tokens", format!("never go back: {}", promised(&guarantees.tokens))),
         ("records", promised(&guarantees.record)),
+        ("hand-over", yes(guarantees.hand_over).to_owned()),
         (
             "leases",
             format!(

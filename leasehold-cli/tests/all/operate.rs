@@ -120,8 +120,7 @@ fn init_sets_the_longest_lease_for_everybody() {
 fn check_prints_what_the_store_guarantees() {
     let store = Store::within(env!("CARGO_TARGET_TMPDIR"));
     let text = store.ok(&["check"]);
-    let words =
-        "round trip|exclusion|assuming|tokens|10ms|30s|not leave this machine|clock|version 1";
+    let words = "round trip|exclusion|assuming|tokens|hand-over     yes|10ms|30s|not leave this machine|clock|version 1";
     for word in words.split('|').chain([&store.url()[..]]) {
         assert!(text.contains(word), "{word} in {text}");
     }

@@ -27,15 +27,20 @@ const OTHERS: usize = 300;
 impl Cluster {
     /// A cluster that others have used, so that clients can detect a restore.
     pub(crate) async fn start(members: usize) -> Self {
-        Self::used(members, OTHERS).await
+        Self::used(members, OTHERS, LONGEST).await
+    }
+
+    /// The same with one member, and with tokens that may be two minutes ahead of the clock.
+    pub(crate) async fn with_long_leases() -> Self {
+        Self::used(1, OTHERS, LONGEST * 10).await
     }
 
     /// A new cluster. Its log is so short that a restored log is soon as long.
     pub(crate) async fn young() -> Self {
-        Self::used(1, 0).await
+        Self::used(1, 0, LONGEST).await
     }
 
-    async fn used(members: usize, others: usize) -> Self {
+    async fn used(members: usize, others: usize, longest: Duration) -> Self {
         let options = EtcdOptions::new();
         let etcd = match members {
             1 => Etcd::single(options).await.unwrap(),
@@ -43,7 +48,7 @@ impl Cluster {
         };
         let cluster = Self { etcd, folder: tempfile::tempdir().unwrap() };
         cluster.used_by_others(others).await;
-        let longest_lease = Some(LONGEST);
+        let longest_lease = Some(longest);
         let init = Init::new().with_first_use(true).with_longest_lease(longest_lease);
         cluster.connect().await.init(&init).await.unwrap();
         cluster

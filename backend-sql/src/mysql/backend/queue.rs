@@ -17,8 +17,8 @@ use crate::{
     },
     servers::times::span,
     tunables::{
-        ENTRY_LIFE, TRIES,
-        mysql::{HEARTBEAT_AGAIN, HEARTBEAT_BATCH},
+        TRIES,
+        mysql::{BELL_LIFE, HEARTBEAT_AGAIN, HEARTBEAT_BATCH},
     },
     waiting::{CheckResult, Known, Listening, Queue, QueueEntries, QueueEntry},
 };
@@ -37,7 +37,7 @@ impl Mysql {
             entry.heartbeat_failed();
         }
         if request.mode == Mode::Exclusive {
-            self.holds.bells.hang(request.owner, 2 * ENTRY_LIFE);
+            self.holds.bells.hang(request.owner, BELL_LIFE);
         }
         if !entry.begin_heartbeat() {
             return Ok(());

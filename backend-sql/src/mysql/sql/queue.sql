@@ -42,8 +42,14 @@ WHERE s.id = 1
 SHOW GLOBAL STATUS WHERE Variable_name = 'Threads_connected'
 
 -- name: most_sessions
--- How many it allows.
-SELECT @@max_connections
+-- How many sessions the server allows, and how many of them to this user. 0 means that the user
+-- has no limit of its own.
+SELECT @@max_connections, @@SESSION.max_user_connections
+
+-- name: sessions_of_user
+-- How many sessions this user has.
+SELECT COUNT(*) FROM information_schema.processlist AS p
+JOIN information_schema.processlist AS o ON o.id = CONNECTION_ID() AND p.user = o.user
 
 -- name: hang_bell(bell)
 -- Hangs a bell, unless somebody else has a lock of that name.
@@ -102,8 +108,8 @@ DELETE FROM {queue} WHERE name = $name
 ) AS before_it)
 
 -- part: bell_of_holder
--- The owner of the row, if its bell hangs.
-IF($bells AND IS_FREE_LOCK(CONCAT({bell}, owner)) = 0, owner, NULL)
+-- The owner of the row, if its bell hangs. MySQL refuses the name of a lock that is null.
+IF($bells AND IS_FREE_LOCK(CONCAT({bell}, IFNULL(owner, ''))) = 0, owner, NULL)
 
 -- part: alive
 -- Whether the entry `q` is alive. A heartbeat far in the future is from before the clock was set

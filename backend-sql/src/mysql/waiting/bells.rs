@@ -10,7 +10,6 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    mem::take,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -23,7 +22,7 @@ use sqlx::Error;
 use tokio::{
     sync::{Notify, Semaphore},
     task::AbortHandle,
-    time::{Instant, sleep, timeout},
+    time::{Instant, sleep, timeout_at},
 };
 
 use super::session::Session;
@@ -53,6 +52,7 @@ struct Ringer {
     task: Mutex<Option<AbortHandle>>,
     /// Sessions that have heard a bell, for the next one.
     idle: Mutex<Vec<Session>>,
+    /// How many more may listen. Closed together with this client.
     listeners: Arc<Semaphore>,
     /// Until then no session to listen is opened, since the last one failed.
     deaf_until: Mutex<Option<Instant>>,
@@ -105,7 +105,8 @@ impl Bells {
         }
         drop(wanted);
         let mut task = self.0.task.lock();
-        if task.as_ref().is_none_or(AbortHandle::is_finished) {
+        let is_closed = self.0.listeners.is_closed();
+        if !is_closed && task.as_ref().is_none_or(AbortHandle::is_finished) {
             *task = Some(tokio::spawn(Arc::clone(&self.0).run()).abort_handle());
         }
     }
@@ -143,7 +144,9 @@ impl Bells {
         }))
     }
 
+    /// From here on no session is opened or kept.
     pub(in crate::mysql) fn close(&self) {
+        self.0.listeners.close();
         if let Some(task) = self.0.task.lock().take() {
             task.abort();
         }
@@ -160,7 +163,10 @@ impl Ringer {
             None => Session::open(&self.server, &self.sql).await?,
         };
         while !session.hears(owner).await? {}
-        self.idle.lock().push(session);
+        let mut idle = self.idle.lock();
+        if !self.listeners.is_closed() {
+            idle.push(session);
+        }
         Ok(())
     }
 
@@ -170,6 +176,10 @@ impl Ringer {
             let began = Instant::now();
             let Err(error) = self.serve().await else { return };
             tracing::trace!(target: "leasehold", %error, "the bells of this client have rung; waiters poll");
+            self.idle.lock().clear();
+            if self.forget_old(true) {
+                return;
+            }
             if began.elapsed() > RECONNECT {
                 pause = RECONNECT_FIRST;
             }
@@ -182,8 +192,8 @@ impl Ringer {
     /// ring.
     async fn serve(&self) -> Result<(), Error> {
         let mut session = Session::open(&self.server, &self.sql).await?;
-        let mut counted = Instant::now();
-        let mut hung = HashSet::new();
+        let (mut checked, mut counted) = (Instant::now(), Instant::now());
+        let (mut hung, mut is_quiet) = (HashSet::new(), true);
         loop {
             let (over, new) = self.changes(&hung);
             for owner in &over {
@@ -196,15 +206,18 @@ impl Ringer {
                 answer?;
                 hung.insert(*owner);
             }
-            if !over.is_empty() || !new.is_empty() {
+            // However often something changes.
+            let check = checked + BELL_CHECK;
+            if Instant::now() < check && timeout_at(check, self.changed.notified()).await.is_ok() {
+                is_quiet = false;
                 continue;
             }
-            if timeout(BELL_CHECK, self.changed.notified()).await.is_ok() {
-                continue;
-            }
-            let is_over = self.forget_old();
-            let idle = take(&mut *self.idle.lock());
-            for session in idle {
+            checked = Instant::now();
+            let is_over = self.forget_old(is_quiet);
+            is_quiet = true;
+            let unused = |it: &mut Session| is_over || it.used.elapsed() >= BELL_CHECK;
+            let unused: Vec<_> = self.idle.lock().extract_if(.., unused).collect();
+            for session in unused {
                 session.close().await;
             }
             if is_over {
@@ -228,17 +241,18 @@ impl Ringer {
         (over, new)
     }
 
-    /// Forgets the bells whose time is over. If no bell is wanted, this task counts as ended: the
-    /// next bell starts another.
-    fn forget_old(&self) -> bool {
+    /// Forgets the bells whose time is over. If then no bell is wanted, and none came or went
+    /// lately, this task counts as ended: the next bell starts another.
+    fn forget_old(&self, is_quiet: bool) -> bool {
         let mut task = self.task.lock();
         let mut wanted = self.wanted.lock();
         let now = Instant::now();
         wanted.retain(|_, until| *until > now);
-        if wanted.is_empty() {
+        let is_over = is_quiet && wanted.is_empty();
+        if is_over {
             *task = None;
         }
-        wanted.is_empty()
+        is_over
     }
 }
 
@@ -254,38 +268,92 @@ mod tests {
 
     const WAIT: Duration = Duration::from_secs(20);
 
-    /// As behind a proxy, or with a user, that has no such locks.
-    #[tokio::test]
-    async fn where_the_server_refuses_bells_there_are_none() {
-        let server = Mariadb::start(MariadbOptions::new()).await.unwrap();
+    async fn start() -> Mariadb {
+        Mariadb::start(MariadbOptions::new()).await.unwrap()
+    }
+
+    /// The bells of a client, which are hung with this function.
+    fn bells(server: &Mariadb, hang: &str) -> Bells {
         let url = format!("mysql://root@{}/test?ssl-mode=disabled", server.address());
         let pool = MySqlPoolOptions::new().connect_lazy(&url).unwrap();
         let (connections, retry) = (Connections::new(pool, false), Retry::new(WAIT, "it".into()));
         let ours = Arc::new(Server { connections, retry, gate: Gate::new(5, WAIT) });
-        let bells = |hang: &str| {
-            let mut sql = Statements::new(&Tables::new("leasehold").unwrap());
-            let text = format!("DO {hang}(?, 0)");
-            sql.hang_bell = sql_files::Statement { text, order: vec![0] }.into();
-            Bells::new(&ours, &Arc::new(sql))
-        };
-        let refused = bells("NO_SUCH_LOCK");
+        let mut sql = Statements::new(&Tables::new("leasehold").unwrap());
+        let text = format!("DO {hang}(?, 0)");
+        sql.hang_bell = sql_files::Statement { text, order: vec![0] }.into();
+        Bells::new(&ours, &Arc::new(sql))
+    }
+
+    /// Waits until the bell of an owner hangs.
+    async fn hung(server: &Mariadb, owner: OwnerId) {
+        let used = format!("SELECT IS_USED_LOCK('leasehold.{owner}') IS NOT NULL");
+        let hangs = async || Ok((server.sql(&used).await? == "1").then_some(()));
+        until("the bell to hang", WAIT, hangs).await.unwrap();
+    }
+
+    /// As behind a proxy, or with a user, that has no such locks.
+    #[tokio::test]
+    async fn where_the_server_refuses_bells_there_are_none() {
+        let server = start().await;
+        let refused = bells(&server, "NO_SUCH_LOCK");
         assert!(refused.work());
         refused.hang(OwnerId::from_bits(1), WAIT);
         let ended = async || Ok((!refused.work()).then_some(()));
         until("the bells to be off", WAIT, ended).await.unwrap();
 
-        let hung = bells("GET_LOCK");
+        let bells = bells(&server, "GET_LOCK");
         let owner = OwnerId::from_bits(2);
-        hung.hang(owner, WAIT);
-        let used = format!("SELECT IS_USED_LOCK('leasehold.{owner}') IS NOT NULL");
-        let hangs = async || Ok((server.sql(&used).await? == "1").then_some(()));
-        until("the bell to hang", WAIT, hangs).await.unwrap();
-        assert!(hung.work());
+        bells.hang(owner, WAIT);
+        hung(&server, owner).await;
+        assert!(bells.work());
         // On a group of servers none hangs.
-        hung.set_reach(false);
-        assert!(!hung.work());
+        bells.set_reach(false);
+        assert!(!bells.work());
         let other = OwnerId::from_bits(3);
-        hung.hang(other, WAIT);
-        assert!(!hung.keep(other, WAIT));
+        bells.hang(other, WAIT);
+        assert!(!bells.keep(other, WAIT));
+    }
+
+    /// Also where the server refuses all bells, or others come and go all the time.
+    #[tokio::test]
+    async fn a_bell_whose_time_is_over_is_forgotten() {
+        let server = start().await;
+        for hang in ["GET_LOCK", "NO_SUCH_LOCK"] {
+            let bells = bells(&server, hang);
+            let old = OwnerId::from_bits(1);
+            bells.hang(old, Duration::ZERO);
+            let mut others = (2..).map(OwnerId::from_bits);
+            let forgotten = || {
+                let other = others.next().unwrap();
+                bells.hang(other, WAIT);
+                bells.ring(other);
+                std::future::ready(Ok((!bells.keep(old, Duration::ZERO)).then_some(())))
+            };
+            until("the bell to be forgotten", WAIT, forgotten).await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_closed_client_opens_and_keeps_no_session() {
+        let server = start().await;
+        let (others, closed) = (bells(&server, "GET_LOCK"), bells(&server, "GET_LOCK"));
+        let owner = OwnerId::from_bits(1);
+        others.hang(owner, WAIT);
+        hung(&server, owner).await;
+        let heard = tokio::spawn({
+            let ringer = Arc::clone(&closed.0);
+            async move { ringer.hear(owner).await }
+        });
+        let listens =
+            "SELECT COUNT(*) FROM information_schema.processlist WHERE state = 'User lock'";
+        let listening = async || Ok((server.sql(listens).await? == "1").then_some(()));
+        until("one to listen", WAIT, listening).await.unwrap();
+        closed.close();
+        others.ring(owner);
+        heard.await.unwrap().unwrap();
+        assert!(closed.0.idle.lock().is_empty());
+        assert!(closed.listen(owner).is_none());
+        closed.hang(owner, WAIT);
+        assert!(closed.0.task.lock().is_none());
     }
 }

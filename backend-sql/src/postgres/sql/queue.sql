@@ -137,7 +137,7 @@ SELECT pg_catalog.pg_notify($channel, '')
 -- of its client.
 pg_catalog.pg_notify(
 -- guard: tells-first | L2 | a_release_notifies(asking) | 'elsewhere'
-'leasehold_' || pg_catalog.substr(waiters[1], 33, 32)
+{channel} || pg_catalog.substr(waiters[1], 33, 32)
 , pg_catalog.left(waiters[1], 32))
 
 -- part: others_wait

@@ -54,7 +54,7 @@ WHERE name = $name AND owner = $owner AND expires > {now}
     AND {persistence}
 RETURNING token, coalesce($next_entry = ANY (waiters), false), {short}, pg_catalog.pg_notify(
     -- guard: pass-tells | L2 | a_release_notifies(granted) | 'elsewhere' || client,
-    'leasehold_' || client,
+    {channel} || client,
     owner || '+'
 )
 

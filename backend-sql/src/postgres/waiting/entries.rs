@@ -11,6 +11,9 @@ use std::{
 use lock_core::{Env as _, FencingToken, Mode, Mutex, OwnerId, Request, SystemEnv};
 use tokio::sync::Notify;
 
+/// What the name of a client's channel of NOTIFY begins with. The client's digits follow.
+pub(crate) const CHANNEL: &str = "leasehold_";
+
 /// All entries of a client, by owner.
 #[derive(Debug)]
 pub(crate) struct QueueEntries {
@@ -68,7 +71,7 @@ impl QueueEntries {
     /// The channel of NOTIFY on which this client gets its messages. A message is the owner of an
     /// entry.
     pub(crate) fn channel(&self) -> String {
-        format!("leasehold_{}", self.client)
+        format!("{CHANNEL}{}", self.client)
     }
 
     /// Adds an entry here, before the server knows of it.

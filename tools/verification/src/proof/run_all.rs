@@ -80,6 +80,12 @@ async fn attempt(
     match run::run(subject, result.fault, seed, profile, connect).await {
         Ok(data) => {
             result.add(subject, &data);
+            // A run that broke something has said enough.
+            if !result.broke()
+                && let Err(why) = data.has_evidence()
+            {
+                result.fail(format!("seed {seed}: {why}"));
+            }
             report
                 .promised
                 .get_or_insert_with(|| serde_json::to_value(&*data.promised).expect("plain data"));

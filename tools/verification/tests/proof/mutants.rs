@@ -22,6 +22,8 @@ const MUTANTS: &[(Flaw, Fault, Guarantee)] = &[
     (Flaw::HalvesTheLease, Fault::ClientPaused, Guarantee::Exclusion),
     (Flaw::KeepsNoQueue, Fault::None, Guarantee::Fair),
     (Flaw::WritesRecordsForAnybody, Fault::ClientPaused, Guarantee::Record),
+    (Flaw::KeepsTheFormerOwner, Fault::None, Guarantee::HandOver),
+    (Flaw::HandsOverTwice, Fault::None, Guarantee::HandOver),
 ];
 
 /// `FLAW+URL`: the store at the URL, with that flaw in each client's own connection.

@@ -52,8 +52,8 @@ pub(super) struct Method {
     /// The next call whose request contains this is held.
     pub(super) wanted: Option<Vec<u8>>,
     pub(super) held: Option<Held>,
-    /// Calls are refused.
-    pub(super) refuses: bool,
+    /// The message with which calls are refused.
+    pub(super) refuses: Option<&'static str>,
     pub(super) refused: u64,
 }
 
@@ -87,11 +87,11 @@ impl State {
         (!swallows).then_some(method.slow)
     }
 
-    /// Whether a call is refused; counts one if so.
-    pub(super) fn refuses(&self, method: &str) -> bool {
+    /// The message with which a call is refused; counts one if so.
+    pub(super) fn refuses(&self, method: &str) -> Option<&'static str> {
         let mut methods = self.methods();
-        let Some(method) = methods.get_mut(method) else { return false };
-        method.refused += u64::from(method.refuses);
+        let method = methods.get_mut(method)?;
+        method.refused += u64::from(method.refuses.is_some());
         method.refuses
     }
 

@@ -83,11 +83,11 @@ async fn forward(
 ) -> Result<(), Failure> {
     let method = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
     let call = state.open(&method);
-    if state.refuses(&method) {
+    if let Some(message) = state.refuses(&method) {
         let answer = Response::builder()
             .header("content-type", "application/grpc")
             .header("grpc-status", "8")
-            .header("grpc-message", "etcdserver: too many requests");
+            .header("grpc-message", message);
         respond.send_response(answer.body(())?, true)?;
         return Ok(());
     }

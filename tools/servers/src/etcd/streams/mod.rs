@@ -110,12 +110,17 @@ impl Streams {
     /// From now on calls of this method, such as `LeaseRevoke`, do not arrive: they are answered as
     /// by a server that has too much to do. Until [`serve`](Self::serve).
     pub fn refuse(&self, method: &str) {
-        self.state.methods().entry(method.to_owned()).or_default().refuses = true;
+        self.refuse_with(method, "etcdserver: too many requests");
+    }
+
+    /// The same with another of the messages of a server that lacks something.
+    pub fn refuse_with(&self, method: &str, message: &'static str) {
+        self.state.methods().entry(method.to_owned()).or_default().refuses = Some(message);
     }
 
     /// Lets calls of this method arrive again.
     pub fn serve(&self, method: &str) {
-        self.state.methods().entry(method.to_owned()).or_default().refuses = false;
+        self.state.methods().entry(method.to_owned()).or_default().refuses = None;
     }
 
     /// How many calls of this method were refused.

@@ -1,25 +1,20 @@
 //! The work of a client process: tasks that acquire, hold and release locks, as a seed says.
 
-use std::{
-    collections::HashMap,
-    io::Write as _,
-    process::ExitCode,
-    sync::{Arc, MutexGuard},
-    time::Duration,
-};
+use std::{io::Write as _, process::ExitCode, sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
-use lock_core::{Guard, LockClient, LockName, Mode, Mutex, Request};
+use lock_core::{Guard, LockClient, LockName, Request};
 use tokio::sync::watch;
 
 use crate::proof::clients::process::{ClientSpec, Order, Role};
 use crate::proof::clients::record::Line;
 use crate::proof::clients::registers::Update;
+use crate::proof::clients::waiting::Waiting;
 use crate::proof::plan::rng::Rng;
 use crate::proof::plan::system_under_test::Connect;
 use conformance_tests::{
     Observed,
-    history::{Acquisition, Recorder, What},
+    history::{Acquisition, Recorder},
 };
 
 /// How often a holder checks its guard.
@@ -75,6 +70,7 @@ async fn run(
     connect: Connect,
 ) -> Result<(), lock_core::Error> {
     let (client, waiting) = connected(&spec, connect, || {}).await?;
+    let (other, _) = connected(&spec, connect, || {}).await?;
     // An heir has a client, and so queue entries, of its own.
     let process = spec.process;
     let heir = match spec.role {
@@ -92,6 +88,7 @@ async fn run(
             let worker = Worker {
                 spec: Arc::clone(&spec),
                 client,
+                other: other.clone(),
                 recorder: recorder.clone(),
                 rng,
                 orders: orders.clone(),
@@ -103,8 +100,9 @@ async fn run(
     for task in join_all(&mut tasks).await {
         task.expect("a task that does not panic");
     }
-    client.close().await;
-    drop(client);
+    for client in [client, other] {
+        client.close().await;
+    }
     if let Some((heir, _)) = heir {
         heir.close().await;
     }
@@ -135,41 +133,6 @@ async fn connected(
     Ok((LockClient::new(Observed::enqueues(store, Arc::new(enqueued))), waiting))
 }
 
-/// The acquisitions of one client that wait as writers, by name.
-#[derive(Clone, Default)]
-struct Waiting(Arc<Mutex<HashMap<LockName, Vec<Acquisition>>>>);
-
-impl Waiting {
-    fn begin(&self, name: &LockName, op: &Acquisition) {
-        self.all().entry(name.clone()).or_default().push(op.clone());
-    }
-
-    fn end(&self, name: &LockName, op: &Acquisition) {
-        if let Some(ops) = self.all().get_mut(name) {
-            ops.retain(|each| each.op() != op.op());
-        }
-    }
-
-    /// Notes that the store has made a queue entry for this client. That counts only if one
-    /// acquisition waits alone: of several, only the client knows which is the oldest. Readers have
-    /// queue entries of their own and are not counted.
-    fn enqueued(&self, request: &Request) {
-        let mut all = self.all();
-        if request.mode == Mode::Exclusive
-            && let Some(ops) = all.get_mut(&request.name)
-            && ops.len() == 1
-        {
-            for op in ops.drain(..) {
-                op.record(What::Queued);
-            }
-        }
-    }
-
-    fn all(&self) -> MutexGuard<'_, HashMap<LockName, Vec<Acquisition>>> {
-        self.0.lock()
-    }
-}
-
 /// Prints a line at once, so that the parent gets it even if this process is killed.
 fn say(line: &Line) {
     let text = serde_json::to_string(line).expect("a line of plain data") + "\n";
@@ -181,6 +144,8 @@ fn say(line: &Line) {
 pub(super) struct Worker {
     pub(super) spec: Arc<ClientSpec>,
     pub(super) client: LockClient,
+    /// A second client of this process, which attaches locks.
+    pub(super) other: LockClient,
     pub(super) recorder: Recorder,
     pub(super) rng: Rng,
     orders: watch::Receiver<Orders>,
@@ -230,8 +195,12 @@ impl Worker {
         };
         match guard {
             Ok(Some((op, guard))) => {
-                self.hold(&op, &guard, hold).await;
-                self.let_go(op, guard).await;
+                let careless = self.is_careless();
+                self.hold(&op, &guard, tokio::time::sleep(hold), careless).await;
+                match self.rng.roll(3) {
+                    0 => self.hand_over(op, guard).await,
+                    _ => self.let_go(op, guard).await,
+                }
                 true
             }
             Ok(None) => true,
@@ -271,7 +240,8 @@ impl Worker {
         let Ok(got) = self.wait(&name, None).await else { return false };
         if let Some((op, guard)) = got {
             say(&Line::Came { process: self.spec.process });
-            self.hold(&op, &guard, Duration::ZERO).await;
+            let careless = self.is_careless();
+            self.hold(&op, &guard, std::future::ready(()), careless).await;
             self.let_go(op, guard).await;
         }
         // If the store does not serve in order, others must have a chance, too.
@@ -314,12 +284,22 @@ impl Worker {
         }
     }
 
-    /// Reads, holds, and writes.
-    async fn hold(&mut self, op: &Acquisition, guard: &Guard, span: Duration) {
-        let careless = self.spec.careless && self.rng.roll(3) == 0;
+    /// Whether the next holder writes without a check of its guard.
+    fn is_careless(&mut self) -> bool {
+        self.spec.careless && self.rng.roll(3) == 0
+    }
+
+    /// Reads, holds until `end`, and writes.
+    pub(super) async fn hold(
+        &self,
+        op: &Acquisition,
+        guard: &Guard,
+        end: impl Future<Output = ()>,
+        careless: bool,
+    ) {
         let update = self.begin(op, guard).await;
         let read = self.read_record(guard).await;
-        self.watch(op, guard, tokio::time::sleep(span)).await;
+        self.watch(op, guard, end).await;
         if careless || op.look(guard) {
             self.finish(op, update).await;
             self.write_record(op, guard, read).await;
@@ -355,8 +335,8 @@ impl Worker {
         }
     }
 
-    /// Holds the first name until it loses it or gets [`Order::EndHold`], and then writes in any
-    /// case.
+    /// Holds the first name until it loses it or gets [`Order::EndHold`], then writes in any case,
+    /// and hands the lock over if it still has it.
     async fn victim(&mut self) {
         let name = self.spec.names[0].clone();
         let (op, guard) = loop {
@@ -378,7 +358,7 @@ impl Worker {
             self.finish(&op, update).await;
             self.write_record(&op, &guard, read).await;
         }
-        self.let_go(op, guard).await;
+        self.hand_over(op, guard).await;
     }
 
     async fn begin(&self, op: &Acquisition, guard: &Guard) -> Update {

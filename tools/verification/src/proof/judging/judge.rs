@@ -43,7 +43,14 @@ fn rules(data: &RunData) -> Vec<Finding> {
         let theirs = |event: &&Event| matches!(&event.what, What::Updated { resource, .. } if resource.starts_with(kind));
         history.events().iter().filter(theirs).cloned().collect()
     };
-    let all = [Rule::WellFormed, Rule::Permits, Rule::Resurrection, Rule::Tokens, Rule::Exclusion];
+    let all = [
+        Rule::WellFormed,
+        Rule::Permits,
+        Rule::Resurrection,
+        Rule::HandOver,
+        Rule::Tokens,
+        Rule::Exclusion,
+    ];
     // Where exclusion is withheld, the order of two valid guards says nothing about their tokens.
     let together = if data.promised.exclusion.holds() { all.len() } else { all.len() - 1 };
     let mut broken = history::check(history, &all[..together]);
@@ -57,6 +64,7 @@ fn rules(data: &RunData) -> Vec<Finding> {
         .map(|violation| {
             let guarantee = match violation.rule {
                 Rule::Tokens => Guarantee::Tokens,
+                Rule::HandOver => Guarantee::HandOver,
                 Rule::Resurrection => Guarantee::NoResurrection,
                 Rule::LostUpdate => Guarantee::Fence,
                 Rule::Fairness => Guarantee::Fair,
@@ -143,7 +151,9 @@ fn idle(data: &RunData) -> Vec<Finding> {
                 continue;
             }
             let waited = |attempt: &&history::Attempt| {
-                attempt.asked < free && attempt.ended.is_none_or(|ended| ended > due)
+                attempt.attaches.is_none()
+                    && attempt.asked < free
+                    && attempt.ended.is_none_or(|ended| ended > due)
             };
             if let Some(waiter) = attempts.iter().find(waited) {
                 let what = format!(
@@ -250,7 +260,7 @@ mod tests {
     fn found(fault: Fault, pause: Option<(u64, u64)>, events: Vec<Event>) -> Vec<Guarantee> {
         let second = Duration::from_secs(1);
         let mut promised = Guarantees::new(second, second);
-        promised.fair = true;
+        (promised.fair, promised.hand_over) = (true, true);
         let data = RunData {
             seed: 0,
             fault,
@@ -344,6 +354,37 @@ mod tests {
         ];
         assert_eq!(found(Fault::None, None, passed.clone()), [Guarantee::Fair]);
         assert!(found(Fault::ClientPaused, None, passed).is_empty());
+    }
+
+    #[test]
+    fn a_lock_that_is_attached_twice_is_found() {
+        let name = || LockName::new("job").unwrap();
+        let attaching = |second, process| {
+            let of = Op { process: 0, number: 0 };
+            event(second, process, What::Attaching { name: name(), of })
+        };
+        let with_token = |second, mut event: Event| {
+            if let What::Acquired { token, .. } = &mut event.what {
+                *token = FencingToken::new(2).unwrap();
+            }
+            event.at = at(second);
+            event
+        };
+        let attached = |second, process, end| with_token(second, acquired(2, process, end));
+        let one = vec![
+            asked(1, 0),
+            acquired(2, 0, 9),
+            event(3, 0, What::GivenUp),
+            event(3, 0, What::Detached),
+            attaching(4, 1),
+            attached(5, 1, 8),
+            event(6, 1, What::GivenUp),
+            attaching(6, 2),
+        ];
+        let refused = [one.clone(), vec![event(7, 2, What::NotHeld)]].concat();
+        assert!(found(Fault::None, None, refused).is_empty());
+        let twice = [one, vec![attached(7, 2, 9)]].concat();
+        assert_eq!(found(Fault::None, None, twice), [Guarantee::HandOver]);
     }
 
     #[test]

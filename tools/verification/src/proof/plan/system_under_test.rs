@@ -27,6 +27,9 @@ pub enum Guarantee {
     OwnFence,
     /// S7: no write of a former holder replaced a record.
     Record,
+    /// A detached lock got one guard at most, with the same token, and its former guard stayed
+    /// invalid.
+    HandOver,
     /// L5: a guard reports its loss when its validity ends.
     LossReported,
     /// L1, L2: the lock was free again in time, and every waiter was served.
@@ -50,6 +53,7 @@ impl Guarantee {
         Self::Fence,
         Self::OwnFence,
         Self::Record,
+        Self::HandOver,
         Self::LossReported,
         Self::Served,
         Self::Fair,
@@ -67,6 +71,7 @@ impl Guarantee {
             Self::Fence => "fenced data keeps every update",
             Self::OwnFence => "so by the store's own fence",
             Self::Record => "no stale write of a record",
+            Self::HandOver => "a lock is handed over once",
             Self::LossReported => "a loss is reported in time",
             Self::Served => "waiters are served",
             Self::Fair => "served in order",
@@ -298,6 +303,12 @@ impl SystemUnderTest {
         let here = |each: &Withheld| each.fault == fault && each.guarantee == guarantee;
         match (guarantee, fault) {
             _ if self.withheld.iter().any(here) => Expected::Broken,
+            // The loss of a hand-over brings the former owner back.
+            (Guarantee::HandOver, _)
+                if self.expects(fault, Guarantee::Exclusion) == Expected::Broken =>
+            {
+                Expected::Open
+            }
             (Guarantee::Unfenced, Fault::None) => Expected::Holds,
             // No lock can protect data without a fence from a paused holder.
             (Guarantee::Unfenced, Fault::ClientPaused) => Expected::Broken,

@@ -127,8 +127,7 @@ impl FaultResult {
         self.seeds.push(data.seed);
         self.happened.clone_from(&data.happened);
         self.count(&figures, data.freed_after);
-        let broke = |cell: &Cell| matches!(cell, Cell::Broken | Cell::Violated);
-        if !self.cells.values().any(broke) {
+        if !self.broke() {
             self.timeline = Timeline::of(data).or(self.timeline.take());
         }
         let judged = |guarantee: &Guarantee| data.judges(*guarantee);
@@ -152,6 +151,11 @@ impl FaultResult {
                 }
             }
         }
+    }
+
+    /// Whether a run broke something, whether it had to or not.
+    pub(crate) fn broke(&self) -> bool {
+        self.cells.values().any(|cell| matches!(cell, Cell::Broken | Cell::Violated))
     }
 
     /// Counts a run that could not be made.

@@ -8,7 +8,7 @@ use crate::proof::clients::name_records::{is_late, is_written};
 use crate::proof::plan::{fault::Fault, system_under_test::Guarantee};
 use conformance_tests::{
     SetUpError,
-    history::{History, Op, What},
+    history::{History, Holds, Op, What},
 };
 
 /// A violation of a guarantee.
@@ -58,14 +58,18 @@ impl RunData {
             Guarantee::OwnFence => self.has_own_fence,
             Guarantee::Record if self.promised.record.holds() => self.fault.spares_kept_records(),
             Guarantee::Record => self.has_records && self.fault.spares_all_data(),
+            Guarantee::HandOver => {
+                let exclusive = self.promised.exclusion.holds();
+                self.promised.hand_over && (exclusive || self.fault.spares_all_data())
+            }
             // A paused process, or one without a connection, loses its queue entry.
             Guarantee::Fair => self.promised.fair && self.fault == Fault::None,
             _ => true,
         }
     }
 
-    /// Fails if the run tried no write behind the store's fence, or no queue entry, where it must
-    /// judge them.
+    /// Fails if the run tried no write behind the store's fence, no hand-over, or no queue entry,
+    /// where it must judge them.
     pub(crate) fn has_evidence(&self) -> Result<(), SetUpError> {
         let seen = |wanted: &dyn Fn(&What) -> bool| {
             self.history.events().iter().any(|event| wanted(&event.what))
@@ -84,6 +88,13 @@ impl RunData {
             // The victim writes when it goes on, after others have held the lock.
             if self.fault == Fault::ClientPaused && !seen(&is_late) {
                 return Err("no former holder tried to write a record".into());
+            }
+        }
+        if self.judges(Guarantee::HandOver) && self.fault == Fault::None {
+            let holds = Holds::of(&self.history);
+            let mut all = holds.by_name.values().flatten();
+            if !all.any(|attempt| attempt.attaches.is_some() && attempt.hold.is_some()) {
+                return Err("nobody attached a detached lock".into());
             }
         }
         if self.judges(Guarantee::Fair) && !seen(&|what| matches!(what, What::Queued)) {

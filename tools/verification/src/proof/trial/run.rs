@@ -138,7 +138,7 @@ pub(crate) async fn run(
     }
     observer.close().await;
     let (history, wait) = (record.history(), profile.wait);
-    let data = RunData {
+    Ok(RunData {
         seed,
         fault,
         history,
@@ -153,9 +153,7 @@ pub(crate) async fn run(
         has_records,
         tolerance: profile.tolerance,
         crowded: profile.crowded,
-    };
-    data.has_evidence()?;
-    Ok(data)
+    })
 }
 
 /// The URL for a victim whose connections the fault disturbs.
