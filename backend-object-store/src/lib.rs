@@ -14,5 +14,5 @@ mod objects;
 mod tunables;
 
 #[cfg(feature = "clouds")]
-pub use self::clouds::connect;
+pub use self::clouds::{connect, connect_with};
 pub use self::objects::Objects;

@@ -16,6 +16,9 @@ pub(crate) const TIMEOUTS: RangeInclusive<Duration> =
 pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(20);
 /// The longest such pause: a store that asks its clients to slow down recovers within seconds.
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// How often a step that has sent no write tries again: a bucket that is busy for a moment refuses
+/// a few requests, and a store that is down should be reported at once.
+pub(crate) const READ_TRIES: u32 = 4;
 /// A waiter polls after this part of the time it has waited: a short wait ends soon after the
 /// release, and a long one is cheap.
 pub(crate) const POLL_PART: u32 = 8;

@@ -1,13 +1,6 @@
-//! The conformance suite over a bucket in memory. If `LEASEHOLD_S3_PYTHON` names a Python that has
-//! the packages of `pip install 'moto[server]'`, the suite also runs over S3, by the URL that users
-//! have.
+//! The conformance suite over a bucket in memory, and over S3 by the URL that users have.
 
-use std::{
-    env,
-    process::{Command, ExitCode, Stdio},
-    sync::Arc,
-    time::Duration,
-};
+use std::{process::ExitCode, sync::Arc, time::Duration};
 
 use backend_object_store::{
     Objects,
@@ -16,14 +9,7 @@ use backend_object_store::{
 use conformance_tests::{Harness, SetUpError, Store};
 use lock_core::{Backend, Error, Init, async_trait};
 use object_store::memory::InMemory;
-use tokio::{
-    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
-    net::TcpStream,
-};
-
-/// The credentials of the server, as the clouds' own tools find them.
-const CREDENTIALS: [(&str, &str); 3] =
-    [("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", "test"), ("AWS_REGION", "us-east-1")];
+use servers::S3;
 
 /// A bucket in this process. Its requests take no time, so its leases may be short.
 struct InABucket(Arc<InMemory>);
@@ -57,7 +43,7 @@ impl Harness for InABucket {
 }
 
 /// A bucket in a server of S3.
-struct OverS3(String);
+struct OverS3;
 
 #[async_trait]
 impl Harness for OverS3 {
@@ -66,33 +52,17 @@ impl Harness for OverS3 {
     }
 
     async fn start(&self) -> Result<Store, SetUpError> {
-        let mut server = tokio::process::Command::new(&self.0)
-            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/s3_server.py"))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()?;
-        let lines = server.stdout.take().ok_or("no stdout")?;
-        let port = BufReader::new(lines).lines().next_line().await?.ok_or("no port")?;
-        // A new bucket.
-        let mut connection = TcpStream::connect(format!("127.0.0.1:{port}")).await?;
-        let request =
-            format!("PUT /bucket HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\nContent-Length: 0\r\n\r\n");
-        connection.write_all(request.as_bytes()).await?;
-        let mut answer = String::new();
-        connection.read_to_string(&mut answer).await?;
-        if !answer.contains(" 200 ") {
-            return Err(answer.into());
-        }
-        let url = format!("s3://bucket/some/prefix?endpoint=http://127.0.0.1:{port}&timeout=20s");
+        let server = S3::start().await?;
+        let url = format!("{}&timeout=20s", server.store_url());
         // The server is slow: a long case must not outlast its leases.
         let longest = Init::new().with_longest_lease(Duration::from_secs(120));
-        backend_object_store::connect(&url).await?.init(&longest).await?;
+        self.connect(&url).await?.init(&longest).await?;
         Ok(Store::new(url, server))
     }
 
     async fn connect(&self, address: &str) -> Result<Arc<dyn Backend>, Error> {
-        backend_object_store::connect(address).await
+        let variables = S3::CREDENTIALS.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        backend_object_store::connect_with(address, variables).await
     }
 
     fn lease(&self) -> Duration {
@@ -106,23 +76,5 @@ impl Harness for OverS3 {
 }
 
 fn main() -> ExitCode {
-    let mut stores: Vec<Arc<dyn Harness>> = vec![Arc::new(InABucket(Arc::default()))];
-    if let Ok(python) = env::var("LEASEHOLD_S3_PYTHON") {
-        if env::var(CREDENTIALS[0].0).as_deref() != Ok(CREDENTIALS[0].1) {
-            return with_credentials();
-        }
-        stores.push(Arc::new(OverS3(python)));
-    }
-    conformance_tests::main(stores)
-}
-
-/// Runs this program again, with the credentials in its environment.
-fn with_credentials() -> ExitCode {
-    let again = env::current_exe().and_then(|program| {
-        Command::new(program).args(env::args_os().skip(1)).envs(CREDENTIALS).status()
-    });
-    match again {
-        Ok(status) if status.success() => ExitCode::SUCCESS,
-        _ => ExitCode::FAILURE,
-    }
+    conformance_tests::main(vec![Arc::new(InABucket(Arc::default())), Arc::new(OverS3)])
 }

@@ -31,6 +31,8 @@ pub struct CasOptions {
     /// The shortest lease: several times what a request takes, and what the store allows of writes
     /// to one object. Default: 2 s.
     pub shortest_lease: Duration,
+    /// The longest lease that this client expects the store to have. Default: any.
+    pub longest_lease: Option<Duration>,
     /// The time limit of a call with all its requests. Default: 5 s.
     pub timeout: Duration,
     /// How the connection is protected. Default: `Plain`.
@@ -46,6 +48,7 @@ impl CasOptions {
         Self {
             kind,
             shortest_lease: Duration::from_secs(2),
+            longest_lease: None,
             timeout: TIMEOUT,
             connection: ConnectionSecurity::Plain,
             env: Arc::new(SystemEnv),
@@ -68,7 +71,8 @@ impl CasBackend {
     ///
     /// # Errors
     /// `Config` if the store ignores the conditions of writes, if this machine's clock is far from
-    /// the store's, or if the objects are of another program or version; otherwise as the store.
+    /// the store's, if the store has another longest lease than the expected one, or if the objects
+    /// are of another program or version; otherwise as the store.
     pub async fn open(store: Arc<dyn CasStore>, options: CasOptions) -> Result<Self, Error> {
         let (kind, env) = (options.kind, Arc::clone(&options.env));
         let (observed, timeout) = (Observed::new(), options.timeout);
@@ -78,7 +82,11 @@ impl CasBackend {
             settings::probe(store, env).await?;
             settings::open(store, env).await
         };
-        let settings = runner.in_time(open).await.map_err(|error| error.at(kind, "connect"))?;
+        let settings = runner.in_time(open).await.and_then(|settings| {
+            settings.check_longest(options.longest_lease)?;
+            Ok(settings)
+        });
+        let settings = settings.map_err(|error| error.at(kind, "connect"))?;
         let promised = Arc::new(guarantees::of(&options, settings.longest_lease()));
         let settings = RwLock::new((settings, promised));
         Ok(Self { runner, options, settings, busy_since: Mutex::new(HashMap::new()) })

@@ -38,6 +38,7 @@ pub(super) fn of(options: &CasOptions, longest: Duration) -> Guarantees {
     promised.raise = true;
     promised.hand_over = true;
     promised.longest_poll = LONGEST_POLL;
+    promised.expiry_is_observed = true;
     // A client counts the lease of a dead holder from when it first looked, and adds a margin.
     promised.expiry_slack = longest + longest / 50 + LONGEST_POLL;
     promised.token_lead = longest + CLOCK_BOUND;

@@ -22,6 +22,7 @@ impl Nonce {
 /// The record of one name. It stays after a release, so that tokens increase and late requests
 /// fail.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Record {
     /// New in every write.
     pub nonce: Nonce,

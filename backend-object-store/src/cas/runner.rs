@@ -11,7 +11,7 @@ use super::{
     record::{Nonce, Record},
     store::{CasStore, Put},
 };
-use crate::tunables::{FIRST_PAUSE, LONGEST_PAUSE};
+use crate::tunables::{FIRST_PAUSE, LONGEST_PAUSE, READ_TRIES};
 
 /// One store, as this client sees it.
 #[derive(Debug)]
@@ -78,7 +78,7 @@ impl Runner {
     }
 
     async fn rounds(&self, name: &LockName, step: &Step) -> Result<Stepped, Error> {
-        let (mut sent, mut pause) = (Vec::new(), FIRST_PAUSE);
+        let (mut sent, mut pause, mut tries) = (Vec::new(), FIRST_PAUSE, 0);
         // A holder knows its own last write, an operator has just read, and both save the read.
         let is_own = |view: &View| {
             let holder = view.record().and_then(|record| record.holder.as_ref());
@@ -89,13 +89,16 @@ impl Runner {
             match self.round(name, step, known.take(), &mut sent).await {
                 Ok(Some(stepped)) => return Ok(stepped),
                 Ok(None) => {}
-                Err(error) if sent.is_empty() => return Err(error),
+                Err(error) if sent.is_empty() && (!error.is_retryable() || tries == READ_TRIES) => {
+                    return Err(error);
+                }
                 Err(error) if !error.is_retryable() => {
                     let message = "the store refuses to say what became of a write";
                     return Err(Error::new(ErrorKind::OutcomeUnknown, message).with_source(error));
                 }
                 Err(_) => {}
             }
+            tries += 1;
             // Clients that were refused together do not come back together.
             self.env.sleep(jittered(&*self.env, pause)).await;
             pause = (2 * pause).min(LONGEST_PAUSE);

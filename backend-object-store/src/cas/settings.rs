@@ -32,6 +32,19 @@ impl Settings {
         Duration::from_millis(self.longest_lease_ms)
     }
 
+    /// Refuses another longest lease than the one that this client expects.
+    pub(super) fn check_longest(&self, expected: Option<Duration>) -> Result<(), Error> {
+        let Some(expected) = expected.filter(|expected| *expected != self.longest_lease()) else {
+            return Ok(());
+        };
+        let [expected, stored] = [expected, self.longest_lease()].map(humantime::format_duration);
+        let message = format!(
+            "this client expects a longest lease of {expected}, but the store's is {stored}; `init` \
+             changes it"
+        );
+        Err(Error::new(ErrorKind::Config, message))
+    }
+
     fn new(env: &dyn Env) -> Self {
         Self {
             version: RECORD_VERSION,

@@ -10,6 +10,7 @@ pub struct Version(pub String);
 
 /// An object with its version.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Object {
     /// The content.
     pub bytes: Vec<u8>,
@@ -18,6 +19,14 @@ pub struct Object {
     /// When the store wrote it, in microseconds since 1970 on the store's clock. `None` if the
     /// store does not say.
     pub modified_micros: Option<u64>,
+}
+
+impl Object {
+    /// An object of a store that does not say when it wrote it.
+    #[must_use]
+    pub fn new(bytes: Vec<u8>, version: Version) -> Self {
+        Self { bytes, version, modified_micros: None }
+    }
 }
 
 /// The answer to a conditional write.

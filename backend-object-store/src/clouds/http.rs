@@ -14,6 +14,16 @@ pub(super) struct Connector {
     pub(super) timeout: Duration,
 }
 
+impl Connector {
+    /// That of the options, if it is shorter: where there are no credentials, the client asks an
+    /// address that exists on instances in the cloud only.
+    fn connect_timeout(&self, options: &ClientOptions) -> Duration {
+        let given = options.get_config_value(&ClientConfigKey::ConnectTimeout);
+        let given = given.and_then(|text| humantime::parse_duration(&text).ok());
+        given.map_or(self.timeout, |given| given.min(self.timeout))
+    }
+}
+
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
 impl HttpConnector for Connector {
@@ -24,7 +34,7 @@ impl HttpConnector for Connector {
             let client = reqwest::Client::builder()
                 .tls_backend_preconfigured(tls)
                 .https_only(https_only)
-                .connect_timeout(self.timeout)
+                .connect_timeout(self.connect_timeout(options))
                 .timeout(self.timeout)
                 // A redirect would repeat a write at another place.
                 .redirect(reqwest::redirect::Policy::none());

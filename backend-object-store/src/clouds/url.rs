@@ -27,6 +27,7 @@ pub(super) struct Place {
     pub(super) account: Option<String>,
     pub(super) endpoint: Option<String>,
     pub(super) timeout: Duration,
+    pub(super) longest_lease: Option<Duration>,
     pub(super) plaintext: bool,
 }
 
@@ -55,6 +56,7 @@ pub(super) fn parse(text: &str) -> Result<Place, Error> {
         account: None,
         endpoint: None,
         timeout: TIMEOUT,
+        longest_lease: None,
         plaintext: false,
     };
     let mut given = SeenOptions::default();
@@ -65,6 +67,7 @@ pub(super) fn parse(text: &str) -> Result<Place, Error> {
             ("account", Cloud::Azure) => place.account = Some(value.into_owned()),
             ("endpoint", _) => place.endpoint = Some(endpoint(&value)?),
             ("timeout", _) => place.timeout = timeout(&value)?,
+            ("longest_lease", _) => place.longest_lease = Some(duration("longest_lease", &value)?),
             (PLAINTEXT, _) => {
                 place.plaintext = match &*value {
                     "on" => true,
@@ -74,7 +77,7 @@ pub(super) fn parse(text: &str) -> Result<Place, Error> {
             }
             _ => {
                 let query = url.query().unwrap_or_default();
-                let allowed = format!("{own}, timeout, plaintext");
+                let allowed = format!("{own}, timeout, longest_lease, plaintext");
                 return Err(unknown_option(query, &option, allowed));
             }
         }
@@ -96,9 +99,13 @@ fn endpoint(value: &str) -> Result<String, Error> {
     Ok(value.trim_end_matches('/').to_owned())
 }
 
+fn duration(option: &str, value: &str) -> Result<Duration, Error> {
+    humantime::parse_duration(value)
+        .map_err(|_| refuse(format!("{option} in the URL must be a duration such as 5s")))
+}
+
 fn timeout(value: &str) -> Result<Duration, Error> {
-    let span = humantime::parse_duration(value)
-        .map_err(|_| refuse("timeout in the URL must be a duration such as 5s"))?;
+    let span = duration("timeout", value)?;
     let range: RangeInclusive<Duration> = TIMEOUTS;
     check_span("timeout", span, *range.start(), *range.end())?;
     Ok(span)
@@ -135,6 +142,7 @@ mod tests {
             ("s3://b?endpoint=ftp://h", "must be http://HOST:PORT"),
             ("s3://b?timeout=5", "such as 5s"),
             ("s3://b?timeout=5min", "between 100ms and 1m"),
+            ("s3://b?longest_lease=x", "longest_lease in the URL must be a duration"),
             ("s3://b?plaintext=yes", "on or off"),
             ("http://b", "s3://BUCKET"),
         ] {

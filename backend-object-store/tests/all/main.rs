@@ -4,4 +4,6 @@
 mod clocks;
 mod conditions;
 mod replies;
+#[cfg(feature = "clouds")]
+mod s3;
 mod support;

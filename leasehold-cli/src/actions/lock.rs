@@ -11,6 +11,7 @@ use leasehold::{
     Quarantined, StoreSettings, all,
 };
 
+use super::dead_holder;
 use super::renewals::{Renewals, observe, until_confirmed};
 use super::waiting_line;
 use crate::args::{Lock, Wait};
@@ -227,6 +228,21 @@ fn labelled(
 }
 
 async fn acquire_by(client: &LockClient, args: &Lock, wait: Wait) -> Result<Guards, Error> {
+    let longest = client.guarantees().longest_lease;
+    match wait {
+        Wait::AtMost(wait) if client.guarantees().expiry_is_observed && wait < longest => {
+            dead_holder::acquire_or_look(client, args, wait).await
+        }
+        _ => acquire_once(client, args, wait).await,
+    }
+}
+
+/// One call of the client.
+pub(super) async fn acquire_once(
+    client: &LockClient,
+    args: &Lock,
+    wait: Wait,
+) -> Result<Guards, Error> {
     match args.permits {
         Some(permits) => permit(client, args, permits, wait).await.map(Guards::from),
         None => {

@@ -1,5 +1,5 @@
 //! Real servers for tests and for `leasehold-compare`: Redis (also with sentinels, and as a
-//! cluster), etcd, PostgreSQL (also with replicas, and behind pgbouncer) and MariaDB, each in a
+//! cluster), etcd, PostgreSQL (also with replicas, and behind pgbouncer), MariaDB and S3 (moto's), each in a
 //! temporary folder on a free port of 127.0.0.1, and their faults.
 //!
 //! - `Redis::start(RedisOptions::new())` and the like start a server, and return when it answers.
@@ -22,6 +22,7 @@ mod mariadb;
 mod postgres;
 pub mod process;
 mod redis;
+mod s3;
 mod server;
 
 pub use self::{
@@ -44,5 +45,6 @@ pub use self::{
     postgres::{Hostile, Pgbouncer, Postgres, PostgresOptions},
     process::{Process, Spec},
     redis::{Links, Redis, RedisCluster, RedisOptions, Sentinels},
+    s3::S3,
     server::{Data, Server},
 };

@@ -1,0 +1,34 @@
+//! Environment variables, in which the clouds' own tools find their settings and credentials.
+
+use std::{collections::HashMap, fmt, str::FromStr};
+
+/// Variables by their names. An empty one counts as not set, as in those tools.
+pub(super) struct Variables(HashMap<String, String>);
+
+/// The values may be secret.
+impl fmt::Debug for Variables {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+impl Variables {
+    pub(super) fn new(given: impl IntoIterator<Item = (String, String)>) -> Self {
+        Self(given.into_iter().filter(|(_, value)| !value.is_empty()).collect())
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    /// Adds one, unless it is set already.
+    pub(super) fn add(&mut self, name: &str, value: String) {
+        self.0.entry(name.to_owned()).or_insert(value);
+    }
+
+    /// Those that begin with `prefix` and are the keys of a builder.
+    pub(super) fn known<K: FromStr>(&self, prefix: &str) -> impl Iterator<Item = (K, &str)> {
+        let own = self.0.iter().filter(move |(name, _)| name.starts_with(prefix));
+        own.filter_map(|(name, value)| Some((name.to_ascii_lowercase().parse().ok()?, &**value)))
+    }
+}
