@@ -2,14 +2,28 @@
 
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
+use backend_migration::{Migration, Phase};
 use backend_object_store::{
     Objects,
-    cas::{CasBackend, CasOptions},
+    cas::{CasBackend, CasOptions, CasStore},
 };
 use conformance_tests::{Harness, SetUpError, Store};
-use lock_core::{Backend, Error, Init, async_trait};
+use lock_core::{Backend, Error, Init, Memory, async_trait};
 use object_store::memory::InMemory;
 use servers::S3;
+
+#[path = "../examples/own_store.rs"]
+#[allow(dead_code, reason = "its main")]
+mod own_store;
+
+/// The store has no queue, no push and no shared locks, and is for one process.
+const OF_ONE_PROCESS: &[&str] = &["fair", "pushes", "shared", "limited_readers", "processes"];
+
+async fn in_this_process(store: Arc<dyn CasStore>) -> Result<Arc<dyn Backend>, Error> {
+    let mut options = CasOptions::new("object-store");
+    options.shortest_lease = Duration::from_millis(100);
+    Ok(Arc::new(CasBackend::open(store, options).await?))
+}
 
 /// A bucket in this process. Its requests take no time, so its leases may be short.
 struct InABucket(Arc<InMemory>);
@@ -26,19 +40,79 @@ impl Harness for InABucket {
 
     async fn connect(&self, _: &str) -> Result<Arc<dyn Backend>, Error> {
         let bucket = Arc::clone(&self.0);
-        let mut options = CasOptions::new("object-store");
-        options.shortest_lease = Duration::from_millis(100);
-        let objects = Objects::new(bucket, "some/prefix")?;
-        Ok(Arc::new(CasBackend::open(Arc::new(objects), options).await?))
+        in_this_process(Arc::new(Objects::new(bucket, "some/prefix")?)).await
     }
 
     fn reaches_processes(&self) -> bool {
         false
     }
 
-    /// The store has no queue, no push and no shared locks, and is for one process.
     fn skips(&self) -> &'static [&'static str] {
-        &["fair", "pushes", "shared", "limited_readers", "processes"]
+        OF_ONE_PROCESS
+    }
+}
+
+/// The store of the example.
+struct OwnStore(Arc<own_store::Table>);
+
+#[async_trait]
+impl Harness for OwnStore {
+    fn name(&self) -> &'static str {
+        "object-store/own"
+    }
+
+    async fn start(&self) -> Result<Store, SetUpError> {
+        Ok(Store::new("this process", ()))
+    }
+
+    async fn connect(&self, _: &str) -> Result<Arc<dyn Backend>, Error> {
+        in_this_process(Arc::clone(&self.0) as _).await
+    }
+
+    fn reaches_processes(&self) -> bool {
+        false
+    }
+
+    fn skips(&self) -> &'static [&'static str] {
+        OF_ONE_PROCESS
+    }
+}
+
+/// A migration between a store in memory and a bucket, while every lock is in both.
+struct Moving {
+    name: &'static str,
+    memory: Memory,
+    bucket: Arc<InMemory>,
+    to_bucket: bool,
+}
+
+#[async_trait]
+impl Harness for Moving {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    async fn start(&self) -> Result<Store, SetUpError> {
+        Ok(Store::new("this process", ()))
+    }
+
+    async fn connect(&self, _: &str) -> Result<Arc<dyn Backend>, Error> {
+        let bucket = Arc::new(Objects::new(Arc::clone(&self.bucket) as _, "some/prefix")?);
+        let (memory, bucket) = (Arc::new(self.memory.clone()), in_this_process(bucket).await?);
+        let migration = if self.to_bucket {
+            Migration::new(memory, bucket, Phase::Both).await
+        } else {
+            Migration::new(bucket, memory, Phase::Both).await
+        };
+        Ok(Arc::new(migration?))
+    }
+
+    fn reaches_processes(&self) -> bool {
+        false
+    }
+
+    fn skips(&self) -> &'static [&'static str] {
+        &["fair", "pushes", "shared", "processes", "hands_over"]
     }
 }
 
@@ -76,5 +150,14 @@ impl Harness for OverS3 {
 }
 
 fn main() -> ExitCode {
-    conformance_tests::main(vec![Arc::new(InABucket(Arc::default())), Arc::new(OverS3)])
+    let moving = |name, to_bucket| -> Arc<dyn Harness> {
+        Arc::new(Moving { name, memory: Memory::new(), bucket: Arc::default(), to_bucket })
+    };
+    conformance_tests::main(vec![
+        Arc::new(InABucket(Arc::default())),
+        Arc::new(OwnStore(Arc::default())),
+        moving("object-store/memory-bucket", true),
+        moving("object-store/bucket-memory", false),
+        Arc::new(OverS3),
+    ])
 }

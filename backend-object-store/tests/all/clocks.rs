@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, sync::atomic::Ordering::SeqCst, time::Duration};
 
-use lock_core::{Backend as _, ErrorKind, ReleaseOptions};
+use lock_core::{Attempt, Backend as _, ErrorKind, ReleaseOptions};
 use object_store::memory::InMemory;
 
 use super::support::{Client, HOUR, LEASE, clocks, is_lost, is_renewed, open, reach};
@@ -99,4 +99,34 @@ async fn a_clock_that_is_far_off_is_refused_at_connect() {
         let text = error.to_string();
         assert!(text.contains(which) && text.contains("must be within 1m"), "{text}");
     }
+}
+
+/// docs/backends/object-store.md says what a waiter and a holder cost.
+#[tokio::test]
+async fn the_requests_of_an_hour_are_those_of_the_docs() {
+    let memory = Arc::new(InMemory::new());
+    let (holder, waiter) = (Client::of(&memory).await, Client::of(&memory).await);
+    let grant = holder.acquire().await.expect("it is free");
+    let counts =
+        |client: &Client| [&client.bucket.reads, &client.bucket.writes].map(|it| it.load(SeqCst));
+    let [before, of_holder] = [counts(&waiter), counts(&holder)];
+    let (start, request, mut renewals) = (waiter.now(), waiter.request(), 0);
+    while waiter.now().since(start) < HOUR {
+        let Attempt::Busy(busy) = waiter.backend.try_acquire(&request).await.unwrap() else {
+            panic!()
+        };
+        waiter.clocks.pass(busy.retry_after);
+        // It is alive: it renews after a third of its lease.
+        while holder.now().since(start) + LEASE / 3 < waiter.now().since(start) {
+            holder.clocks.pass(LEASE / 3);
+            assert!(is_renewed(&holder.renew(&grant).await));
+            renewals += 1;
+        }
+    }
+    let [reads, writes] = counts(&waiter);
+    println!("{} reads, {} writes, {renewals} renewals", reads - before[0], writes - before[1]);
+    assert!((700..=900).contains(&(reads - before[0])), "{reads}");
+    assert_eq!(writes, before[1], "a waiter writes nothing");
+    let [reads, writes] = counts(&holder);
+    assert_eq!([reads - of_holder[0], writes - of_holder[1]], [0, renewals], "one write for each");
 }

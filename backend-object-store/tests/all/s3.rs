@@ -177,7 +177,7 @@ async fn the_longest_lease_is_a_setting_of_the_store() {
     assert!(error.unwrap_err().to_string().contains("between 2s and 1day"));
 }
 
-/// More names than a page of the server has.
+/// Also names with characters that no key has.
 #[tokio::test]
 async fn a_listing_has_every_held_lock_once() {
     let server = S3::start().await.unwrap();

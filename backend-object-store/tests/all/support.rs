@@ -97,6 +97,7 @@ pub(crate) struct Bucket {
     /// Conditions of this kind are ignored: on a version, or on there being no object.
     pub(crate) ignores: Mutex<Option<bool>>,
     pub(crate) writes: AtomicU64,
+    pub(crate) reads: AtomicU64,
 }
 
 impl std::fmt::Debug for Bucket {
@@ -132,6 +133,7 @@ impl Bucket {
 #[async_trait]
 impl CasStore for Bucket {
     async fn get(&self, key: &str) -> Result<Option<Object>, Error> {
+        self.reads.fetch_add(1, SeqCst);
         let meanwhile = self.on_read.lock().take();
         if let Some(meanwhile) = meanwhile {
             meanwhile.await;
@@ -190,6 +192,7 @@ pub(crate) fn reach(memory: &Arc<InMemory>) -> Arc<Bucket> {
         on_read: Mutex::default(),
         ignores: Mutex::default(),
         writes: AtomicU64::new(0),
+        reads: AtomicU64::new(0),
     })
 }
 

@@ -10,9 +10,13 @@ const HELD: &str = "is held; looking for at most";
 
 /// Starts `leasehold --store URL run OPTIONS job -- sh -c SCRIPT`.
 fn run(server: &S3, options: &[&str], script: &str) -> Running {
+    run_on(server, options, "job", script)
+}
+
+fn run_on(server: &S3, options: &[&str], name: &str, script: &str) -> Running {
     let mut command = Store::new().leasehold();
     command.args(["--store", &server.store_url(), "run"]).args(options);
-    Running::start(command.args(["job", "--", "sh", "-c", script]))
+    Running::start(command.args([name, "--", "sh", "-c", script]))
 }
 
 /// Each call of cron is a new process, which has seen nothing of the holder.
@@ -38,19 +42,19 @@ async fn cron_runs_the_job_of_a_killed_holder_again() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dead_holder_is_found_behind_every_option() {
     let server = S3::start().await.unwrap();
-    for [first, options] in [
-        [&["--lease", "3s"][..], &["--wait", "1s"]],
-        [&["--lease", "3s", "--permits", "2"], &["--permits", "2"]],
-        [&["--lease", "3s", "--also", "other"], &["--also", "other"]],
+    for (first, name, options) in [
+        (&["--lease", "3s"][..], "job", ["--wait", "1s"]),
+        (&["--lease", "3s", "--permits", "2"], "job", ["--permits", "2"]),
+        (&["--lease", "3s"], "other", ["--also", "other"]),
     ] {
         let mut alive =
             run(&server, &["--lease", "30s", "--permits", "2"], "echo runs; read -r end");
         assert_eq!(alive.line(), "runs");
-        let mut killed = run(&server, first, "echo runs; sleep 1000");
+        let mut killed = run_on(&server, first, name, "echo runs; sleep 1000");
         assert_eq!(killed.line(), "runs");
         killed.signal(Signal::KILL);
         assert!(!killed.ended().success());
-        let mut next = run(&server, options, "echo ran");
+        let mut next = run(&server, &options, "echo ran");
         assert_eq!((next.line(), next.code()), ("ran".to_owned(), 0), "{options:?}");
         alive.say("end");
         assert_eq!(alive.code(), 0);
