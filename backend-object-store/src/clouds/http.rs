@@ -1,6 +1,9 @@
 //! HTTP, with the provider of cryptography and the authorities that the other stores use.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
 use object_store::{
     ClientConfigKey, ClientOptions, Result,
@@ -46,15 +49,17 @@ impl HttpConnector for Connector {
     }
 }
 
-fn tls() -> std::result::Result<ClientConfig, Cause> {
-    let mut found = rustls_native_certs::load_native_certs();
+/// The system's authorities. They are read once, since there are hundreds.
+static ROOTS: LazyLock<Arc<RootCertStore>> = LazyLock::new(|| {
     let mut roots = RootCertStore::empty();
-    for certificate in found.certs.drain(..) {
-        roots.add(certificate)?;
-    }
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    Arc::new(roots)
+});
+
+fn tls() -> std::result::Result<ClientConfig, Cause> {
     let config = ClientConfig::builder_with_provider(provider()?)
         .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots)
+        .with_root_certificates(Arc::clone(&ROOTS))
         .with_no_client_auth();
     Ok(config)
 }

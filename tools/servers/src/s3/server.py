@@ -11,10 +11,11 @@ import io
 import sys
 import threading
 
-from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from moto.moto_server.werkzeug_app import create_backend_app
 from werkzeug.serving import WSGIRequestHandler, run_simple
 
-moto = DomainDispatcherApplication(create_backend_app)
+# The part for S3 alone: moto takes longer to find it anew for each request than to carry one out.
+moto = create_backend_app("s3")
 one_at_a_time = threading.Lock()
 refusals = []
 
