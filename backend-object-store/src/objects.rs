@@ -22,8 +22,6 @@ const PAGE: usize = 1_000;
 pub struct Objects {
     store: Arc<dyn ObjectStore>,
     prefix: Path,
-    /// Whether the store keeps a `Cache-Control` with its objects.
-    cache_control: bool,
 }
 
 /// The store may know credentials, so only the prefix is shown.
@@ -43,14 +41,7 @@ impl Objects {
             let message = format!("the prefix {prefix:?} cannot be a part of keys");
             Error::new(ErrorKind::InvalidInput, message).with_source(error)
         })?;
-        Ok(Self { store, prefix, cache_control: false })
-    }
-
-    /// Asks caches on the way not to answer in the store's place.
-    #[must_use]
-    pub fn without_caches(mut self) -> Self {
-        self.cache_control = true;
-        self
+        Ok(Self { store, prefix })
     }
 
     fn path(&self, key: &str) -> Result<Path, Error> {
@@ -66,18 +57,17 @@ impl Objects {
 }
 
 fn failed(error: StoreError) -> Error {
-    let kind = match &error {
-        StoreError::PermissionDenied { .. } | StoreError::Unauthenticated { .. } => ErrorKind::Auth,
+    let (kind, message) = match &error {
+        StoreError::PermissionDenied { .. } | StoreError::Unauthenticated { .. } => {
+            (ErrorKind::Auth, "the store refuses this client")
+        }
         StoreError::NotSupported { .. }
         | StoreError::NotImplemented { .. }
         | StoreError::InvalidPath { .. }
-        | StoreError::UnknownConfigurationKey { .. } => ErrorKind::Config,
-        _ => ErrorKind::Unavailable,
-    };
-    let message = match kind {
-        ErrorKind::Auth => "the store refuses this client",
-        ErrorKind::Config => "the store cannot do this",
-        _ => "the store does not answer as it should",
+        | StoreError::UnknownConfigurationKey { .. } => {
+            (ErrorKind::Config, "the store cannot do this")
+        }
+        _ => (ErrorKind::Unavailable, "the store does not answer as it should"),
     };
     Error::new(kind, message).with_source(error)
 }
@@ -114,9 +104,8 @@ impl CasStore for Objects {
     ) -> Result<Put, Error> {
         let mode = expected.map_or(PutMode::Create, |version| PutMode::Update(update(version)));
         let mut options = PutOptions::from(mode);
-        if self.cache_control {
-            options.attributes.insert(Attribute::CacheControl, "no-store".into());
-        }
+        // No cache on the way answers in the store's place.
+        options.attributes.insert(Attribute::CacheControl, "no-store".into());
         match self.store.put_opts(&self.path(key)?, bytes.into(), options).await {
             Ok(put) => Ok(Put::Written(version(put.e_tag, put.version))),
             Err(StoreError::AlreadyExists { .. } | StoreError::Precondition { .. }) => {

@@ -80,13 +80,9 @@ impl CasBackend {
         let open = async {
             let (store, env) = (&*runner.store, &*runner.env);
             settings::probe(store, env).await?;
-            settings::open(store, env).await
+            settings::open(store, env, options.longest_lease).await
         };
-        let settings = runner.in_time(open).await.and_then(|settings| {
-            settings.check_longest(options.longest_lease)?;
-            Ok(settings)
-        });
-        let settings = settings.map_err(|error| error.at(kind, "connect"))?;
+        let settings = runner.in_time(open).await.map_err(|error| error.at(kind, "connect"))?;
         let promised = Arc::new(guarantees::of(&options, settings.longest_lease()));
         let settings = RwLock::new((settings, promised));
         Ok(Self { runner, options, settings, busy_since: Mutex::new(HashMap::new()) })
@@ -259,14 +255,10 @@ impl Backend for CasBackend {
         let value = view.record().and_then(|record| record.value.as_ref());
         let record = value.map(|value| {
             let written = StoreTime::from_micros(value.written_micros);
-            let bytes = value.bytes().ok_or_else(|| {
-                let message = "the value of the record cannot be read: another program wrote it";
-                self.at("read-record", name)(Error::new(ErrorKind::Config, message))
-            })?;
-            Ok::<_, Error>(Record::new(bytes, value.token, written))
+            Record::new(value.bytes.clone(), value.token, written)
         });
         let now = StoreTime::from_micros(self.runner.env.wall_micros());
-        Ok(RecordRead::new(record.transpose()?, now))
+        Ok(RecordRead::new(record, now))
     }
 
     async fn write_record(
@@ -275,7 +267,7 @@ impl Backend for CasBackend {
         write: &RecordWrite,
     ) -> Result<WriteOutcome, Error> {
         let value = Value {
-            hex: Value::to_hex(&write.value),
+            bytes: write.value.to_vec(),
             token: grant.token,
             number: write.number,
             written_micros: self.runner.env.wall_micros(),

@@ -139,7 +139,7 @@ pub fn decide(record: Option<&Record>, is_over: bool, step: &Step, draw: Draw) -
     new.nonce = nonce.clone();
     let live = new.holder.as_ref().filter(|_| !is_over);
     let holds = |wanted: &OwnerId| live.is_some_and(|held| held.owner == *wanted && !held.kept);
-    let lease_of = |held: &Option<Held>| held.as_ref().map_or(0, |held| held.lease_ms);
+    let is_its_token = !matches!(step, Step::Reown { token, .. } if *token != new.token);
     let held = |owner: &OwnerId, label: &OwnerLabel, lease_ms| Held {
         owner: *owner,
         label: label.clone(),
@@ -148,9 +148,12 @@ pub fn decide(record: Option<&Record>, is_over: bool, step: &Step, draw: Draw) -
         kept: false,
     };
     match step {
-        Step::Acquire { owner, label, lease_ms, .. } if holds(owner) => {
+        Step::Acquire { owner, label, lease_ms, .. }
+        | Step::Reown { owner, label, lease_ms, .. }
+            if holds(owner) && is_its_token =>
+        {
             // A late repeat may ask for less. The holder may still count on the longer lease.
-            let lease_ms = lease_of(&new.holder).max(*lease_ms);
+            let lease_ms = live.map_or(0, |held| held.lease_ms).max(*lease_ms);
             new.holder = Some(held(owner, label, lease_ms));
             let token = new.token;
             Write(new, Answer::Granted(token))
@@ -179,15 +182,8 @@ pub fn decide(record: Option<&Record>, is_over: bool, step: &Step, draw: Draw) -
             new.holder = None;
             Write(new, Answer::Done)
         }
-        Step::Reown { owner, label, lease_ms, token, .. }
-            if holds(owner) && new.token == *token =>
-        {
-            let lease_ms = lease_of(&new.holder).max(*lease_ms);
-            new.holder = Some(held(owner, label, lease_ms));
-            Write(new, Answer::Granted(*token))
-        }
         Step::Reown { from, token, owner, label, lease_ms }
-            if holds(from) && new.token == *token && !new.abandoned.contains(owner) =>
+            if holds(from) && is_its_token && !new.abandoned.contains(owner) =>
         {
             new.holder = Some(held(owner, label, *lease_ms));
             Write(new, Answer::Granted(*token))

@@ -10,29 +10,27 @@ use crate::tunables::{CLOCK_BOUND, LONGEST_POLL};
 pub(super) fn of(options: &CasOptions, longest: Duration) -> Guarantees {
     let mut promised = Guarantees::new(options.shortest_lease, longest);
     let assume = |id, text: &str| Assumption::new(id, text);
-    let compares = || {
+    let kept = vec![
         assume(
             "conditional-writes",
             "the store writes an object only if its version is the expected one, and reads what \
              was last written",
-        )
-    };
-    let kept = || {
+        ),
         assume(
             "objects-stay",
             "nobody deletes an object of a lock, or brings an earlier version back: no lifecycle \
              rule, no restore, no other program",
-        )
-    };
-    promised.exclusion = Promise::Holds { assuming: vec![compares(), kept()] };
-    promised.tokens = Promise::Holds { assuming: vec![compares(), kept()] };
+        ),
+    ];
+    promised.exclusion = Promise::Holds { assuming: kept.clone() };
+    promised.tokens = Promise::Holds { assuming: kept.clone() };
     let bound = humantime::format_duration(CLOCK_BOUND);
     let clocks = format!(
         "the clocks of clients are right: they give the times of records, and are compared with \
          the store's, to {bound}, at connect only"
     );
-    promised.record =
-        Promise::Holds { assuming: vec![compares(), kept(), assume("clients-clocks", &clocks)] };
+    let assuming = [kept, vec![assume("clients-clocks", &clocks)]].concat();
+    promised.record = Promise::Holds { assuming };
     promised.most_readers = None;
     promised.quarantine = QuarantineUse::NotNeeded;
     promised.raise = true;

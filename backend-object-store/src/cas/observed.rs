@@ -68,11 +68,8 @@ impl Observed {
     /// Takes note of an answer that has come by `now`.
     pub(super) fn look(&self, name: &LockName, seen: Seen, now: Instant) -> View {
         let mut names = self.0.lock();
-        let Some((record, version)) = &seen.0 else {
-            names.holders.remove(name);
-            return View { seen, remaining: Duration::ZERO };
-        };
-        let Some(held) = &record.holder else {
+        let held = seen.0.as_ref().and_then(|it| Some((it, it.0.holder.as_ref()?)));
+        let Some(((record, version), held)) = held else {
             names.holders.remove(name);
             return View { seen, remaining: Duration::ZERO };
         };

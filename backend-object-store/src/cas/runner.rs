@@ -9,6 +9,7 @@ use super::{
     keys,
     observed::{Observed, Seen, View},
     record::{Nonce, Record},
+    settings::encode,
     store::{CasStore, Put},
 };
 use crate::tunables::{FIRST_PAUSE, LONGEST_PAUSE, READ_TRIES};
@@ -140,9 +141,7 @@ impl Runner {
                 }
             }
         };
-        let bytes = serde_json::to_vec(&record).map_err(|error| {
-            Error::new(ErrorKind::Config, "the record cannot be written").with_source(error)
-        })?;
+        let bytes = encode(&record)?;
         sent.push(Sent { nonce: record.nonce.clone(), answer });
         let put = self.store.put_if(&keys::of(name), bytes, view.version()).await;
         if put.as_ref().is_err_and(|error| !error.is_retryable()) {

@@ -32,19 +32,6 @@ impl Settings {
         Duration::from_millis(self.longest_lease_ms)
     }
 
-    /// Refuses another longest lease than the one that this client expects.
-    pub(super) fn check_longest(&self, expected: Option<Duration>) -> Result<(), Error> {
-        let Some(expected) = expected.filter(|expected| *expected != self.longest_lease()) else {
-            return Ok(());
-        };
-        let [expected, stored] = [expected, self.longest_lease()].map(humantime::format_duration);
-        let message = format!(
-            "this client expects a longest lease of {expected}, but the store's is {stored}; `init` \
-             changes it"
-        );
-        Err(Error::new(ErrorKind::Config, message))
-    }
-
     fn new(env: &dyn Env) -> Self {
         Self {
             version: RECORD_VERSION,
@@ -63,9 +50,24 @@ struct Probe {
     nonce: Nonce,
 }
 
-/// Reads the settings, and makes them if they are missing.
-pub(super) async fn open(store: &dyn CasStore, env: &dyn Env) -> Result<Settings, Error> {
-    change(store, env, |_| ()).await
+/// Reads the settings, and makes them if they are missing. Refuses another longest lease than the
+/// one that this client expects.
+pub(super) async fn open(
+    store: &dyn CasStore,
+    env: &dyn Env,
+    expected: Option<Duration>,
+) -> Result<Settings, Error> {
+    let settings = change(store, env, |_| ()).await?;
+    let stored = settings.longest_lease();
+    let Some(expected) = expected.filter(|expected| *expected != stored) else {
+        return Ok(settings);
+    };
+    let [expected, stored] = [expected, stored].map(humantime::format_duration);
+    let message = format!(
+        "this client expects a longest lease of {expected}, but the store's is {stored}; `init` \
+         changes it"
+    );
+    Err(Error::new(ErrorKind::Config, message))
 }
 
 /// Changes the settings, and makes them if they are missing.
@@ -98,55 +100,37 @@ pub(super) async fn change(
 /// It costs one read and two refused writes. Only if nobody has connected for a while, or ever, it
 /// writes.
 pub(super) async fn probe(store: &dyn CasStore, env: &dyn Env) -> Result<(), Error> {
+    let bound = u64::try_from(CLOCK_BOUND.as_micros()).unwrap_or(u64::MAX);
+    // Whether this client has just written it.
+    let mut is_new = false;
     loop {
         let object = store.get(PROBE).await?;
         let probe: Option<Probe> = object.as_ref().map(|object| read(PROBE, object)).transpose()?;
         let now = env.wall_micros();
-        let bound = u64::try_from(CLOCK_BOUND.as_micros()).unwrap_or(u64::MAX);
         let modified = object.as_ref().and_then(|object| object.modified_micros);
-        if let Some(modified) = modified.filter(|modified| *modified > now.saturating_add(bound)) {
+        let is_young = modified.is_none_or(|modified| modified.saturating_add(bound) >= now);
+        if let Some(modified) = modified
+            && (modified > now.saturating_add(bound) || is_new && !is_young)
+        {
             return Err(refuse_clock(now, modified));
         }
-        let is_young = modified.is_none_or(|modified| modified.saturating_add(bound) >= now);
-        let past = probe.and_then(|probe| probe.past).map(Version);
-        let (Some(past), true) = (&past, is_young) else {
-            let present = object.map(|object| object.version);
-            if rewrite(store, env, present.as_ref()).await? {
-                check_clock(store, env.wall_micros(), bound).await?;
-            }
-            continue;
-        };
-        return compares(store, env, past).await;
-    }
-}
-
-/// Writes the probe anew. Returns whether it was this client that did.
-async fn rewrite(
-    store: &dyn CasStore,
-    env: &dyn Env,
-    present: Option<&Version>,
-) -> Result<bool, Error> {
-    let past = present.map(|version| version.0.clone());
-    let probe = Probe { past, nonce: Nonce::of(env.random()) };
-    Ok(matches!(put(store, PROBE, &probe, present).await?, Put::Written(_)))
-}
-
-/// Compares a write that was just made with this client's clock.
-async fn check_clock(store: &dyn CasStore, now: u64, bound: u64) -> Result<(), Error> {
-    let modified = store.get(PROBE).await?.and_then(|object| object.modified_micros);
-    match modified {
-        Some(modified) if modified.saturating_add(bound) < now => Err(refuse_clock(now, modified)),
-        _ => Ok(()),
+        match probe.and_then(|probe| probe.past).map(Version) {
+            Some(past) if is_young => return compares(store, env, &past).await,
+            _ => {}
+        }
+        let present = object.map(|object| object.version);
+        let past = present.as_ref().map(|version| version.0.clone());
+        let probe = Probe { past, nonce: Nonce::of(env.random()) };
+        is_new = matches!(put(store, PROBE, &probe, present.as_ref()).await?, Put::Written(_));
     }
 }
 
 fn refuse_clock(now: u64, store: u64) -> Error {
-    let (ahead, which) =
-        if now > store { (now - store, "ahead of") } else { (store - now, "behind") };
-    let [ahead, bound] = [Duration::from_secs(ahead / 1_000_000), CLOCK_BOUND];
-    let [ahead, bound] = [ahead, bound].map(humantime::format_duration);
+    let which = if now > store { "ahead of" } else { "behind" };
+    let apart = Duration::from_secs(now.abs_diff(store) / 1_000_000);
+    let [apart, bound] = [apart, CLOCK_BOUND].map(humantime::format_duration);
     let message = format!(
-        "the clock of this machine is {ahead} {which} the store's; it must be within {bound}, \
+        "the clock of this machine is {apart} {which} the store's; it must be within {bound}, \
          because fencing tokens follow it"
     );
     Error::new(ErrorKind::Config, message)
@@ -173,10 +157,14 @@ async fn put(
     content: &(impl Serialize + Sync),
     expected: Option<&Version>,
 ) -> Result<Put, Error> {
-    let bytes = serde_json::to_vec(content).map_err(|error| {
-        Error::new(ErrorKind::Config, format!("{key} cannot be written")).with_source(error)
-    })?;
-    store.put_if(key, bytes, expected).await
+    store.put_if(key, encode(content)?, expected).await
+}
+
+/// The content of an object.
+pub(super) fn encode(content: &impl Serialize) -> Result<Vec<u8>, Error> {
+    serde_json::to_vec(content).map_err(|error| {
+        Error::new(ErrorKind::Config, "an object cannot be encoded").with_source(error)
+    })
 }
 
 fn read<T: DeserializeOwned>(key: &str, object: &Object) -> Result<T, Error> {

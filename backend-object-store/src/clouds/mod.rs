@@ -68,18 +68,16 @@ pub async fn connect_with(
     }
     let (store, connection) = open(&place, &variables).map_err(at)?;
     let mut options = CasOptions::new("object-store");
-    options.shortest_lease = shortest_lease(place.cloud);
+    if place.cloud == Cloud::Google {
+        // A lease is renewed each third of its time, and Google takes one write a second of an
+        // object.
+        options.shortest_lease = Duration::from_secs(5);
+    }
     options.longest_lease = place.longest_lease;
     options.timeout = place.timeout;
     options.connection = connection;
-    let objects = Objects::new(store, &place.prefix).map_err(at)?.without_caches();
+    let objects = Objects::new(store, &place.prefix).map_err(at)?;
     Ok(Arc::new(CasBackend::open(Arc::new(objects), options).await?))
-}
-
-/// A lease is renewed each third of its time, and Google's store takes one write a second of an
-/// object.
-fn shortest_lease(cloud: Cloud) -> Duration {
-    Duration::from_secs(if cloud == Cloud::Google { 5 } else { 2 })
 }
 
 fn open(
@@ -160,12 +158,11 @@ fn open(
 
 /// Refuses to send requests, which may carry a token, unencrypted to another machine.
 fn security(endpoint: Option<&str>, plaintext: bool) -> Result<ConnectionSecurity, Error> {
-    let Some(host) = endpoint.and_then(|endpoint| endpoint.strip_prefix("http://")) else {
+    let Some(place) = endpoint.and_then(|endpoint| endpoint.strip_prefix("http://")) else {
         return Ok(ConnectionSecurity::Verified);
     };
-    let host = host.split('/').next().unwrap_or(host);
-    let host =
-        if host.ends_with(']') { host } else { host.rsplit_once(':').map_or(host, |it| it.0) };
+    let host = place.split('/').next().unwrap_or_default();
+    let host = host.rsplit_once(':').filter(|_| !host.ends_with(']')).map_or(host, |it| it.0);
     match (is_loopback(host), plaintext) {
         (true, _) => Ok(ConnectionSecurity::Local),
         (false, true) => Ok(ConnectionSecurity::Plain),

@@ -1,6 +1,6 @@
 //! The profiles of Amazon's own tools: the files `~/.aws/credentials` and `~/.aws/config`.
 
-use std::{collections::HashMap, fs, io, path::PathBuf};
+use std::{fs, io, path::PathBuf};
 
 use lock_core::{Error, ErrorKind};
 
@@ -32,47 +32,44 @@ const CREDENTIALS: [&str; 4] = [
 /// `Config` if `AWS_PROFILE` names a profile that no file has, if a file cannot be read, or if the
 /// profile has no keys and names a source of keys that only Amazon's own tools know.
 pub(super) fn add(variables: &mut Variables) -> Result<(), Error> {
-    let has_keys = CREDENTIALS.iter().any(|name| variables.get(name).is_some());
+    let names_keys =
+        |variables: &Variables| CREDENTIALS.iter().any(|it| variables.get(it).is_some());
+    let has_keys = names_keys(variables);
     let chosen = variables.get("AWS_PROFILE").map(str::to_owned);
     let profile = chosen.as_deref().unwrap_or("default");
-    let found = [
-        read(variables, "AWS_SHARED_CREDENTIALS_FILE", "credentials", profile)?,
-        // There the section has another name, except for the default profile.
-        read(variables, "AWS_CONFIG_FILE", "config", &format!("profile {profile}"))?,
-        read(variables, "AWS_CONFIG_FILE", "config", profile)?,
-    ];
-    let refuse = |message: String| Err(Error::new(ErrorKind::Config, message));
-    if found.iter().all(Option::is_none) {
-        return match chosen {
-            Some(_) if !has_keys => refuse(format!(
-                "AWS_PROFILE names the profile {profile:?}, which is in neither of the files \
-                 credentials and config"
-            )),
-            _ => Ok(()),
-        };
-    }
-    let mut settings = HashMap::new();
-    for (key, value) in found.into_iter().flatten().flatten() {
-        settings.entry(key).or_insert(value);
-    }
-    let is_known = |key: &str| UNKNOWN.iter().any(|unknown| key.starts_with(unknown));
-    let tokens = ["aws_access_key_id", "web_identity_token_file"];
-    if let Some(source) = settings.keys().find(|key| is_known(key))
-        && !has_keys
-        && !tokens.iter().any(|key| settings.contains_key(*key))
-    {
-        return refuse(format!(
-            "the profile {profile:?} has its keys by {source}, which only Amazon's own tools \
-             know; 'aws configure export-credentials --format env' prints them as variables"
-        ));
-    }
-    for (key, variable) in KNOWN {
-        let is_credential = key != "region";
-        if let Some(value) = settings.remove(key).filter(|_| !(is_credential && has_keys)) {
-            variables.add(variable, value);
+    // In the second file the section has another name, except for the default profile.
+    let in_config = format!("profile {profile}");
+    let mut found = None;
+    for (named_by, file, section) in [
+        ("AWS_SHARED_CREDENTIALS_FILE", "credentials", profile),
+        ("AWS_CONFIG_FILE", "config", &in_config),
+        ("AWS_CONFIG_FILE", "config", profile),
+    ] {
+        if let Some(settings) = read(variables, named_by, file, section)? {
+            found.get_or_insert_with(Vec::new).extend(settings);
         }
     }
-    Ok(())
+    let refuse = |message: String| Err(Error::new(ErrorKind::Config, message));
+    if found.is_none() && chosen.is_some() && !has_keys {
+        return refuse(format!(
+            "AWS_PROFILE names the profile {profile:?}, which is in neither of the files \
+             credentials and config"
+        ));
+    }
+    let found = found.unwrap_or_default();
+    for (key, variable) in KNOWN.iter().filter(|(key, _)| !has_keys || *key == "region") {
+        if let Some((_, value)) = found.iter().find(|(name, _)| name == key) {
+            variables.add(variable, value.clone());
+        }
+    }
+    let is_source = |key: &str| UNKNOWN.iter().any(|unknown| key.starts_with(unknown));
+    match found.iter().find(|(key, _)| is_source(key)) {
+        Some((source, _)) if !names_keys(variables) => refuse(format!(
+            "the profile {profile:?} has its keys by {source}, which only Amazon's own tools \
+             know; 'aws configure export-credentials --format env' prints them as variables"
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// The settings of one section of a file, if it is there.
@@ -184,14 +181,14 @@ mod tests {
             ("sso", "has its keys by sso_session, which"),
             ("role", "has its keys by source_profile, which"),
         ] {
-            let error = added(&[("AWS_PROFILE", profile)]).unwrap_err();
+            let error = added(&[("AWS_PROFILE", profile)]).err().unwrap();
             assert_eq!(error.kind(), ErrorKind::Config);
             assert!(error.to_string().contains(part), "{error}");
             // With keys of one's own no profile is needed.
             let keys = [("AWS_PROFILE", profile), ("AWS_ACCESS_KEY_ID", "AKOWN")];
             assert!(added(&keys).is_ok(), "{profile}");
         }
-        let error = added(&[("AWS_SHARED_CREDENTIALS_FILE", "/dev/null/x")]).unwrap_err();
+        let error = added(&[("AWS_SHARED_CREDENTIALS_FILE", "/dev/null/x")]).err().unwrap();
         assert!(error.to_string().contains("/dev/null/x cannot be read"), "{error}");
     }
 

@@ -1,6 +1,6 @@
 //! Reads the URL of a store.
 
-use std::{ops::RangeInclusive, time::Duration};
+use std::time::Duration;
 
 use lock_core::{Error, ErrorKind, PLAINTEXT, SeenOptions, check_span, unknown_option};
 use url::Url;
@@ -66,7 +66,10 @@ pub(super) fn parse(text: &str) -> Result<Place, Error> {
             ("region", Cloud::Amazon) => place.region = Some(value.into_owned()),
             ("account", Cloud::Azure) => place.account = Some(value.into_owned()),
             ("endpoint", _) => place.endpoint = Some(endpoint(&value)?),
-            ("timeout", _) => place.timeout = timeout(&value)?,
+            ("timeout", _) => {
+                place.timeout = duration("timeout", &value)?;
+                check_span("timeout", place.timeout, *TIMEOUTS.start(), *TIMEOUTS.end())?;
+            }
             ("longest_lease", _) => place.longest_lease = Some(duration("longest_lease", &value)?),
             (PLAINTEXT, _) => {
                 place.plaintext = match &*value {
@@ -102,13 +105,6 @@ fn endpoint(value: &str) -> Result<String, Error> {
 fn duration(option: &str, value: &str) -> Result<Duration, Error> {
     humantime::parse_duration(value)
         .map_err(|_| refuse(format!("{option} in the URL must be a duration such as 5s")))
-}
-
-fn timeout(value: &str) -> Result<Duration, Error> {
-    let span = duration("timeout", value)?;
-    let range: RangeInclusive<Duration> = TIMEOUTS;
-    check_span("timeout", span, *range.start(), *range.end())?;
-    Ok(span)
 }
 
 #[cfg(test)]

@@ -1,16 +1,10 @@
 //! Environment variables, in which the clouds' own tools find their settings and credentials.
 
-use std::{collections::HashMap, fmt, str::FromStr};
+use std::{collections::HashMap, str::FromStr};
 
-/// Variables by their names. An empty one counts as not set, as in those tools.
+/// Variables by their names. An empty one counts as not set, as in those tools. The values may be
+/// secret, so there is no `Debug`.
 pub(super) struct Variables(HashMap<String, String>);
-
-/// The values may be secret.
-impl fmt::Debug for Variables {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.0.keys()).finish()
-    }
-}
 
 impl Variables {
     pub(super) fn new(given: impl IntoIterator<Item = (String, String)>) -> Self {
