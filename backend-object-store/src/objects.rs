@@ -45,11 +45,7 @@ impl Objects {
     }
 
     fn path(&self, key: &str) -> Result<Path, Error> {
-        let path = if self.prefix.as_ref().is_empty() {
-            Path::parse(key)
-        } else {
-            Path::parse(format!("{}/{key}", self.prefix))
-        };
+        let path = Path::parse(format!("{}/{key}", self.prefix).trim_start_matches('/'));
         path.map_err(|error| {
             Error::new(ErrorKind::InvalidInput, "no key of a lock").with_source(error)
         })

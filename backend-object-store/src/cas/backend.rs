@@ -92,10 +92,6 @@ impl CasBackend {
         self.settings.read().0.longest_lease()
     }
 
-    fn now(&self) -> Instant {
-        self.runner.env.now()
-    }
-
     fn at(&self, operation: &'static str, name: &LockName) -> impl Fn(Error) -> Error {
         let (kind, name) = (self.options.kind, name.clone());
         move |error| error.at(kind, operation).on(&name)
@@ -120,7 +116,7 @@ impl CasBackend {
     }
 
     fn busy(&self, name: &LockName, view: &View) -> Busy {
-        let now = self.now();
+        let now = self.runner.env.now();
         let mut since = self.busy_since.lock();
         if since.len() > FEW_NAMES {
             since.retain(|_, since| now.since(*since) < self.longest());

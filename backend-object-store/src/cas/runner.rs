@@ -33,11 +33,8 @@ pub(super) struct Stepped {
     pub(super) doubtful: bool,
 }
 
-/// A write of this call. It may be carried out late.
-struct Sent {
-    nonce: Nonce,
-    answer: Answer,
-}
+/// A write of this call, and the answer if it is carried out, which may be late.
+type Sent = (Nonce, Answer);
 
 impl Runner {
     /// Ends a call after the timeout.
@@ -129,8 +126,8 @@ impl Runner {
             None => {
                 let view = self.read(name).await?;
                 let nonce = view.record().map(|record| &record.nonce);
-                if let Some(own) = sent.iter().find(|own| Some(&own.nonce) == nonce) {
-                    return Ok(Some(Stepped { answer: own.answer, view, doubtful: false }));
+                if let Some((_, answer)) = sent.iter().find(|(own, _)| Some(own) == nonce) {
+                    return Ok(Some(Stepped { answer: *answer, view, doubtful: false }));
                 }
                 match decided(&view) {
                     Decision::Write(record, answer) => (view, record, answer),
@@ -142,7 +139,7 @@ impl Runner {
             }
         };
         let bytes = encode(&record)?;
-        sent.push(Sent { nonce: record.nonce.clone(), answer });
+        sent.push((record.nonce.clone(), answer));
         let put = self.store.put_if(&keys::of(name), bytes, view.version()).await;
         if put.as_ref().is_err_and(|error| !error.is_retryable()) {
             sent.pop();

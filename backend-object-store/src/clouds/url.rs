@@ -10,15 +10,16 @@ use crate::tunables::{TIMEOUT, TIMEOUTS};
 const FORM: &str = "the URL of an object store is s3://BUCKET/PREFIX?options, gs://BUCKET/PREFIX or \
                     az://CONTAINER/PREFIX, without credentials: these come from the environment";
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Cloud {
+    #[default]
     Amazon,
     Google,
     Azure,
 }
 
 /// Where the objects are.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Place {
     pub(super) cloud: Cloud,
     pub(super) bucket: String,
@@ -48,17 +49,7 @@ pub(super) fn parse(text: &str) -> Result<Place, Error> {
     let bucket = url.host_str().filter(|_| is_plain && url.fragment().is_none());
     let bucket = bucket.ok_or_else(|| refuse(FORM))?.to_owned();
     let prefix = url.path().trim_matches('/').to_owned();
-    let mut place = Place {
-        cloud,
-        bucket,
-        prefix,
-        region: None,
-        account: None,
-        endpoint: None,
-        timeout: TIMEOUT,
-        longest_lease: None,
-        plaintext: false,
-    };
+    let mut place = Place { cloud, bucket, prefix, timeout: TIMEOUT, ..Place::default() };
     let mut given = SeenOptions::default();
     for (option, value) in url.query_pairs() {
         given.once(&option)?;
@@ -68,7 +59,7 @@ pub(super) fn parse(text: &str) -> Result<Place, Error> {
             ("endpoint", _) => place.endpoint = Some(endpoint(&value)?),
             ("timeout", _) => {
                 place.timeout = duration("timeout", &value)?;
-                check_span("timeout", place.timeout, *TIMEOUTS.start(), *TIMEOUTS.end())?;
+                check_span("timeout", place.timeout, TIMEOUTS[0], TIMEOUTS[1])?;
             }
             ("longest_lease", _) => place.longest_lease = Some(duration("longest_lease", &value)?),
             (PLAINTEXT, _) => {
