@@ -1,4 +1,5 @@
-//! Distributed locks: one API over SQLite, PostgreSQL, MySQL, Redis, Redlock, etcd and object stores.
+//! Distributed locks: one API over SQLite, PostgreSQL, MySQL, Redis, Redlock, etcd and object
+//! stores.
 //!
 //! ```no_run
 //! #[tokio::main]
