@@ -31,7 +31,8 @@ const ENDPOINTS: [&str; 3] = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_EN
 /// Opens the store that a URL describes:
 ///
 /// - `s3://BUCKET/PREFIX?region=…&endpoint=…`, with the credentials of the environment
-///   (`AWS_ACCESS_KEY_ID`, …), of a profile in `~/.aws`, a web identity, a container or an instance;
+///   (`AWS_ACCESS_KEY_ID`, …), of a profile in `~/.aws`, a web identity, a container or an
+///   instance;
 /// - `gs://BUCKET/PREFIX`, with a service account (`GOOGLE_SERVICE_ACCOUNT`), the application
 ///   default credentials, or those of an instance;
 /// - `az://CONTAINER/PREFIX?account=…&endpoint=…`, with the credentials of the environment
