@@ -11,7 +11,7 @@ const KNOWN: [(&str, &str); 6] = [
     ("aws_access_key_id", "AWS_ACCESS_KEY_ID"),
     ("aws_secret_access_key", "AWS_SECRET_ACCESS_KEY"),
     ("aws_session_token", "AWS_SESSION_TOKEN"),
-    ("region", "AWS_REGION"),
+    ("region", "AWS_DEFAULT_REGION"),
     ("role_arn", "AWS_ROLE_ARN"),
     ("web_identity_token_file", "AWS_WEB_IDENTITY_TOKEN_FILE"),
 ];
@@ -150,7 +150,7 @@ mod tests {
     }
 
     fn of(variables: &Variables) -> [Option<&str>; 4] {
-        ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION"]
+        ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_DEFAULT_REGION"]
             .map(|name| variables.get(name))
     }
 
@@ -170,7 +170,7 @@ mod tests {
     fn variables_come_first_and_keys_are_not_mixed() {
         let keys = [("AWS_ACCESS_KEY_ID", "AKOWN"), ("AWS_PROFILE", "jobs")];
         assert_eq!(of(&added(&keys).unwrap()), [Some("AKOWN"), None, None, Some("eu-west-1")]);
-        let region = added(&[("AWS_REGION", "eu-1"), ("AWS_ACCESS_KEY_ID", "")]).unwrap();
+        let region = added(&[("AWS_DEFAULT_REGION", "eu-1"), ("AWS_ACCESS_KEY_ID", "")]).unwrap();
         assert_eq!(of(&region), [Some("AKDEFAULT"), Some("hunter2"), None, Some("eu-1")]);
     }
 
