@@ -27,8 +27,8 @@
 --   deadline      the time after which an attempt is too late: its caller has given up
 --
 -- A lock is "owner token state label", with Redis's own expiry. State 0: held. State 1: released
--- and kept for a last while. State 2: granted by a handoff and not claimed. records.lua says how readers
--- share a lock.
+-- and kept for a last while. State 2: granted by a handoff and not claimed.
+-- records.lua says how readers share a lock.
 
 -- part: text
 local function text(number) return string.format('%.0f', number) end
