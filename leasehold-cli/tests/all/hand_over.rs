@@ -86,6 +86,7 @@ fn a_lock_that_was_taken_away_or_changed_is_refused() {
     // Another store.
     fs::write(&file, &good).unwrap();
     let other = Store::new();
+    other.ok(&LONG_LEASES);
     let (code, line) = failure(&other.act(&renew));
     assert!(code == 64 && line.contains("of the store"), "{line}");
     // An operator takes it away.

@@ -32,8 +32,7 @@ async fn the_store_is_cut_off() {
         assert!(first.has_ended(), "the job has ended, and leasehold has not");
         assert_eq!(first.code(), 79);
         first.until_all_gone();
-        let said =
-            NOT_RENEWED.map(|why| format!("leasehold: lock lost: {why}; COMMAND was ended"));
+        let said = NOT_RENEWED.map(|why| format!("leasehold: lock lost: {why}; COMMAND was ended"));
         let last = first.stderr().pop().unwrap();
         assert!(said.contains(&last), "{last}");
     }
