@@ -94,7 +94,7 @@ fn a_release_by_force_says_whom_it_hit() {
     let store = Store::new();
     assert_eq!(store.json(&["release", "--force", "job"])["released"], false);
     assert_eq!(store.ok(&["release", "--force", "job"]), "job: nobody held it\n");
-    let mut holder = store.run(&["--lease", "2s"], "echo $LEASEHOLD_OWNER; exec sleep 1000");
+    let mut holder = store.run(&["--lease", "5s"], "echo $LEASEHOLD_OWNER; exec sleep 1000");
     let owner = holder.line();
     let said = store.json(&["release", "--force", "job"]);
     assert_eq!((&said["released"], &said["holder"]["owner"]), (&true.into(), &owner.into()));

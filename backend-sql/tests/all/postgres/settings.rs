@@ -73,7 +73,7 @@ async fn a_quarantine_that_is_on_binds_attempts_that_waited_for_it() {
             tokio::spawn(async move { ours.try_acquire(&request("job", 20 * SECOND)).await });
         says(&server, BLOCKED, "1").await;
 
-        let hasty = format!("{}?timeout=1s&strategy={strategy}", url(&server));
+        let hasty = format!("{}?timeout=2s&strategy={strategy}", url(&server));
         let hasty = connect(&hasty).await.unwrap();
         let error = hasty.init(&turn(true)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
