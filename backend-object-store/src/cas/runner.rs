@@ -28,8 +28,8 @@ pub(super) struct Stepped {
     pub(super) answer: Answer,
     /// The record after the step.
     pub(super) view: View,
-    /// Whether the step had sent a write before, of which no answer came: it may have been carried
-    /// out, and then replaced by another client's.
+    /// Whether an earlier write of the step may have been carried out, and then replaced by another
+    /// client's.
     pub(super) doubtful: bool,
 }
 
@@ -76,7 +76,7 @@ impl Runner {
     }
 
     async fn rounds(&self, name: &LockName, step: &Step) -> Result<Stepped, Error> {
-        let (mut sent, mut pause, mut tries) = (Vec::new(), FIRST_PAUSE, 0);
+        let (mut sent, mut pause, mut tries, mut doubtful) = (Vec::new(), FIRST_PAUSE, 0, false);
         // A holder knows its own last write, an operator has just read, and both save the read.
         let is_own = |view: &View| {
             let holder = view.record().and_then(|record| record.holder.as_ref());
@@ -84,7 +84,7 @@ impl Runner {
         };
         let mut known = self.observed.last(name, self.env.now()).filter(is_own);
         loop {
-            match self.round(name, step, known.take(), &mut sent).await {
+            match self.round(name, step, known.take(), &mut sent, &mut doubtful).await {
                 Ok(Some(stepped)) => return Ok(stepped),
                 Ok(None) => {}
                 Err(error) if sent.is_empty() && (!error.is_retryable() || tries == READ_TRIES) => {
@@ -110,6 +110,7 @@ impl Runner {
         step: &Step,
         known: Option<View>,
         sent: &mut Vec<Sent>,
+        doubtful: &mut bool,
     ) -> Result<Option<Stepped>, Error> {
         let decided = |view: &View| {
             let nonce = Nonce::of(self.env.random());
@@ -121,6 +122,7 @@ impl Runner {
             // A write on an old record fails. An answer from one may be wrong.
             Decision::Answer(_) => None,
         });
+        let from_memory = write.is_some();
         let (view, record, answer) = match write {
             Some(write) => write,
             None => {
@@ -132,8 +134,7 @@ impl Runner {
                 match decided(&view) {
                     Decision::Write(record, answer) => (view, record, answer),
                     Decision::Answer(answer) => {
-                        let doubtful = !sent.is_empty();
-                        return Ok(Some(Stepped { answer, view, doubtful }));
+                        return Ok(Some(Stepped { answer, view, doubtful: *doubtful }));
                     }
                 }
             }
@@ -141,6 +142,8 @@ impl Runner {
         let bytes = encode(&record)?;
         sent.push((record.nonce.clone(), answer));
         let put = self.store.put_if(&keys::of(name), bytes, view.version()).await;
+        // What this client remembered was out of date, as after a release by force.
+        *doubtful |= !(from_memory && matches!(put, Ok(Put::Refused)));
         if put.as_ref().is_err_and(|error| !error.is_retryable()) {
             sent.pop();
         }

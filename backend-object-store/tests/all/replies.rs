@@ -119,3 +119,21 @@ async fn a_release_with_a_lost_reply_is_a_release() {
     assert_eq!(released.outcome, ReleaseOutcome::Released);
     assert!(client.sees_it_held().await, "the next holder has it");
 }
+
+/// The holder knows its last write, and does not know that it was freed by force since.
+#[tokio::test]
+async fn a_lock_that_was_freed_by_force_is_not_held_when_it_is_released() {
+    for is_taken in [false, true] {
+        let memory = Arc::new(InMemory::new());
+        let (client, other) = (Client::of(&memory).await, Client::of(&memory).await);
+        let grant = client.acquire().await.expect("it is free");
+        let freed = other.backend.force_release(&job()).await.unwrap();
+        assert_eq!(freed, ReleaseOutcome::Released);
+        if is_taken {
+            other.acquire().await.expect("it was freed");
+        }
+        let released = client.backend.release(&grant, ReleaseOptions::new()).await.unwrap();
+        assert_eq!(released.outcome, ReleaseOutcome::NotHeld, "taken: {is_taken}");
+        assert_eq!(client.sees_it_held().await, is_taken);
+    }
+}
