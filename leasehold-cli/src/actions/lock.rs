@@ -11,9 +11,8 @@ use leasehold::{
     Quarantined, StoreSettings, all,
 };
 
-use super::dead_holder;
 use super::renewals::{Renewals, observe, until_confirmed};
-use super::waiting_line;
+use super::{dead_holder, waiting_line};
 use crate::args::{Lock, Wait};
 use crate::chosen_store::ChosenStore;
 use crate::exit::{self, Failure, cause};
@@ -228,9 +227,9 @@ fn labelled(
 }
 
 async fn acquire_by(client: &LockClient, args: &Lock, wait: Wait) -> Result<Guards, Error> {
-    let longest = client.guarantees().longest_lease;
+    let promised = client.guarantees();
     match wait {
-        Wait::AtMost(wait) if client.guarantees().expiry_is_observed && wait < longest => {
+        Wait::AtMost(wait) if promised.expiry_is_observed && wait < promised.longest_lease => {
             dead_holder::acquire_or_look(client, args, wait).await
         }
         _ => acquire_once(client, args, wait).await,
