@@ -65,7 +65,12 @@ fn failed(error: StoreError) -> Error {
         }
         _ => (ErrorKind::Unavailable, "the store does not answer as it should"),
     };
-    Error::new(kind, message).with_source(error)
+    // The answers of S3 and Azure repeat the request, with its session token, so only the code stays.
+    let text = error.to_string();
+    match text.split_once("<Code>").and_then(|(_, rest)| rest.split_once("</Code>")) {
+        Some((code, _)) => Error::new(kind, format!("{message}: {code}")),
+        None => Error::new(kind, message).with_source(error),
+    }
 }
 
 /// The names of a version in one word. Some stores compare by the tag, others by the number.
@@ -127,5 +132,25 @@ impl CasStore for Objects {
             Ok(meta.map_err(failed)?.location.as_ref()[own..].to_owned())
         };
         keys.into_iter().map(key).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_answer_of_a_store_is_not_shown() {
+        let answer = "403: <Error><Code>SignatureDoesNotMatch</Code><CanonicalRequest>\
+                      x-amz-security-token:hunter2</CanonicalRequest></Error>";
+        for error in [
+            StoreError::PermissionDenied { path: "locks/a".into(), source: answer.into() },
+            StoreError::Generic { store: "S3", source: answer.into() },
+        ] {
+            let error = failed(error);
+            let shown = format!("{error:?} {error:#}");
+            assert!(shown.contains("SignatureDoesNotMatch"), "{shown}");
+            assert!(!shown.contains("hunter2"), "{shown}");
+        }
     }
 }

@@ -227,9 +227,8 @@ fn labelled(
 }
 
 async fn acquire_by(client: &LockClient, args: &Lock, wait: Wait) -> Result<Guards, Error> {
-    let promised = client.guarantees();
     match wait {
-        Wait::AtMost(wait) if promised.expiry_is_observed && wait < promised.longest_lease => {
+        Wait::AtMost(wait) if client.guarantees().expiry_is_observed => {
             dead_holder::acquire_or_look(client, args, wait).await
         }
         _ => acquire_once(client, args, wait).await,

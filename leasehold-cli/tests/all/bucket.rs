@@ -82,3 +82,20 @@ async fn a_job_that_runs_or_has_just_ended_is_not_run_again() {
     assert_eq!(second.code(), 75);
     assert_eq!(second.until_all_gone(), [""; 0]);
 }
+
+/// A job that ends early keeps its lock for a while, so that a machine whose clock is late does not
+/// run it again. Whoever looks for long enough frees the lock, and does not run the job.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_rest_of_a_minimum_hold_is_waited_out_and_the_job_is_not_run_again() {
+    let server = S3::start().await.unwrap();
+    let hold = ["--lease", "5s", "--at-least", "5s", "--wait", "0s"];
+    let mut first = run(&server, &hold, "echo ran");
+    assert_eq!((first.line(), first.code()), ("ran".to_owned(), 0));
+    let mut second = run(&server, &hold, "echo ran");
+    assert!(second.error().contains(HELD));
+    assert_eq!(second.code(), 75);
+    assert_eq!(second.until_all_gone(), [""; 0]);
+    let mut next = run(&server, &hold, "echo ran");
+    assert_eq!((next.line(), next.code()), ("ran".to_owned(), 0));
+    assert_eq!(next.stderr(), [""; 0]);
+}
