@@ -65,7 +65,7 @@ fn failed(error: StoreError) -> Error {
         }
         _ => (ErrorKind::Unavailable, "the store does not answer as it should"),
     };
-    // The answers of S3 and Azure repeat the request, with its session token, so only the code stays.
+    // The answers of S3 and Azure repeat the request with its token, so only their code stays.
     let text = error.to_string();
     match text.split_once("<Code>").and_then(|(_, rest)| rest.split_once("</Code>")) {
         Some((code, _)) => Error::new(kind, format!("{message}: {code}")),
