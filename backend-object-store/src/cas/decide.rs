@@ -56,6 +56,7 @@ pub enum Answer {
 
 /// What a client does next.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::large_enum_variant, reason = "it is taken apart at once")]
 pub enum Decision {
     /// Write this record if the version is still there. Then the answer is true.
     Write(Record, Answer),
@@ -77,9 +78,8 @@ pub fn decide(
     use Decision::{Answer as Say, Write};
     let mut new = record.cloned().unwrap_or_else(|| Record::new(nonce.clone()));
     new.nonce = nonce.clone();
-    let live = new.holder.as_ref().filter(|_| !is_over);
+    let (owner, live) = (step.owner, new.holder.as_ref().filter(|_| !is_over));
     let holds = |wanted: OwnerId| live.is_some_and(|held| held.owner == wanted && !held.kept);
-    let owner = step.owner;
     let held = |label: &OwnerLabel, lease_ms| {
         let (label, beat) = (label.clone(), nonce.clone());
         Some(Held { owner, label, lease_ms, beat, kept: false })
