@@ -47,26 +47,27 @@ impl Objects {
             "the prefix {prefix:?} must have at most {LONGEST_PREFIX} bytes, and no empty part, no \
              `.` or `..`, and no control characters"
         );
-        let prefix = path.ok_or_else(|| Error::new(ErrorKind::InvalidInput, message))?;
-        Ok(Self { store, prefix })
+        Ok(Self { store, prefix: path.ok_or(Error::new(ErrorKind::InvalidInput, message))? })
     }
 
+    /// A listing begins after any key, also after one of another program.
     fn path(&self, key: &str) -> Path {
-        key.split('/').fold(self.prefix.clone(), |path, part| path.join(part))
+        let path = format!("{}/{key}", self.prefix);
+        Path::parse(&path).unwrap_or_else(|_| path.into())
     }
 }
 
 fn failed(error: StoreError, request: &str) -> Error {
     // The answers of S3 and Azure repeat the request with its token, so only their code stays.
     let text = error.to_string();
-    let is_missing =
-        matches!(error, StoreError::NotImplemented { .. }) || text.contains("status code: 501");
     let (kind, message) = match &error {
         StoreError::PermissionDenied { .. } | StoreError::Unauthenticated { .. } => {
             (ErrorKind::Auth, format!("the store refuses this client {request}"))
         }
-        _ if is_missing => (ErrorKind::Config, format!("the store cannot carry out {request}")),
-        _ => (ErrorKind::Unavailable, format!("the store does not answer {request} as it should")),
+        StoreError::Generic { .. } if !text.contains("status code: 501") => {
+            (ErrorKind::Unavailable, format!("the store does not answer {request} as it should"))
+        }
+        _ => (ErrorKind::Config, format!("the store cannot carry out {request}")),
     };
     match text.split_once("<Code>").and_then(|(_, rest)| rest.split_once("</Code>")) {
         Some((code, _)) => Error::new(kind, format!("{message}: {code}")),

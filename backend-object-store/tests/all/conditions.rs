@@ -94,6 +94,12 @@ async fn an_object_of_another_program_is_held_until_an_operator_frees_it() {
     let freed = client.backend.force_release(&job()).await.unwrap();
     assert_eq!(freed, ReleaseOutcome::Released);
     assert!(client.acquire().await.is_some());
+    // The last key of a page is one that no lock has.
+    memory.put(&Path::parse("locks/~%/a").unwrap(), "hello".into()).await.unwrap();
+    let page = client.backend.list(None).await.unwrap();
+    assert_eq!(page.locks.len(), 1);
+    let page = client.backend.list(page.next).await.unwrap();
+    assert!(page.locks.is_empty() && page.next.is_none(), "the listing ends");
     memory.put(&Path::from("settings"), "hello".into()).await.unwrap();
     let error = open(&client.bucket, &client.clocks).await.unwrap_err();
     assert!(error.to_string().contains("choose another prefix"), "{error}");
