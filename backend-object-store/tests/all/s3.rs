@@ -278,3 +278,23 @@ async fn a_bucket_in_another_region_is_told() {
     assert_eq!(error.kind(), ErrorKind::Config);
     assert!(error.to_string().contains("in another region"), "{error}");
 }
+
+/// The test runs again as a program of its own, whose environment names a proxy that is not there.
+#[tokio::test]
+async fn an_unencrypted_request_to_this_machine_passes_no_proxy() {
+    const PROXY: &str = "http://127.0.0.1:1";
+    if std::env::var("http_proxy").as_deref() == Ok(PROXY) {
+        let server = S3::start().await.unwrap();
+        connect(&server.store_url()).await.unwrap();
+        return;
+    }
+    let again = tokio::process::Command::new(std::env::current_exe().unwrap())
+        .args(["s3::an_unencrypted_request_to_this_machine_passes_no_proxy", "--exact"])
+        .env("http_proxy", PROXY)
+        .env_remove("no_proxy")
+        .env_remove("NO_PROXY")
+        .output();
+    let again = again.await.unwrap();
+    let shown = String::from_utf8_lossy(&again.stdout);
+    assert!(again.status.success() && shown.contains("1 passed"), "{shown}");
+}
