@@ -116,17 +116,13 @@ impl CasBackend {
     /// Reads the settings again if they are old: `init` may have changed them.
     async fn refresh(&self) -> Result<(), Error> {
         let now = self.runner.env.now();
-        let is_old = {
+        {
             let mut agreed = self.agreed.write();
-            let is_old = agreed.2.is_none_or(|read_at| now.since(read_at) >= OLD_SETTINGS);
-            if is_old {
-                // Other calls need not read them, too.
-                agreed.2 = Some(now);
+            if agreed.2.is_some_and(|read_at| now.since(read_at) < OLD_SETTINGS) {
+                return Ok(());
             }
-            is_old
-        };
-        if !is_old {
-            return Ok(());
+            // Other calls need not read them, too.
+            agreed.2 = Some(now);
         }
         let changed = self.change(None).await;
         if changed.as_ref().is_err_and(|error| !error.is_retryable()) {

@@ -120,10 +120,9 @@ async fn probe(store: &dyn CasStore, env: &dyn Env) -> Result<(), Error> {
             }
             let past = version.as_ref().map(|version| version.0.clone());
             let probe = Probe { past, nonce: Nonce::of(env.random()) };
-            if !matches!(put(store, PROBE, &probe, version.as_ref()).await?, Some(Put::Written(_)))
-            {
+            let Some(Put::Written(_)) = put(store, PROBE, &probe, version.as_ref()).await? else {
                 return Ok(None);
-            }
+            };
         }
     };
     until(env, tried).await
