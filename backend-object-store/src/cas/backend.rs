@@ -104,13 +104,19 @@ impl CasBackend {
     }
 
     /// Reads the settings, and changes the longest lease to the given one.
-    async fn change(&self, longest_lease_ms: Option<u64>) -> Result<(), Error> {
+    async fn change(&self, longest_lease_ms: Option<u64>) -> Result<Duration, Error> {
         let (runner, read_at) = (&self.runner, self.runner.env.now());
         let changed = settings::change(&*runner.store, &*runner.env, longest_lease_ms);
         let settings = runner.in_time(changed).await?;
-        let promised = Arc::new(guarantees::of(&self.options, settings.longest_lease()));
-        *self.agreed.write() = (settings, promised, Some(read_at));
-        Ok(())
+        // What was read before a change of this client comes too late.
+        let known_at = if longest_lease_ms.is_some() { runner.env.now() } else { read_at };
+        let longest = settings.longest_lease();
+        let promised = Arc::new(guarantees::of(&self.options, longest));
+        let mut agreed = self.agreed.write();
+        if agreed.2.is_none_or(|other| other <= known_at) {
+            *agreed = (settings, promised, Some(known_at));
+        }
+        Ok(longest)
     }
 
     /// Reads the settings again if they are old: `init` may have changed them.
@@ -124,7 +130,7 @@ impl CasBackend {
             // Other calls need not read them, too.
             agreed.2 = Some(now);
         }
-        let changed = self.change(None).await;
+        let changed = self.change(None).await.map(drop);
         if changed.as_ref().is_err_and(|error| !error.is_retryable()) {
             // The next attempt must fail, too, for example after an upgrade of the store.
             self.agreed.write().2 = None;
@@ -149,6 +155,7 @@ impl CasBackend {
     }
 
     async fn view(&self, operation: &'static str, name: &LockName) -> Result<View, Error> {
+        self.refresh().await.map_err(self.at(operation, name))?;
         let read = self.runner.in_time(self.runner.read(name)).await;
         read.map_err(self.at(operation, name))
     }
@@ -250,7 +257,15 @@ impl Backend for CasBackend {
     async fn renew(&self, grants: &[&Grant], sent: Instant) -> Vec<Renewal> {
         let renewals = grants.iter().map(|grant| self.renew_one(grant, sent));
         // What the settings say now counts from the next renewal on.
-        join(join_all(renewals), self.refresh()).await.0
+        let (renewals, read) = join(join_all(renewals), self.refresh()).await;
+        match read {
+            // This client may not use the store any more.
+            Err(error) if !error.is_retryable() => {
+                let error = error.at(self.options.kind, "renew");
+                grants.iter().map(|_| Renewal::Unknown(error.clone())).collect()
+            }
+            _ => renewals,
+        }
     }
 
     async fn release(&self, grant: &Grant, options: ReleaseOptions<'_>) -> Result<Released, Error> {
@@ -343,8 +358,8 @@ impl Backend for CasBackend {
             let most = Duration::from_secs(86_400);
             check_span("longest_lease", longest, self.options.shortest_lease, most).map_err(at)?;
         }
-        self.change(init.longest_lease.map(whole_millis)).await.map_err(at)?;
-        Ok(StoreSettings::new(self.longest(), None))
+        let longest = self.change(init.longest_lease.map(whole_millis)).await.map_err(at)?;
+        Ok(StoreSettings::new(longest, None))
     }
 
     async fn clock_difference_micros(&self) -> Result<Option<i64>, Error> {

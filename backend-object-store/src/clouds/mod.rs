@@ -26,8 +26,9 @@ use crate::{
     cas::{CasBackend, CasOptions},
 };
 
-/// The variables that name an S3 server, the first one first.
-const ENDPOINTS: [&str; 3] = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"];
+/// The variables that name a server, the first one first.
+const OF_AMAZON: [&str; 3] = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"];
+const OF_AZURE: [&str; 2] = ["AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"];
 
 /// Opens the store that a URL describes:
 ///
@@ -67,10 +68,15 @@ pub async fn connect_with(
     let mut place = parse(url).map_err(at)?;
     if place.cloud == Cloud::Amazon {
         profile::add(&mut variables).map_err(at)?;
-        let given = ENDPOINTS.iter().find_map(|name| Some((name, variables.get(name)?)));
-        if let (None, Some((name, value))) = (&place.endpoint, given) {
-            place.endpoint = Some(endpoint(ErrorKind::Config, name, value).map_err(at)?);
-        }
+    }
+    let endpoints: &[&str] = match place.cloud {
+        Cloud::Amazon => &OF_AMAZON,
+        Cloud::Azure => &OF_AZURE,
+        Cloud::Google => &[],
+    };
+    let given = endpoints.iter().find_map(|name| Some((name, variables.get(name)?)));
+    if let (None, Some((name, value))) = (&place.endpoint, given) {
+        place.endpoint = Some(endpoint(ErrorKind::Config, name, value).map_err(at)?);
     }
     let (store, connection) = open(&place, &variables).map_err(at)?;
     let mut options = CasOptions::new("object-store");
@@ -204,11 +210,16 @@ mod tests {
 
     #[tokio::test]
     async fn an_endpoint_of_the_environment_is_named() {
-        let wrong = [("AWS_ENDPOINT_URL".to_owned(), "s3.example:9000".to_owned())];
-        let error = connect_with("s3://bucket", wrong).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Config);
-        let text = error.to_string();
-        assert!(text.contains("AWS_ENDPOINT_URL must be http://HOST:PORT"), "{text}");
+        for (url, name, value, told) in [
+            ("s3://bucket", "AWS_ENDPOINT_URL", "s3.example:9000", "must be http://HOST:PORT"),
+            ("az://box?account=me", "AZURE_STORAGE_ENDPOINT", "blob.example", "must be http://"),
+            ("az://box?account=me", "AZURE_ENDPOINT", "http://blob.example", "plaintext=on"),
+        ] {
+            let wrong = [(name.to_owned(), value.to_owned())];
+            let error = connect_with(url, wrong).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+            assert!(error.to_string().contains(told), "{error}");
+        }
     }
 
     #[tokio::test]

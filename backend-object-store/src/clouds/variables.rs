@@ -1,10 +1,10 @@
 //! Environment variables, in which the clouds' own tools find their settings and credentials.
 
-use std::{collections::HashMap, str::FromStr};
+use std::{collections::BTreeMap, str::FromStr};
 
-/// Variables by their names. An empty one counts as not set, as in those tools. The values may be
+/// Variables by their names; of two names for one setting, the last one counts. An empty one counts as not set, as in those tools. The values may be
 /// secret, so there is no `Debug`.
-pub(super) struct Variables(HashMap<String, String>);
+pub(super) struct Variables(BTreeMap<String, String>);
 
 impl Variables {
     pub(super) fn new(given: impl IntoIterator<Item = (String, String)>) -> Self {

@@ -124,9 +124,10 @@ async fn an_object_of_another_program_is_held_until_an_operator_frees_it() {
 
 /// An older client in a store that was upgraded.
 #[tokio::test]
-async fn a_client_of_an_older_version_is_refused_at_each_acquire() {
+async fn a_client_of_an_older_version_is_refused_by_each_call() {
     let memory = Arc::new(InMemory::new());
     let client = Client::of(&memory).await;
+    let held = client.acquire().await.unwrap();
     let settings = Path::from("settings");
     let text = memory.get(&settings).await.unwrap().bytes().await.unwrap();
     let later = String::from_utf8(text.to_vec()).unwrap();
@@ -135,6 +136,14 @@ async fn a_client_of_an_older_version_is_refused_at_each_acquire() {
     client.clocks.pass(Duration::from_secs(60));
     for _ in 0..2 {
         let error = client.backend.try_acquire(&client.request()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+        let Renewal::Unknown(error) = client.renew(&held).await else {
+            panic!("a renewal by a client of an older version");
+        };
+        assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+        let error = client.backend.inspect(&held.name).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+        let error = client.backend.force_release(&held.name).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Config, "{error}");
     }
 }

@@ -112,7 +112,7 @@ async fn all_locks_of_a_killed_holder_are_free_within_their_lease(setting: &Sett
 fn both(setting: &Setting, client: &LockClient, name: &LockName) -> lock_core::All {
     let second = LockName::new(format!("{name} too")).unwrap();
     let locks = [name.clone(), second].map(|name| client.lock(name));
-    lock_core::all(locks).wait(setting.patience() * 2)
+    lock_core::all(locks).wait(setting.patience() + setting.long_lease())
 }
 
 async fn a_paused_holder_of_a_permit_learns_of_its_loss(setting: &Setting) {
@@ -122,8 +122,9 @@ async fn a_paused_holder_of_a_permit_learns_of_its_loss(setting: &Setting) {
     let token = child.held().await;
     let client = setting.client().await;
     child.pause(setting, &client).await;
-    let permit =
-        client.semaphore(&name, 1).wait(setting.patience() + lease).acquire().await.unwrap();
+    // An attempt that the store did not answer in time is repeated.
+    let wait = setting.patience() + setting.long_lease();
+    let permit = client.semaphore(&name, 1).wait(wait).acquire().await.unwrap();
     assert!(permit.token() > token);
     child.resume_to_its_loss().await;
     child.ended().await;

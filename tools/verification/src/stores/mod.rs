@@ -19,8 +19,8 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 use lock_core::{Backend, BoxFuture, Env as _, Error, Init, SystemEnv};
 
 use self::untried::{
-    CLIENT_FAULTS, IN_MEMORY, MEMBERS, NO_CLOCK, NO_COPY, NO_FAILOVER, NO_MEMBER, NO_SERVER, NO_TAIL,
-    ON_ONE_SERVER, ONE_REQUEST, OPERATOR,
+    CLIENT_FAULTS, IN_MEMORY, MEMBERS, NO_CLOCK, NO_COPY, NO_FAILOVER, NO_MEMBER, NO_SERVER,
+    NO_TAIL, ON_ONE_SERVER, ONE_REQUEST, OPERATOR,
 };
 use crate::proof::{
     Fault, FaultInjector, Guarantee, InQuick, Reason, StartedStore, SystemUnderTest,
