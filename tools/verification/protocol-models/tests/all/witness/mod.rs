@@ -3,7 +3,7 @@
 //!
 //! A store grants from one longest lease after its server's start on, if its *witness* is not in
 //! the script cache. A client writes a candidate with a nonce into the epoch record, asks for the
-//! witness, loads it, and opens the store. `open.lua` of `backend-redis` and `store/first_use.rs`
+//! witness, loads it, and opens the store. `first_use.lua` of `backend-redis` and `store/first_use.rs`
 //! there are the real steps.
 //!
 //! Time is only an order. A wait ends when each client that held a lock at its beginning has
