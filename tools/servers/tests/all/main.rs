@@ -2,7 +2,5 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests, too
 
 mod clock;
-mod etcd;
-mod postgres;
 mod process;
 mod proxy;
