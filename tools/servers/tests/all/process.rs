@@ -9,7 +9,7 @@ use std::{
 
 use servers::{
     KitError, Postgres, PostgresOptions, Process, Redis, RedisOptions, Server as _, Spec, is_alive,
-    wait::until,
+    programs, wait::until,
 };
 
 const SOON: Duration = Duration::from_secs(30);
@@ -21,6 +21,38 @@ async fn until_gone(pids: &[u32]) {
     })
     .await
     .unwrap();
+}
+
+#[tokio::test]
+async fn gone_after_drop_with_its_folder() {
+    let redis = Redis::start(RedisOptions::new()).await.unwrap();
+    let (pid, folder) = (redis.process().pid().unwrap(), redis.process().folder().to_owned());
+    assert!(is_alive(pid) && folder.exists());
+    drop(redis);
+    assert!(!is_alive(pid) && !folder.exists());
+}
+
+#[tokio::test]
+async fn gone_after_drop_while_paused() {
+    let postgres = Postgres::start(PostgresOptions::new()).await.unwrap();
+    let tree = postgres.process().tree().unwrap();
+    assert!(tree.len() > 3, "PostgreSQL has workers: {tree:?}");
+    postgres.pause().unwrap();
+    drop(postgres);
+    assert!(!tree.iter().any(|pid| is_alive(*pid)));
+}
+
+#[tokio::test]
+async fn gone_after_a_panic() {
+    let (tell, told) = tokio::sync::oneshot::channel();
+    let task = tokio::spawn(async move {
+        let redis = Redis::start(RedisOptions::new()).await.unwrap();
+        tell.send(redis.process().pid().unwrap()).unwrap();
+        panic!("this test panics on purpose");
+    });
+    let pid = told.await.unwrap();
+    assert!(task.await.unwrap_err().is_panic());
+    assert!(!is_alive(pid));
 }
 
 /// The thread that asked for a server may end: the parent-death signal is not tied to it.
@@ -93,6 +125,12 @@ async fn a_server_that_ends_at_once_shows_its_log() {
     let error = Redis::start(RedisOptions::new().line("no-such-setting 1")).await.unwrap_err();
     assert!(matches!(error, KitError::Exited { .. }), "{error:?}");
     assert!(error.to_string().contains("no-such-setting"), "{error}");
+}
+
+#[test]
+fn a_missing_program_names_its_package() {
+    let error = programs::find("no-such-server", "no-such-package").unwrap_err();
+    assert!(error.to_string().contains("apt-get install no-such-package"), "{error}");
 }
 
 #[tokio::test]
