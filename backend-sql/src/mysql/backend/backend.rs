@@ -197,7 +197,8 @@ impl Dialect for Mysql {
             Ok(left)
         };
         let (left, was_queued) = tokio::join!(release, self.removals.done(grant.owner));
-        if was_queued && keep.is_none() {
+        // A release that failed is repeated. It must find what it has not released.
+        if was_queued && keep.is_none() && left.is_ok() {
             // The next holder may have released the lock since, and found the entry. If this fails,
             // that grant ends with its claim window.
             let _ = self.withdraw(grant).await;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use backend_sql::Strategy;
+use futures_util::FutureExt as _;
 use lock_core::{
     Backend, FencingToken, Grant, Mode, OwnerId, ReleaseOptions, ReleaseOutcome, Signal, Waiter,
 };
@@ -284,6 +285,38 @@ async fn a_readers_entry_starts_to_share_the_lock() {
         let joined = granted(&stage.other, &second).await;
         assert_eq!(joined.token, grant.token, "{strategy}");
         busy(&stage.other, &request("job")).await;
+    }
+}
+
+/// The server refuses the first try of a release, such as a full one does, while the entry of the
+/// holder is being removed.
+#[tokio::test]
+async fn a_refused_release_leaves_the_lock_to_its_repeat() {
+    let (_clock, server) = stopped().await;
+    for strategy in BOTH {
+        let stage = Stage::new(&server, strategy).await;
+        let [next, last] = [0, 1].map(|_| request("job"));
+        let _waiters = [enqueue(&stage.other, &next).await, enqueue(&stage.other, &last).await];
+        stage.release().await;
+        let removal = Removal::stopped(&server, strategy).await;
+        let held = granted(&stage.other, &next).await;
+        removal.is_awaited(&server, 1).await;
+        let prefix = prefix(strategy);
+        // A query in the place of a number must have one row.
+        let refuse = format!(
+            "CREATE TRIGGER refuse_{prefix} BEFORE UPDATE ON {prefix}_locks FOR EACH ROW \
+             SET @it = IF(NEW.owner <> OLD.owner, (SELECT 1 UNION SELECT 2), 0)"
+        );
+        server.sql(&refuse).await.unwrap();
+        let mut first = Box::pin(stage.other.release(&held, ReleaseOptions::default()));
+        assert!((&mut first).now_or_never().is_none());
+        removal.goes_on().await;
+        let error = first.await.unwrap_err();
+        assert!(error.is_retryable() && !error.is_ambiguous(), "{error}");
+        server.sql(&format!("DROP TRIGGER refuse_{prefix}")).await.unwrap();
+        release(&stage.other, &held).await;
+        let row = row(&server, strategy).await;
+        assert!(row.contains(&last.owner.to_string()), "{strategy}: {row}");
     }
 }
 
