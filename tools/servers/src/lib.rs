@@ -1,6 +1,6 @@
 //! Real servers for tests and for `leasehold-compare`: Redis (also with sentinels, and as a
-//! cluster), etcd, ZooKeeper, PostgreSQL (also with replicas, and behind pgbouncer) and MariaDB, each
-//! in a temporary folder on a free port of 127.0.0.1, and their faults.
+//! cluster), etcd, ZooKeeper, PostgreSQL (also with replicas, and behind pgbouncer) and MariaDB.
+//! Each runs in a temporary folder on a free port of 127.0.0.1. And their faults.
 //!
 //! - `Redis::start(RedisOptions::new())` and the like start a server, and return when it answers.
 //!   It ends when its value is dropped, when the test panics, and when the test process is killed;
