@@ -1,0 +1,108 @@
+//! An ensemble of three: a follower is cut off from the leader, and a leader dies.
+
+use std::{sync::Arc, time::Duration};
+
+use lock_core::{Backend, Env as _, Grant, Renewal, SystemEnv};
+use servers::{Mode, Server as _, ZooKeeper, ZooKeeperOptions};
+
+use crate::support::{
+    WAIT, busy, connect, eventually_granted, granted, is_over, name, release, request, request_for,
+};
+
+const SHORT: Duration = Duration::from_secs(3);
+
+/// An ensemble, a follower, a client of the follower, and a client of the leader.
+async fn follower_and_leader() -> (ZooKeeper, usize, usize, [Arc<dyn Backend>; 2]) {
+    let options = ZooKeeperOptions::new().peers_by_proxy();
+    let zookeeper = ZooKeeper::three(options).await.unwrap();
+    let leader = zookeeper.leader().await.unwrap();
+    let follower = (leader + 1) % 3;
+    let endpoints = zookeeper.endpoints();
+    let behind = connect(&[endpoints[follower]], "1s").await;
+    let other = connect(&[endpoints[leader]], "10s").await;
+    (zookeeper, follower, leader, [behind, other])
+}
+
+async fn cut(zookeeper: &ZooKeeper, follower: usize, leader: usize) {
+    let link = zookeeper.link(follower, leader).unwrap();
+    link.set(Mode::BlackHole).await.unwrap();
+    link.until("a lost ping", WAIT, |now| now.to_client.swallowed > 0).await.unwrap();
+}
+
+/// What the holder believes after its last renewal.
+fn renewed(grant: &Grant, renewals: &[Renewal]) -> Option<Grant> {
+    let [Renewal::Renewed { from, lease }] = renewals else { return None };
+    let mut renewed = grant.clone();
+    (renewed.from, renewed.lease) = (*from, *lease);
+    Some(renewed)
+}
+
+/// A follower that is cut off answers reads and pings, and the session is over before it notices.
+/// The holder renews as long as it can.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_holder_behind_a_follower_that_is_cut_off_is_no_second_holder() {
+    let (zookeeper, follower, leader, [behind, other]) = follower_and_leader().await;
+    let mut believed = granted(&*behind, &request_for("job", SHORT)).await;
+    cut(&zookeeper, follower, leader).await;
+    let next = eventually_granted(&*other);
+    tokio::pin!(next);
+    loop {
+        let renewing = believed.clone();
+        let grants = [&renewing];
+        tokio::select! {
+            next = &mut next => {
+                is_over(&believed);
+                assert!(next.token > believed.token);
+                return;
+            }
+            answers = behind.renew(&grants, SystemEnv.now()) => {
+                assert!(!matches!(answers[..], [Renewal::Lost(_)]), "it cannot know: {answers:?}");
+                believed = renewed(&believed, &answers).unwrap_or(believed);
+                tokio::time::sleep(SHORT / 8).await;
+            }
+        }
+    }
+}
+
+/// The leader need not know of a request that its follower has answered.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_and_then_a_cut_leave_no_second_holder() {
+    let (zookeeper, follower, leader, [behind, other]) = follower_and_leader().await;
+    let grant = granted(&*behind, &request_for("job", SHORT)).await;
+    // The session is idle until its validity counts from late enough for a write.
+    tokio::time::sleep(SHORT * 3 / 4).await;
+    let answers = behind.renew(&[&grant], SystemEnv.now()).await;
+    let believed = renewed(&grant, &answers).expect("the follower works");
+    cut(&zookeeper, follower, leader).await;
+    let next = eventually_granted(&*other).await;
+    is_over(&believed);
+    assert!(next.token > grant.token);
+}
+
+/// The next leader gives each session its whole time.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_dies_loses_no_lock() {
+    let mut zookeeper = ZooKeeper::three(ZooKeeperOptions::new()).await.unwrap();
+    let endpoints = zookeeper.endpoints();
+    let (one, other) = (connect(&endpoints, "5s").await, connect(&endpoints, "5s").await);
+    let first = request();
+    let grant = granted(&*one, &first).await;
+    let leader = zookeeper.leader().await.unwrap();
+    zookeeper.member_mut(leader).kill().unwrap();
+    assert_ne!(zookeeper.leader().await.unwrap(), leader, "the fault did not happen");
+    let held = async {
+        loop {
+            match other.try_acquire(&request()).await {
+                Ok(answer) => return answer,
+                Err(error) => assert!(error.is_retryable(), "{error}"),
+            }
+        }
+    };
+    let answer = tokio::time::timeout(WAIT, held).await.expect("an answer");
+    let lock_core::Attempt::Busy(seen) = answer else { panic!("two holders: {answer:?}") };
+    assert_eq!(seen.token, grant.token);
+    release(&*one, &grant).await;
+    assert!(eventually_granted(&*other).await.token > grant.token);
+    assert!(one.inspect(&name()).await.unwrap().is_some());
+    busy(&*one, &request()).await;
+}
