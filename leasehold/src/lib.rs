@@ -1,4 +1,5 @@
-//! Distributed locks: one API over SQLite, PostgreSQL, MySQL, Redis, Redlock and etcd.
+//! Distributed locks: one API over SQLite, PostgreSQL, MySQL, Redis, Redlock, etcd
+//! and ZooKeeper.
 //!
 //! ```no_run
 //! #[tokio::main]
@@ -49,6 +50,7 @@
 //! | `redis` | `redis://HOST:PORT`, `rediss:`, `unix:PATH`; `redis+sentinel:`, `redis+cluster:` and `rediss+…` for a Redis that fails over | 1.88 |
 //! | `redlock` | `redlock://HOST:PORT,HOST:PORT,HOST:PORT`, also `redlocks:`, for the clients of the same independent Redis servers | 1.88 |
 //! | `etcd` | `etcd://HOST:PORT,HOST:PORT` for the clients of an etcd cluster, and `etcdctl lock` | 1.88 |
+//! | `zookeeper` | `zookeeper://HOST:PORT,HOST:PORT/PREFIX` for the clients of a ZooKeeper ensemble, and Curator | 1.88 |
 //! | `foreign` | the locks of another library: beside `redis` `redis://HOST:PORT?layout=LAYOUT`, such as Redisson's; beside `postgres` or `mysql` `postgres://…?layout=shedlock` or `mysql://…?layout=shedlock` | 1.88 |
 //! | `migrate` | `migrate:PHASE?from=URL&to=URL`, from one store to another: see [`migration`] | 1.88 |
 //! | `blocking` | calls that wait on the caller's thread, for programs without async code: see the module of the same name | 1.88 |
@@ -175,6 +177,12 @@ pub mod postgres {
 #[cfg(feature = "etcd")]
 pub mod etcd {
     pub use backend_etcd::{EtcdBuilder, Fence as EtcdFence, HeldKey as EtcdHeldKey, etcd_client};
+}
+
+/// Locks in ZooKeeper, and a builder.
+#[cfg(feature = "zookeeper")]
+pub mod zookeeper {
+    pub use backend_zookeeper::ZooKeeperBuilder;
 }
 
 /// Locks in one Redis, its fence, and a builder.
