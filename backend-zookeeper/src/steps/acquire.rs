@@ -161,6 +161,7 @@ pub(super) async fn judge(
         let busy = first.busy(store, view.held_token(&blockers), distance);
         return Ok(Some(Placed::Waiting(held, blockers, busy)));
     }
+    store.note_busy(&request.name, view.entries.len() > 1);
     let Some(directory) = view.directory else { return Ok(None) };
     let granted = grant(store, request, held, view.note, directory).await?;
     Ok(granted.map(Placed::Granted))

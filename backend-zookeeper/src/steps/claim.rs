@@ -72,8 +72,9 @@ pub(crate) async fn claim(store: &Store, request: &Request) -> Result<Attempt, E
                 }
                 _ => waiting.pass(&first),
             }
-            // What was read is enough only if nothing is left.
+            // What was read is enough only if nothing else was before it.
             if waiting.ahead().is_some() {
+                waiting.pass_gone(&store.layout).await?;
                 continue;
             }
         }

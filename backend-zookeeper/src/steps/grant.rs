@@ -33,7 +33,6 @@ pub(super) async fn grant(
     }
     // The entry lives by its client: it ends when nobody has renewed it.
     session.end_at(&held.path, SystemEnv.now() + session.lease, true);
-    store.note_busy(&request.name, false);
     Ok(Some(grant.with_state(std::sync::Arc::new(held))))
 }
 

@@ -1,18 +1,23 @@
 //! The entries in which this client waits.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
 };
 
-use lock_core::{LockName, Mutex, OwnerId};
+use lock_core::{Error, LockName, Mutex, OwnerId};
 
 use crate::{
-    keys::entry::{Entry, holders},
+    keys::{
+        entry::{Entry, holders},
+        layout::Layout,
+    },
+    session::{Ask, Found},
     store::Held,
+    tunables::READ_AT_ONCE,
 };
 
 /// What a waiter waits for.
@@ -56,6 +61,21 @@ impl WaiterEntry {
     /// An entry that it waited for is gone.
     pub(crate) fn pass(&self, gone: &Entry) {
         self.ahead.lock().retain(|entry| entry.node != gone.node);
+    }
+
+    /// Passes all entries that are gone: mostly all of them, since they leave in order.
+    pub(crate) async fn pass_gone(&self, layout: &Layout) -> Result<(), Error> {
+        let directory = layout.directory(&self.name);
+        let all = self.ahead.lock().clone();
+        for some in all.chunks(READ_AT_ONCE) {
+            let paths: Vec<_> = some.iter().map(|it| format!("{directory}/{}", it.node)).collect();
+            let asked: Vec<_> = paths.iter().map(|path| Ask::Data(path)).collect();
+            let found = self.held.session.read(&asked).await?;
+            let gone = some.iter().zip(found).filter(|(_, found)| matches!(found, Found::Missing));
+            let gone: HashSet<_> = gone.map(|(entry, _)| &entry.node).collect();
+            self.ahead.lock().retain(|entry| !gone.contains(&entry.node));
+        }
+        Ok(())
     }
 
     pub(crate) fn lose(&self) {

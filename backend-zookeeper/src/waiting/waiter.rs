@@ -12,6 +12,15 @@ use crate::{keys::layout::Layout, session::Write, tunables::POLL};
 /// No waiter is kept for as long as this.
 const NEVER: Instant = Instant::from_nanos(u64::MAX);
 
+/// What a waiter has seen of the entries before its own.
+enum Change {
+    /// None is left.
+    IsFirst,
+    /// The only one has changed, or all are gone.
+    MayBeFirst,
+    Other,
+}
+
 /// Waits in an entry, with a watch on the last of the entries that it waits for.
 pub(crate) struct ZooKeeperWaiter {
     pub(crate) entry: Arc<WaiterEntry>,
@@ -38,21 +47,30 @@ impl ZooKeeperWaiter {
         Self { entry, waiters, layout, watch: None, is_told: false }
     }
 
-    /// Waits until the last entry before it is gone. `false` if none is left.
-    async fn predecessor_gone(&mut self) -> Result<bool, Error> {
-        let Some(Ahead { last, .. }) = self.entry.ahead() else { return Ok(false) };
+    /// Waits until the last entry before it has changed.
+    async fn predecessor_gone(&mut self) -> Result<Change, Error> {
+        let Some(Ahead { last, count, .. }) = self.entry.ahead() else {
+            return Ok(Change::IsFirst);
+        };
         if let Some(watch) = &mut self.watch {
             watch.await;
             self.watch = None;
+            if count > 1 {
+                self.entry.pass_gone(&self.layout).await?;
+            }
+            if count == 1 || self.entry.ahead().is_none() {
+                return Ok(Change::MayBeFirst);
+            }
+            return Ok(Change::Other);
         }
         let path = format!("{}/{}", self.layout.directory(&self.entry.name), last.node);
         // An entry that moves to another session is deleted and made again in one step.
         let (exists, watcher) = self.entry.held.session.watch(&path).await?;
         match exists {
             true => self.watch = Some(Box::pin(async { watcher.changed().await.event_type })),
-            false => self.entry.pass(&last),
+            false => self.entry.pass_gone(&self.layout).await?,
         }
-        Ok(true)
+        Ok(Change::Other)
     }
 }
 
@@ -78,9 +96,11 @@ impl Waiter for ZooKeeperWaiter {
                 return Signal::Lost("its session ended, or its entry was removed".into());
             }
             match self.predecessor_gone().await {
-                Ok(true) => {}
-                Ok(false) if self.is_told => return pending().await,
-                Ok(false) => {
+                Ok(Change::Other) => {}
+                // The attempt that follows reads whether the entry is gone.
+                Ok(Change::MayBeFirst) => return Signal::Recheck,
+                Ok(Change::IsFirst) if self.is_told => return pending().await,
+                Ok(Change::IsFirst) => {
                     self.is_told = true;
                     return Signal::Recheck;
                 }
