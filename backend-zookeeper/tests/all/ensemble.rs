@@ -13,7 +13,8 @@ const SHORT: Duration = Duration::from_secs(3);
 
 /// An ensemble, a follower, a client of the follower, and a client of the leader.
 async fn follower_and_leader() -> (ZooKeeper, usize, usize, [Arc<dyn Backend>; 2]) {
-    let options = ZooKeeperOptions::new().peers_by_proxy();
+    // The follower goes on for longer than any session of the test.
+    let options = ZooKeeperOptions::new().peers_by_proxy().line("syncLimit=100");
     let zookeeper = ZooKeeper::three(options).await.unwrap();
     let leader = zookeeper.leader().await.unwrap();
     let follower = (leader + 1) % 3;
