@@ -36,6 +36,7 @@ pub(crate) fn of_both(stores: &[Arc<dyn Backend>; 2]) -> Guarantees {
     promised.push = one.push && two.push;
     promised.fair = false;
     promised.expiry_slack = one.expiry_slack.max(two.expiry_slack);
+    promised.expiry_is_observed = one.expiry_is_observed || two.expiry_is_observed;
     let limits = [one.expiries_per_second, two.expiries_per_second];
     promised.expiries_per_second = limits.into_iter().flatten().min();
     promised.longest_poll = one.longest_poll.max(two.longest_poll);

@@ -89,7 +89,7 @@ pub(crate) const CLUSTER_CRON: Duration = Duration::from_secs(1);
 
 // Guarantees of waiting.
 
-/// A lock that was handed over and not claimed lives for its claim window of 2 s (`CLAIM_MS` in
+/// A lock that a handoff gave and nobody claimed lives for its claim window of 2 s (`CLAIM_MS` in
 /// `scripts/limits.lua`), whatever its lease. Redis removes expired keys within 100 ms.
 pub(crate) const EXPIRY_SLACK: Duration = Duration::from_millis(2_100);
 /// A waiter asks again at least this often, also without a push.

@@ -53,8 +53,8 @@ pub(crate) const REMEMBERED: Duration = Duration::from_secs(3600);
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
 pub(crate) const CHECK_PART: u32 = 8;
 /// The shortest pause between such checks, and the longest: after 2 s a waiter sends four checks a
-/// second, not one every 50 ms, and a lock that was held for that long is handed over up to 0.25 s
-/// later. A waiter with N others before it waits N + 1 times as long.
+/// second, not one every 50 ms, and a lock that was held for that long is granted to a waiter
+/// up to 0.25 s later. A waiter with N others before it waits N + 1 times as long.
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
 pub(crate) const SHORTEST_CHECK_PAUSE: Duration = Duration::from_millis(1);
 #[cfg(any(feature = "mysql", feature = "sqlite"))]

@@ -149,6 +149,7 @@ impl Backend for Store {
     async fn quarantine(&self) -> Result<Option<Quarantined>, Error> {
         let session = self.session().await.during("check")?;
         self.refresh(&session).await.during("check")?;
+        self.meet_present(&session).await.during("check")?;
         Ok(self.quarantined())
     }
 

@@ -16,10 +16,14 @@ pub(crate) fn guarantees(
 ) -> Guarantees {
     let (shortest, longest) = (sessions.shortest(), settings.longest_lease());
     let mut promised = Guarantees::new(shortest, longest);
+    let longest_held = humantime::format_duration(settings.longest_held());
     let restores = Assumption::new(
-        "restores-are-reported",
-        "after a snapshot was restored, or data was lost, an operator runs `leasehold init --restored` before \
-         clients go on: ZooKeeper does not show it",
+        "old-states",
+        format!(
+            "the servers keep what they have confirmed; if an older state is restored nevertheless, it was saved at \
+             least {longest_held} before the servers start with it, and if all data are lost or there is only one \
+             server, an operator runs `leasehold init --restored` before clients go on"
+        ),
     );
     promised.exclusion = if settings.quarantine {
         let tick = humantime::format_duration(sessions.tick());

@@ -14,6 +14,7 @@
 mod backend;
 mod builder;
 mod error;
+mod fence;
 mod guarantees;
 mod keys;
 mod session;
@@ -22,4 +23,10 @@ mod store;
 mod tunables;
 mod waiting;
 
-pub use self::builder::{ZooKeeperBuilder, connect};
+/// The client library, for users' own data beside a [`Fence`].
+pub use zookeeper_client;
+
+pub use self::{
+    builder::{ZooKeeperBuilder, connect},
+    fence::Fence,
+};

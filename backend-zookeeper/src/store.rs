@@ -4,7 +4,7 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use lock_core::{
     ConnectionSecurity, Env as _, Error, ErrorKind, FencingToken, Guarantees, Instant, LockName,
-    Mutex, Request, RwLock, SystemEnv, check_lease, check_span, check_token,
+    Mutex, Request, RwLock, StoreSettings, SystemEnv, check_lease, check_span, check_token,
 };
 use zookeeper_client::CreateMode;
 
@@ -16,7 +16,7 @@ use crate::{
         settings::{Settings, check_longest},
     },
     session::{Found, Session, Sessions, Write},
-    tunables::REMEMBERED_NAMES,
+    tunables::{REMEMBERED_NAMES, TRIES},
     waiting::Waiters,
 };
 
@@ -65,8 +65,9 @@ impl Store {
         connection: ConnectionSecurity,
         expected: Option<Duration>,
     ) -> Result<Arc<Self>, Error> {
-        let settings = Settings::first(expected);
-        let session = sessions.for_lease(settings.longest_lease()).await?;
+        let longest = expected.unwrap_or(StoreSettings::DEFAULT_LONGEST_LEASE);
+        let session = sessions.for_lease(longest).await?;
+        let settings = Settings::first(longest, session.epoch());
         let guarantees = Arc::new(guarantees(&settings, &sessions, connection));
         let known = Known { settings, version: -1, guarantees };
         let store = Self {
@@ -159,16 +160,42 @@ impl Store {
     /// still hold locks that are lost, too.
     pub(crate) async fn restore_settings(&self, session: &Session) -> Result<(), Error> {
         let mut settings = self.settings();
-        let now = self.sessions.clock.latest();
-        if settings.quarantine {
-            settings.hold_back(now, settings.longest_held(), "the data of the store were lost");
-        }
-        settings.records_since_micros = now;
+        settings.lost(self.sessions.clock.latest());
         session.make(&self.layout.settings(), &to_bytes(&settings)).await?;
         let found = session.read_one(&self.layout.settings()).await?;
         self.known.write().version = -1;
         self.note_settings(found.map_or(Found::Missing, |(data, stat)| Found::Data(data, stat)))?;
         Ok(())
+    }
+
+    /// Before a grant in this epoch: begins to wait where data may have been lost.
+    pub(crate) async fn meet(&self, session: &Session, epoch: i64) -> Result<(), Error> {
+        let clock = &self.sessions.clock;
+        for _ in 0..TRIES {
+            let (settings, gone_back) = (self.settings(), clock.has_gone_back());
+            let since = session.unbroken_since(settings.longest_held());
+            if settings.has_met(epoch, since, clock.earliest()) && !gone_back {
+                return Ok(());
+            }
+            // A write in the present epoch shows whether this session knows it.
+            session.write_with_own(&[]).await?;
+            let (mut settings, version) = self.versioned_settings();
+            let since = session.unbroken_since(settings.longest_held());
+            settings.meet(session.epoch(), since, clock.latest());
+            if gone_back {
+                settings.lost(clock.latest());
+            }
+            if self.put_settings(session, &settings, version).await? && gone_back {
+                clock.note_gone_back(false);
+            }
+        }
+        Err(Error::new(ErrorKind::Unavailable, "others changed the settings again and again"))
+    }
+
+    /// As [`meet`](Self::meet), in the present epoch.
+    pub(crate) async fn meet_present(&self, session: &Session) -> Result<(), Error> {
+        session.write_with_own(&[]).await?;
+        self.meet(session, session.epoch()).await
     }
 
     /// Replaces the settings, if nobody else has changed them. `false` otherwise.
@@ -179,7 +206,8 @@ impl Store {
         version: i32,
     ) -> Result<bool, Error> {
         let path = self.layout.settings();
-        let written = session.write(&[Write::Put(&path, &to_bytes(settings), version)]).await;
+        let put = [Write::Put(&path, &to_bytes(settings), version)];
+        let written = session.write_with_own(&put).await;
         let is_changed = written.as_ref().is_err_and(|failure| failure.is_changed());
         if !is_changed {
             written?;

@@ -37,9 +37,9 @@ pub(crate) const TOUCH_PART: u32 = 3;
 pub(crate) const LATE_PART: u32 = 8;
 /// The shortest lease in ticks. A third of it must be above one and a half ticks.
 pub(crate) const SHORTEST_TICKS: u32 = 5;
-/// How many ticks, in halves, a request must be older than an answered write, so that the leader
-/// knows of it: followers report to the leader with its pings, each half tick. One tick more for a
-/// ping that is late.
+/// So many half ticks before an answered write is sent, a request must have been answered, so that
+/// the leader knows of it: followers report to the leader with its pings, each half tick. One tick
+/// more for a ping that is late.
 pub(crate) const KNOWN_AFTER_HALF_TICKS: u32 = 3;
 /// How many lease lengths a client uses at the same time: each has a session and a connection, and
 /// ZooKeeper allows 60 connections of one address by default.
@@ -70,6 +70,12 @@ pub(crate) const READ_AT_ONCE: usize = 200;
 pub(crate) const PAGE: usize = 200;
 /// How long a tombstone stays: longer than a request can be under way.
 pub(crate) const TOMBSTONE_LIFE: Duration = seconds(60);
+/// How long a name is remembered after its last use: longer than a job that runs once a week rests.
+pub(crate) const FORGOTTEN_AFTER: Duration = seconds(8 * 24 * 3600);
+/// After how many releases, on average, a client looks for names to forget.
+pub(crate) const SWEEP_EVERY: u128 = 64;
+/// At how many names it looks then.
+pub(crate) const SWEPT_AT_ONCE: usize = 20;
 /// How many names a client remembers as busy.
 pub(crate) const REMEMBERED_NAMES: usize = 10_000;
 

@@ -99,6 +99,13 @@ impl Setting {
         self.harness.lease()
     }
 
+    /// The lease of a child that is killed or paused. Until then the child renews it, also on a
+    /// busy machine.
+    pub(crate) fn child_lease(&self) -> Duration {
+        let lease = (self.lease() * 2).max(Duration::from_millis(2_500));
+        lease.min(self.long_lease())
+    }
+
     /// Longer than any case takes.
     pub fn long_lease(&self) -> Duration {
         self.promised.longest_lease

@@ -69,6 +69,10 @@ pub(crate) const WAITING_LINE_EVERY: Duration = Duration::from_secs(1);
 /// How often the store is asked for it who holds the lock.
 pub(crate) const INSPECT_EVERY: Duration = Duration::from_secs(5);
 
+/// If only a client that looks for a lease sees that a holder is dead: it looks again after this
+/// part of the lease. A live holder renews after a third of it at most, and is seen in between.
+pub(crate) const LOOK_PART: u32 = 16;
+
 /// The largest file with the URL of a store. A wrong file may have no end.
 pub(crate) const LONGEST_STORE_FILE: u64 = 64 * 1024;
 

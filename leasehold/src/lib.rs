@@ -1,5 +1,5 @@
-//! Distributed locks: one API over SQLite, PostgreSQL, MySQL, Redis, Redlock, etcd
-//! and ZooKeeper.
+//! Distributed locks: one API over SQLite, PostgreSQL, MySQL, Redis, Redlock, etcd, ZooKeeper and
+//! object stores.
 //!
 //! ```no_run
 //! #[tokio::main]
@@ -18,8 +18,8 @@
 //!
 //! A lock alone cannot protect data: a process may be paused after it has checked its lock and
 //! before it writes. Send [`Guard::token`] with each write, and let the data refuse a token lower
-//! than one that it has seen. [`Fence`] does this in memory. Each store except Redlock has its own
-//! fence in its module.
+//! than one that it has seen. [`Fence`] does this in memory. Each store except Redlock and object
+//! stores has its own fence in its module.
 //!
 //! # Where to begin
 //!
@@ -51,6 +51,7 @@
 //! | `redlock` | `redlock://HOST:PORT,HOST:PORT,HOST:PORT`, also `redlocks:`, for the clients of the same independent Redis servers | 1.88 |
 //! | `etcd` | `etcd://HOST:PORT,HOST:PORT` for the clients of an etcd cluster, and `etcdctl lock` | 1.88 |
 //! | `zookeeper` | `zookeeper://HOST:PORT,HOST:PORT/PREFIX` for the clients of a ZooKeeper ensemble, and Curator | 1.88 |
+//! | `object-store` | `s3://BUCKET/PREFIX`, `gs:`, `az:` for the clients of a bucket: S3 and servers that speak its protocol, Google Cloud Storage, Azure | 1.88 |
 //! | `foreign` | the locks of another library: beside `redis` `redis://HOST:PORT?layout=LAYOUT`, such as Redisson's; beside `postgres` or `mysql` `postgres://…?layout=shedlock` or `mysql://…?layout=shedlock` | 1.88 |
 //! | `migrate` | `migrate:PHASE?from=URL&to=URL`, from one store to another: see [`migration`] | 1.88 |
 //! | `blocking` | calls that wait on the caller's thread, for programs without async code: see the module of the same name | 1.88 |
@@ -179,10 +180,20 @@ pub mod etcd {
     pub use backend_etcd::{EtcdBuilder, Fence as EtcdFence, HeldKey as EtcdHeldKey, etcd_client};
 }
 
-/// Locks in ZooKeeper, and a builder.
+/// Locks in ZooKeeper, its fence, and a builder.
 #[cfg(feature = "zookeeper")]
 pub mod zookeeper {
-    pub use backend_zookeeper::ZooKeeperBuilder;
+    pub use backend_zookeeper::{Fence as ZooKeeperFence, ZooKeeperBuilder, zookeeper_client};
+}
+
+/// Locks in a bucket with credentials of your program, and over a store of yours that compares and
+/// swaps.
+#[cfg(feature = "object-store")]
+pub mod object_store {
+    pub use backend_object_store::{
+        cas::{CasBackend, CasOptions, CasStore, Object, Put, Version},
+        connect_with,
+    };
 }
 
 /// Locks in one Redis, its fence, and a builder.

@@ -175,6 +175,10 @@ pub struct Guarantees {
     /// L1: the lock of a crashed holder is free within one lease plus this. A client that waits for
     /// many such locks gets them as fast as the store answers. Default: 100 ms.
     pub expiry_slack: Duration,
+    /// L1: no clock of the store ends a lease. A client counts it on its own clock, from the moment
+    /// when it first saw the holder. So the lock of a crashed holder is free only after *one client
+    /// has looked* for a lease: a client that tries once never gets it. Default: `false`.
+    pub expiry_is_observed: bool,
     /// L1: how many leases the store can end in one second. If N leases end together (also those of
     /// waiters, and spare ones), the last ends N divided by this seconds late. `None` if each lease
     /// ends on time.
@@ -223,6 +227,7 @@ impl Guarantees {
             push: false,
             fair: false,
             expiry_slack: Duration::from_millis(100),
+            expiry_is_observed: false,
             expiries_per_second: None,
             longest_poll: Duration::from_secs(1),
             dead_waiter_delay: Duration::ZERO,

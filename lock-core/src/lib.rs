@@ -43,6 +43,7 @@ mod fence;
 mod fuzz;
 
 mod guarantees;
+mod human_duration;
 mod log;
 mod memory;
 mod name;

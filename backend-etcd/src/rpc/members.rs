@@ -40,7 +40,7 @@ use tower::{
 
 use super::{
     body::YieldingBody,
-    connection::{Connection, ConnectionState},
+    socket::{Connection, ConnectionState},
 };
 
 /// gRPC's number for a member that cannot serve now, such as one without a leader.

@@ -2,10 +2,10 @@
 
 mod body;
 mod calls;
-mod connection;
 mod error;
 mod login;
 mod members;
+mod socket;
 mod txn;
 
 pub(crate) use self::{

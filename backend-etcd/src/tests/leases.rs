@@ -30,14 +30,14 @@ async fn a_late_answer_counts_from_when_its_keepalive_was_sent() {
 }
 
 /// After this long, the remaining TTL shows whether a lease was just kept alive.
-const OLD: Duration = Duration::from_secs(4);
+const OLD: Duration = Duration::from_secs(3);
 
 /// A caller that has given up may have given up the lease as well.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_keepalive_whose_caller_has_given_up_is_not_sent() {
     let etcd = start().await;
     let proxy = Proxy::start(etcd.endpoints()[0]).await.unwrap();
-    let store = open_within(proxy.address(), Duration::from_millis(500)).await;
+    let store = open_within(proxy.address(), Duration::from_secs(3)).await;
     let direct = open(etcd.endpoints()[0]).await;
     let (first, given_up) =
         (store.rpc.grant(LEASE).await.unwrap(), store.rpc.grant(LEASE).await.unwrap());
@@ -94,7 +94,7 @@ async fn a_pooled_lease_that_has_ended_is_not_used() {
 async fn only_one_pooled_lease_is_tried_while_etcd_does_not_answer() {
     let etcd = start().await;
     let proxy = Proxy::start(etcd.endpoints()[0]).await.unwrap();
-    let (limit, leases) = (Duration::from_secs(2), 20);
+    let (limit, leases) = (Duration::from_secs(4), 20);
     let store = open_with_pool(proxy.address(), limit, leases as usize).await;
     let history = history(&store).await;
     // Old enough to be kept alive before it is used.

@@ -188,7 +188,7 @@ async fn the_lease_of_a_repeated_grant_is_not_returned() {
 async fn a_lease_is_not_returned_after_a_lost_answer() {
     let etcd = start().await;
     let streams = Streams::start(etcd.endpoints()[0]).await.unwrap();
-    let store = open_with_pool(streams.address(), Duration::from_secs(2), POOL).await;
+    let store = open_with_pool(streams.address(), Duration::from_secs(4), POOL).await;
     let direct = open(etcd.endpoints()[0]).await;
     let grant = granted(&store, &request("job")).await;
     // Its stream keeps the connection open on which the call is held.

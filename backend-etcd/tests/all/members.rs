@@ -97,7 +97,7 @@ async fn a_leader_that_comes_back_revokes_what_was_renewed_without_it() {
     let metrics = etcd.members()[0].metrics().await.unwrap();
     let (_, version) = metrics.split_once("etcd_server_version{server_version=\"").unwrap();
     let fixed = is_fixed(version.split('"').next().unwrap());
-    let backend = connect_all(&etcd.endpoints(), "1s").await;
+    let backend = connect_all(&etcd.endpoints(), "3s").await;
     let promised = backend.guarantees().exclusion.clone();
     let Promise::Holds { assuming } = promised else { panic!("{promised:?}") };
     assert!(assuming.iter().any(|assumption| assumption.id == "no-leader-comes-back"));

@@ -134,9 +134,9 @@ async fn lease_of_record(etcd: &Etcd) -> String {
     lease.unwrap_or("none").to_owned()
 }
 
-/// Whether etcd has the lease of this number.
+/// Whether etcd has the lease of this number. `etcdctl` lists 16 digits, also with zeros in front.
 async fn is_alive(etcd: &Etcd, lease: &str) -> bool {
-    let id = format!("{:x}", lease.parse::<i64>().unwrap());
+    let id = format!("{:016x}", lease.parse::<i64>().unwrap());
     etcd.ctl(&["lease", "list"]).await.unwrap().lines().any(|line| line == id)
 }
 

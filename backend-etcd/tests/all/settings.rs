@@ -42,11 +42,11 @@ async fn a_change_of_settings_does_not_cut_a_quarantine_short() {
 async fn a_change_of_the_longest_lease_waits_out_the_old_one() {
     let cluster = Cluster::start(1).await;
     let (backend, other) = (cluster.connect().await, cluster.connect().await);
+    let began = SystemEnv.now();
     let grants_in = set(&*backend, LONGEST * 2, false).await;
     assert!(!grants_in.is_zero() && grants_in <= LONGEST, "{grants_in:?}");
     let held_back = held_back(&*other, "job").await;
     assert!(held_back.remaining <= LONGEST && held_back.why.contains("longest lease"));
-    let began = SystemEnv.now();
     let client = LockClient::new(other);
     let _guard = client.lock("job").wait(PATIENCE).lease(LONGEST).acquire().await.unwrap();
     assert!(SystemEnv.now().since(began) >= LONGEST - Duration::from_secs(2), "it did not wait");

@@ -7,7 +7,7 @@
 -- include limits
 -- include records
 -- include holders
--- include handover
+-- include handoff
 if redis.call('HDEL', KEYS[4], leaver) == 1 then redis.call('LREM', KEYS[3], 1, leaver) end
 local now = clock()
 local record = living(read(KEYS[2]), now)
@@ -28,11 +28,11 @@ end
 redis.call('SET', KEYS[5], '1', 'PX', TOMB_MS)
 -- Readers that waited behind this owner may get in now.
 if not (mine or group) then return 0 end
--- guard: abandon_epoch | S1 | a_handover_after_a_restart(abandon) |
+-- guard: abandon_epoch | S1 | a_handoff_after_a_restart(abandon) |
 --   local mark = redis.call('EXISTS', KEYS[3])
 local mark = redis.call('EXISTS', KEYS[3]) == 1 and gate(now)
 if type(mark) == 'number' then
-  local done, result = pcall(hand_over, now, mark, nil, group)
+  local done, result = pcall(hand_off, now, mark, nil, group)
   if not done then
     -- include forgive
   end

@@ -25,7 +25,7 @@ end
 -- include limits
 -- include records
 -- include holders
--- include handover
+-- include handoff
 -- include entries
 -- include busy
 lease = tonumber(lease)
@@ -46,7 +46,7 @@ end
 -- guard: repeat | S6 | a_repeat_by_the_owner_is_the_same_grant | if false then
 if own then
   local _, token, state = parse(record)
-  -- The claim of a lock that was handed over, as in renewal.lua.
+  -- The claim of a lock that a handoff gave, as in renewal.lua.
   if state == '2' then
     hold_anew(owner, text(token), '0', label, lease)
     return {'granted', text(token)}
@@ -67,7 +67,7 @@ if not record or reader and group then
   if crowded then
     keep_entry(now, owner)
     local token
-    record, token = hand_over(now, mark, owner, record)
+    record, token = hand_off(now, mark, owner, record)
     if token then return {'granted', token} end
     -- guard: join_entry | L3 | no_reader_passes_a_waiting_writer | crowded = false
     crowded = redis.call('EXISTS', KEYS[3]) == 1

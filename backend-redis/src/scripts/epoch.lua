@@ -6,7 +6,7 @@
 -- write may need memory (SET, HSET, RPUSH), and no write after it. A first write that changes
 -- nothing counts too. So every script frees or shortens first (DEL, HDEL, LPOP, PEXPIRE), and
 -- writes more after that. So also on a full server a held lock can be renewed, claimed, released
--- and handed over. Only a new grant or a new entry begins with a write that may be refused.
+-- and granted to waiters. Only a new grant or a new entry begins with a write that may be refused.
 --
 -- Speed: each call makes all functions that it passes, and each costs the server as much as one or
 -- two arguments. So the rules of the common cases are texts without functions, which stand in the
@@ -27,8 +27,8 @@
 --   deadline      the time after which an attempt is too late: its caller has given up
 --
 -- A lock is "owner token state label", with Redis's own expiry. State 0: held. State 1: released
--- and kept for a last while. State 2: handed over and not claimed. records.lua says how readers
--- share a lock.
+-- and kept for a last while. State 2: granted by a handoff and not claimed.
+-- records.lua says how readers share a lock.
 
 -- part: text
 local function text(number) return string.format('%.0f', number) end

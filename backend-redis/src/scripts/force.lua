@@ -5,7 +5,7 @@
 -- Answer: 1 if something was removed, otherwise 0; or that of `unknown`.
 
 -- include epoch
--- include handover
+-- include handoff
 local refusal = unknown(unpack(redis.call('HMGET', KEYS[1], 'version', 'longest')))
 if refusal then return refusal end
 local removed = redis.call('DEL', KEYS[2])
@@ -16,11 +16,11 @@ for at, answer in pairs({[3] = redis.pcall('LLEN', KEYS[3]), [4] = redis.pcall('
 end
 if removed == 0 then return 0 end
 local now = clock()
--- guard: force_epoch | S1 | a_handover_after_a_restart(force) |
+-- guard: force_epoch | S1 | a_handoff_after_a_restart(force) |
 --   local mark = redis.call('EXISTS', KEYS[3])
 local mark = redis.call('EXISTS', KEYS[3]) == 1 and gate(now)
 if type(mark) == 'number' then
-  local done, result = pcall(hand_over, now, mark)
+  local done, result = pcall(hand_off, now, mark)
   if not done then
     -- include forgive
   end

@@ -1,6 +1,6 @@
 -- part: limits
 -- Promises of the client rest on these numbers: `expiry_slack` and `dead_waiter_delay` of its
--- guarantees, and how late an attempt may be. In order: how long a handed-over lock may stay
+-- guarantees, and how late an attempt may be. In order: how long the lock of a handoff may stay
 -- unclaimed; when a refused client asks again, near the head of the queue and far from it; how long
 -- an entry lives without a heartbeat, in whole seconds; how long tombstones and queues are kept;
 -- how many readers share a lock (`Mode::MOST_READERS`).

@@ -79,7 +79,7 @@ else
 end
 if next_owner == '' and not (passed and waited) then return mine end
 -- include gate
--- guard: release_epoch | S1 | a_handover_after_a_restart(release) | local mark = 1
+-- guard: release_epoch | S1 | a_handoff_after_a_restart(release) | local mark = 1
 local mark = gate(now)
 -- A refusal.
 if type(mark) == 'table' then return next_owner == '' and mine or mine == 1 and mark or {0, mark} end
@@ -107,8 +107,8 @@ if next_owner ~= '' and redis.call('EXISTS', KEYS[5]) == 0 then
 end
 local given
 if passed then
-  -- include handover
-  local done, result, shown = pcall(hand_over, now, mark, next_owner, record)
+  -- include handoff
+  local done, result, shown = pcall(hand_off, now, mark, next_owner, record)
   if done then
     record, given = result, shown
   else

@@ -55,7 +55,7 @@ local function renew(key, owner, lease, most, now)
     if later > ends then redis.call('SETRANGE', key, at - 1, later) end
   end
   if state == '2' then
-    -- The claim of a lock that was handed over, as in acquire.lua. The holder relies on the claim
+    -- The claim of a lock that a handoff gave, as in acquire.lua. The holder relies on the claim
     -- window, and the longest lease may be shorter than that.
     redis.call('SET', key, string.sub(record, 1, behind) .. '0' .. string.sub(record, behind + 2), 'PX', left)
   end

@@ -21,7 +21,7 @@ const FILES: [&str; 17] = [
     include_str!("epoch.lua"),
     include_str!("forgive.lua"),
     include_str!("grant.lua"),
-    include_str!("handover.lua"),
+    include_str!("handoff.lua"),
     include_str!("holders.lua"),
     include_str!("limits.lua"),
     include_str!("make_token.lua"),

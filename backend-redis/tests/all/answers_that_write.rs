@@ -12,11 +12,10 @@ use servers::{Redis, RedisOptions, Server as _};
 
 use crate::{
     support::{connect, enqueued, granted, renewed, request, url},
-    wait_replicas::replicated_by,
+    wait_replicas::{PATIENT, replicated_by},
 };
 
 const LONG: Duration = Duration::from_secs(20);
-const PATIENT: &str = "wait_timeout=20s&timeout=50s";
 const SHORT: Duration = Duration::from_secs(5);
 
 fn reader(lease: Duration) -> Request {

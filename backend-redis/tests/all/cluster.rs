@@ -9,11 +9,11 @@ use servers::{RedisCluster, RedisOptions, Server as _, wait::until};
 use crate::support::{
     calls,
     clusters::{BUCKET, cluster, deafen_replica, fail_over, owner, queued, taken_over, url},
-    connect, first_use, granted,
+    connect, connect_soon, first_use, granted,
     holders::hold,
     name,
     permissions::documented_acl,
-    quarantined, request,
+    quarantined, renewed, request,
     shared_cases::{assert_permitted_no_more, use_every_operation},
 };
 
@@ -55,11 +55,11 @@ async fn after_a_failover_that_lost_a_held_lock_there_is_no_second_holder_also_w
 #[tokio::test]
 async fn a_master_that_hung_and_was_replaced_grants_nothing_when_it_resumes() {
     let options = "longest_lease=3s&timeout=1s";
-    let cluster = cluster(1, options).await;
+    let cluster = cluster(1, "longest_lease=3s").await;
     let (_, old) = owner(&cluster, 0).await;
     let (recorder, lease) = (Recorder::new(1), Duration::from_secs(3));
-    let first = LockClient::new(connect(&url(&cluster, options)).await);
-    let second = LockClient::new(connect(&url(&cluster, options)).await);
+    let first = LockClient::new(connect_soon(&url(&cluster, options)).await);
+    let second = LockClient::new(connect_soon(&url(&cluster, options)).await);
     let holder = hold(&recorder, &first, lease).await;
     let token = holder.token;
     cluster.nodes()[old].pause().unwrap();
@@ -89,6 +89,7 @@ async fn an_isolated_master_stops_within_the_margin() {
     let (_, at) = owner(&cluster, 0).await;
     let store = connect(&url(&cluster, "")).await;
     let grant = granted(&*store, &request("a", LEASE)).await;
+    renewed(&*store, &[&grant]).await;
     for (other, node) in cluster.nodes().iter().enumerate() {
         if other != at {
             node.pause().unwrap();
@@ -112,7 +113,6 @@ async fn an_isolated_master_stops_within_the_margin() {
     println!("the last renewal was accepted {:?} after the others fell silent", last - began);
     // Twice the node timeout, plus the rest of the margin.
     assert!(last - began < Duration::from_secs(7), "{:?}", last - began);
-    assert!(last > began, "nothing was renewed at all");
     for node in cluster.nodes() {
         node.resume().unwrap();
     }
@@ -170,7 +170,7 @@ async fn the_documented_permissions_are_enough_and_no_more() {
 }
 
 /// A third of the 64 buckets are on this node. If each bucket waited alone, connecting would take
-/// two time limits each, 84 s in all.
+/// two time limits each, 126 s in all.
 #[tokio::test]
 async fn a_node_that_hangs_does_not_block_the_others() {
     // A long timeout, so that the other nodes go on as before.
@@ -180,9 +180,9 @@ async fn a_node_that_hangs_does_not_block_the_others() {
     let (_, serving) = owner(&cluster, 0).await;
     cluster.nodes()[(serving + 1) % 3].pause().unwrap();
     let began = Instant::now();
-    let store = connect(&url(&cluster, "timeout=2s")).await;
+    let store = connect(&url(&cluster, "timeout=3s")).await;
     let took = began.elapsed();
-    assert!(took > Duration::from_secs(2), "the node did not hang: {took:?}");
+    assert!(took > Duration::from_secs(3), "the node did not hang: {took:?}");
     assert!(took < Duration::from_secs(60), "{took:?}");
     granted(&*store, &request("a", LEASE)).await;
 }

@@ -125,7 +125,7 @@ async fn a_master_cut_off_from_its_cluster_stops_before_the_new_one_grants() {
 
 #[tokio::test]
 async fn a_master_cut_off_whose_replicas_acknowledge_nothing_keeps_no_holder() {
-    let seen = partition(2, "longest_lease=3s&wait_replicas=1", 3, true).await;
+    let seen = partition(2, "longest_lease=3s&wait_replicas=1&wait_timeout=4s", 3, true).await;
     assert_clean(&seen.recorder.history(), ALL_RULES);
     assert!(seen.loss.is_some(), "the holder in the partition still believes");
 }

@@ -6,7 +6,9 @@ use std::{sync::Arc, time::Duration};
 use lock_core::{Backend, Guard, LockClient, ReleaseOptions};
 use servers::{ClientCertificates, Counters, Mode, Proxy, Redis, RedisOptions, Server as _};
 
-use crate::support::{connect, free, granted, name, queued, request, server_with, url};
+use crate::support::{
+    connect, connect_soon, free, granted, name, queued, request, server_with, url,
+};
 
 const LEASE: Duration = Duration::from_secs(20);
 const SOON: Duration = Duration::from_secs(30);
@@ -49,7 +51,7 @@ impl Scene {
         let direct = connect(&url(&server)).await;
         let address = proxy.address();
         let through = format!("{scheme}://{address}?timeout=700ms{trust}");
-        let client = LockClient::new(connect(&through).await);
+        let client = LockClient::new(connect_soon(&through).await);
         // From here on the server knows the scripts.
         let guard = client.lock(name("warm")).acquire().await.unwrap();
         guard.release().await.unwrap();
@@ -122,8 +124,8 @@ async fn a_release_gets_through_whatever_happens_to_its_connection() {
 
 #[tokio::test]
 async fn a_held_lock_outlives_a_fault_that_is_shorter_than_its_lease() {
-    const SHORT: Duration = Duration::from_secs(6);
-    for fault in faults() {
+    const SHORT: Duration = Duration::from_secs(12);
+    let each = faults().map(|fault| async move {
         let scene = Scene::new("redis").await;
         let lock = scene.client.lock(name("a")).lease(SHORT);
         let guard = lock.wait(SOON).acquire().await.unwrap();
@@ -144,7 +146,8 @@ async fn a_held_lock_outlives_a_fault_that_is_shorter_than_its_lease() {
         let state = scene.direct.inspect(guard.name()).await.unwrap().unwrap();
         assert_eq!(state.token, guard.token());
         guard.release().await.unwrap();
-    }
+    });
+    futures_util::future::join_all(each).await;
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use crate::support::{direct, first_use, granted, request, server};
 const LEASE: Duration = Duration::from_secs(20);
 const WAIT: Duration = Duration::from_secs(30);
 /// The time limit of a connection that a test makes hang; long enough for one that does not hang.
-const SHORT: Duration = Duration::from_secs(2);
+const SHORT: Duration = Duration::from_secs(3);
 
 /// Sets the user's only password.
 async fn set_password(server: &Redis, password: &str) {
@@ -137,7 +137,7 @@ async fn a_hanging_provider_ends_with_the_time_limit() {
 #[tokio::test]
 async fn sentinels_and_master_have_providers_of_their_own() {
     let app = "user worker on >hunter2 ~* &* +@all";
-    let group = Sentinels::start(1, RedisOptions::new().line(app)).await.unwrap();
+    let group = Sentinels::start_patient(1, RedisOptions::new().line(app), WAIT).await.unwrap();
     for sentinel in group.endpoints() {
         let mut sentinel = direct::talk_to(sentinel).await;
         let rules = "ACL SETUSER watcher on >hunter3 +@all";

@@ -1,17 +1,17 @@
 //! Faults on real servers. Each test asserts that its fault happened.
 
-use std::time::Duration;
+use std::{future::Future, time::Duration};
 
 use backend_redis::Fence;
 use lock_core::{
     Env as _, FenceError, FencingToken, LockClient, LossReason, ReleaseOptions, ReleaseOutcome,
     Renewal, SystemEnv,
 };
-use servers::{Data, Mode, Proxy, RedisOptions, Server as _};
+use servers::{Counters, Data, Mode, Proxy, RedisOptions, Server as _};
 
 use crate::support::{
-    calls, connect, enqueued, first_use, granted, name, quarantined, queued, request, server,
-    server_with, url,
+    calls, connect, connect_soon, enqueued, first_use, granted, name, quarantined, queued, request,
+    server, server_with, url,
 };
 
 const LEASE: Duration = Duration::from_secs(20);
@@ -105,7 +105,7 @@ async fn flushall_while_held_is_a_quarantine() {
 #[tokio::test]
 async fn a_paused_server_hides_no_loss_and_blocks_no_close() {
     let server = server().await;
-    let client = LockClient::new(connect(&format!("{}?timeout=1s", url(&server))).await);
+    let client = LockClient::new(connect_soon(&format!("{}?timeout=1s", url(&server))).await);
     let guard =
         client.lock(name("a")).lease(Duration::from_secs(2)).wait(SOON).acquire().await.unwrap();
     server.pause().unwrap();
@@ -115,12 +115,26 @@ async fn a_paused_server_hides_no_loss_and_blocks_no_close() {
     server.resume().unwrap();
 }
 
+/// The outcome of a call whose reply is lost with its connection.
+async fn without_a_reply<T>(proxy: &Proxy, call: impl Future<Output = T>) -> T {
+    let before = proxy.counters().to_client.swallowed;
+    proxy.set(Mode::HalfCut).await.unwrap();
+    let fault = async {
+        let lost = |now: &Counters| now.to_client.swallowed > before;
+        proxy.until("a lost reply", SOON, lost).await.unwrap();
+        proxy.set(Mode::Reset).await.unwrap();
+    };
+    let (outcome, ()) = tokio::join!(call, fault);
+    proxy.set(Mode::Pass).await.unwrap();
+    outcome
+}
+
 #[tokio::test]
 async fn lost_replies_change_nothing_but_what_was_asked() {
     let server = server().await;
     let proxy = Proxy::start(server.address()).await.unwrap();
     let direct = connect(&url(&server)).await;
-    let store = connect(&format!("redis://{}?timeout=500ms", proxy.address())).await;
+    let store = connect(&format!("redis://{}", proxy.address())).await;
 
     // From here on the server knows the scripts.
     let warm = granted(&*direct, &request("warm", LEASE)).await;
@@ -130,33 +144,25 @@ async fn lost_replies_change_nothing_but_what_was_asked() {
     // Acquire: the server gave the lock, but the client does not know. The repeat is the same
     // grant.
     let asked = request("a", LEASE);
-    proxy.set(Mode::HalfCut).await.unwrap();
-    let error = store.try_acquire(&asked).await.unwrap_err();
+    let error = without_a_reply(&proxy, store.try_acquire(&asked)).await.unwrap_err();
     assert!(error.is_ambiguous(), "{error}");
-    assert!(proxy.counters().to_client.swallowed > 0, "no reply was lost");
     let taken = direct.inspect(&asked.name).await.unwrap().unwrap();
-    proxy.set(Mode::Pass).await.unwrap();
     let grant = granted(&*store, &asked).await;
     assert_eq!(grant.token, taken.token);
 
     // Renew: unknown, not lost.
-    let before = proxy.counters().to_client.swallowed;
-    proxy.set(Mode::HalfCut).await.unwrap();
-    let answer = store.renew(&[&grant], SystemEnv.now()).await.pop();
+    let held = [&grant];
+    let renewing = store.renew(&held, SystemEnv.now());
+    let answer = without_a_reply(&proxy, renewing).await.pop();
     assert!(matches!(answer, Some(Renewal::Unknown(_))), "{answer:?}");
-    assert!(proxy.counters().to_client.swallowed > before);
-    proxy.set(Mode::Pass).await.unwrap();
     let answer = store.renew(&[&grant], SystemEnv.now()).await.pop();
     assert!(matches!(answer, Some(Renewal::Renewed { .. })), "{answer:?}");
 
     // Release: done, and a repeat is harmless.
-    let before = proxy.counters().to_client.swallowed;
-    proxy.set(Mode::HalfCut).await.unwrap();
-    let error = store.release(&grant, ReleaseOptions::default()).await.unwrap_err();
+    let releasing = store.release(&grant, ReleaseOptions::default());
+    let error = without_a_reply(&proxy, releasing).await.unwrap_err();
     assert!(error.is_ambiguous(), "{error}");
-    assert!(proxy.counters().to_client.swallowed > before);
     assert_eq!(direct.inspect(&asked.name).await.unwrap(), None);
-    proxy.set(Mode::Pass).await.unwrap();
     let again = store.release(&grant, ReleaseOptions::default()).await.unwrap();
     assert_eq!(again.outcome, ReleaseOutcome::NotHeld);
 }
@@ -164,63 +170,65 @@ async fn lost_replies_change_nothing_but_what_was_asked() {
 /// Tombstones live for a minute. A request that arrives later is stopped by its own deadline.
 #[tokio::test]
 async fn a_late_request_that_outlived_its_tombstone_takes_nothing() {
+    tokio::join!(requests_arrive(true), requests_arrive(false));
+}
+
+/// Requests arrive after their deadline, or before it.
+async fn requests_arrive(late: bool) {
     const LATE: Duration = Duration::from_secs(10);
-    for late in [true, false] {
-        let server = server().await;
-        let proxy = Proxy::start(server.address()).await.unwrap();
-        let direct = connect(&url(&server)).await;
-        let through = format!("redis://{}?timeout=1s&late_after=10s", proxy.address());
-        let store = connect(&through).await;
-        let holder = granted(&*direct, &request("held", LEASE)).await;
-        let warm: Vec<_> = (0..9).map(|number| request(&format!("warm {number}"), LEASE)).collect();
-        let warm = warm.iter().map(|request| store.try_acquire(request));
-        futures_util::future::join_all(warm).await; // the scripts are known from here on
+    let server = server().await;
+    let proxy = Proxy::start(server.address()).await.unwrap();
+    let direct = connect(&url(&server)).await;
+    let through = format!("redis://{}?timeout=3s&late_after=10s", proxy.address());
+    let store = connect(&through).await;
+    let holder = granted(&*direct, &request("held", LEASE + LATE)).await;
+    let warm: Vec<_> = (0..9).map(|number| request(&format!("warm {number}"), LEASE)).collect();
+    let warm = warm.iter().map(|request| store.try_acquire(request));
+    futures_util::future::join_all(warm).await; // the scripts are known from here on
 
-        // One waiter is there already, so the subscription exists.
-        let (_turn, _) = enqueued(&*store, &request("held", LEASE)).await;
+    // One waiter is there already, so the subscription exists.
+    let (_turn, _) = enqueued(&*store, &request("held", LEASE)).await;
 
-        // One attempt alone, others in a batch, and one with a queue entry.
-        let asked: Vec<_> = (0..9).map(|number| request(&format!("job {number}"), LEASE)).collect();
-        let queues = request("held", LEASE);
-        proxy.set(Mode::Hold).await.unwrap();
-        let attempts = asked.iter().map(|request| store.try_acquire(request));
-        let attempts = futures_util::future::join_all(attempts);
-        let (attempts, entry) = tokio::join!(attempts, store.enqueue(&queues));
-        assert!(attempts.iter().all(|answer| answer.as_ref().is_err_and(|e| e.is_ambiguous())));
-        assert!(entry.unwrap_err().is_ambiguous());
-        let mut tombstones = Vec::new();
-        for request in asked.iter().chain([&queues]) {
-            direct.abandon(request).await.unwrap();
-            tombstones.push(format!("leasehold:{{0}}:gone:{}", request.owner));
+    // One attempt alone, others in a batch, and one with a queue entry.
+    let asked: Vec<_> = (0..9).map(|number| request(&format!("job {number}"), LEASE)).collect();
+    let queues = request("held", LEASE);
+    proxy.set(Mode::Hold).await.unwrap();
+    let attempts = asked.iter().map(|request| store.try_acquire(request));
+    let attempts = futures_util::future::join_all(attempts);
+    let (attempts, entry) = tokio::join!(attempts, store.enqueue(&queues));
+    assert!(attempts.iter().all(|answer| answer.as_ref().is_err_and(|e| e.is_ambiguous())));
+    assert!(entry.unwrap_err().is_ambiguous());
+    let mut tombstones = Vec::new();
+    for request in asked.iter().chain([&queues]) {
+        direct.abandon(request).await.unwrap();
+        tombstones.push(format!("leasehold:{{0}}:gone:{}", request.owner));
+    }
+    // As if a minute had passed.
+    let remove: Vec<_> = ["DEL"].into_iter().chain(tombstones.iter().map(String::as_str)).collect();
+    assert_eq!(server.cli(&remove).await.unwrap(), tombstones.len().to_string());
+    if late {
+        tokio::time::sleep(LATE).await;
+    }
+    let before = calls(&server, "evalsha").await;
+    proxy.set(Mode::Pass).await.unwrap();
+    let arrived = async {
+        // The attempt alone, a batch, and the one with an entry.
+        while calls(&server, "evalsha").await < before + 3 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        // As if a minute had passed.
-        let remove: Vec<_> =
-            ["DEL"].into_iter().chain(tombstones.iter().map(String::as_str)).collect();
-        assert_eq!(server.cli(&remove).await.unwrap(), tombstones.len().to_string());
-        if late {
-            tokio::time::sleep(LATE).await;
-        }
-        let before = calls(&server, "evalsha").await;
-        proxy.set(Mode::Pass).await.unwrap();
-        let arrived = async {
-            // The attempt alone, a batch, and the one with an entry.
-            while calls(&server, "evalsha").await < before + 3 {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-        };
-        tokio::time::timeout(SOON, arrived).await.expect("the late requests did not come");
-        let mut taken = 0;
-        for request in &asked {
-            taken += usize::from(direct.inspect(&request.name).await.unwrap().is_some());
-        }
-        let waiting = direct.inspect(&holder.name).await.unwrap().unwrap().waiting;
-        if late {
-            assert_eq!((taken, waiting), (0, Some(1)));
-        } else {
-            // Before the deadline only a tombstone would stop them. So it was the deadline that
-            // stopped the others.
-            assert_eq!((taken, waiting), (asked.len(), Some(2)), "no late request was tried");
-        }
+    };
+    tokio::time::timeout(SOON, arrived).await.expect("the late requests did not come");
+    let mut taken = 0;
+    for request in &asked {
+        taken += usize::from(direct.inspect(&request.name).await.unwrap().is_some());
+    }
+    let waiting = direct.inspect(&holder.name).await.unwrap().unwrap().waiting;
+    if late {
+        assert_eq!((taken, waiting), (0, Some(1)));
+    } else {
+        // Before the deadline only a tombstone would stop them. So it was the deadline that
+        // stopped the others.
+        assert_eq!((taken, waiting), (asked.len(), Some(2)), "no late request was tried");
     }
 }
 

@@ -81,7 +81,7 @@ async fn in_a_cluster_each_record_is_in_the_slot_of_its_key() {
 #[tokio::test]
 async fn in_a_cluster_a_fence_follows_its_key_to_another_node_and_over_a_failover() {
     let mut cluster = cluster(1, "").await;
-    let (key, options) = ("report", "wait_replicas=1&wait_timeout=2s");
+    let (key, options) = ("report", "wait_replicas=1&wait_timeout=4s");
     let slot = cluster.slot_of(key).await.unwrap();
     let fence = Fence::connect(&clusters::url(&cluster, "")).await.unwrap();
     let acknowledged = Fence::connect(&clusters::url(&cluster, options)).await.unwrap();

@@ -92,6 +92,7 @@ async fn served_after(server: &Redis, clock: &Clock, stall: Duration) -> Option<
 async fn a_stall_shorter_than_an_entrys_life_keeps_the_order_and_a_longer_one_may_not() {
     let clock = Clock::new().await.unwrap();
     let server = server_with(RedisOptions::new().clock(&clock)).await;
+    clock.stop().unwrap();
     let promised = connect(&url(&server)).await.guarantees();
     assert!(promised.fair);
     let (kept, poll) = (promised.longest_stall, promised.longest_poll);

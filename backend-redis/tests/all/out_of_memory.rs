@@ -1,5 +1,5 @@
 //! A server that has reached its maxmemory and evicts nothing. It accepts no new locks. Held locks
-//! can still be renewed, claimed, released and handed over.
+//! can still be renewed, claimed, released and granted to waiters.
 
 use std::time::Duration;
 
@@ -66,7 +66,7 @@ async fn with_no_memory_left_held_locks_are_unharmed() {
     store.raise(&grant, FencingToken::new(grant.token.get() + 5).unwrap()).await.unwrap();
     let released = store.release(&grant, ReleaseOptions::default()).await.unwrap();
     assert_eq!(released.outcome, ReleaseOutcome::Released);
-    // The lock is handed over, and then claimed.
+    // A handoff gives the lock to the waiter, which claims it.
     let next = pushed(&mut turn).await;
     assert!(next.token.get() > grant.token.get() + 5);
     renewed(&*waiter, &[&next]).await;

@@ -210,13 +210,13 @@ async fn clients(server: &Redis) -> std::collections::BTreeSet<String> {
     ours.map(|line| line.split(' ').next().unwrap().to_owned()).collect()
 }
 
-/// A master counts a replica that hangs as good for four more seconds, while another replica is
+/// A master counts a replica that hangs as good for six more seconds, while another replica is
 /// promoted at once. Returns the violations that the holders on both servers saw.
 async fn lagging(url_options: &str) -> Vec<conformance_tests::history::Violation> {
     let options = RedisOptions::new()
         .line("repl-diskless-sync-delay 0")
         .line("min-replicas-to-write 1")
-        .line("min-replicas-max-lag 4");
+        .line("min-replicas-max-lag 6");
     let master = Redis::start(options.clone()).await.unwrap();
     let promoted = replica_of(&master, options.clone()).await;
     let hanging = replica_of(&master, options.clone()).await;

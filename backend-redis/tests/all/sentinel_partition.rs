@@ -48,8 +48,13 @@ struct Partitioned {
 }
 
 /// A holder on an old master that goes on in its partition, and another on the new one.
-async fn partition(master_options: RedisOptions, options: &str, promised: bool) -> Partitioned {
-    let (recorder, lease) = (Recorder::new(1), Duration::from_secs(3));
+async fn partition(
+    master_options: RedisOptions,
+    options: &str,
+    lease: u64,
+    promised: bool,
+) -> Partitioned {
+    let (recorder, lease) = (Recorder::new(1), Duration::from_secs(lease));
     let group = group(master_options, options).await;
     let old = group.master().await.unwrap();
     let mut proxies = Vec::new();
@@ -87,22 +92,24 @@ async fn partition(master_options: RedisOptions, options: &str, promised: bool) 
 #[tokio::test]
 async fn an_old_master_without_replicas_stops_before_the_new_one_grants() {
     let options =
-        RedisOptions::new().line("min-replicas-to-write 1").line("min-replicas-max-lag 1");
-    let seen = partition(options, "longest_lease=3s", true).await;
+        RedisOptions::new().line("min-replicas-to-write 1").line("min-replicas-max-lag 3");
+    let seen = partition(options, "longest_lease=3s", 3, true).await;
     assert_clean(&seen.recorder.history(), ALL_RULES);
     assert!(seen.loss.is_some(), "the holder in the partition still believes");
 }
 
 #[tokio::test]
 async fn an_old_master_whose_replicas_acknowledge_nothing_keeps_no_holder() {
-    let seen = partition(RedisOptions::new(), "longest_lease=3s&wait_replicas=1", true).await;
+    let seen =
+        partition(RedisOptions::new(), "longest_lease=3s&wait_replicas=1&wait_timeout=4s", 3, true)
+            .await;
     assert_clean(&seen.recorder.history(), ALL_RULES);
     assert!(seen.loss.is_some(), "the holder in the partition still believes");
 }
 
 #[tokio::test]
 async fn an_old_master_that_goes_on_writing_has_a_holder_of_its_own() {
-    let seen = partition(RedisOptions::new(), "longest_lease=3s", false).await;
+    let seen = partition(RedisOptions::new(), "longest_lease=5s", 5, false).await;
     assert_eq!(seen.loss, None, "the holder in the partition was told");
     let found = check(&seen.recorder.history(), ALL_RULES);
     assert!(found.iter().any(|violation| violation.rule == Rule::Exclusion), "{found:?}");
@@ -131,7 +138,7 @@ async fn a_client_leaves_an_old_master_that_still_answers() {
 async fn logins_of_sentinels_and_master_are_used_and_a_refusal_is_reported() {
     let app = documented_acl(include_str!("../../src/lib.rs"), "# Permissions", "leasehold");
     let app = format!("{app} +config|get");
-    let group = Sentinels::start(1, RedisOptions::new().line(app)).await.unwrap();
+    let group = Sentinels::start_patient(1, RedisOptions::new().line(app), SOON).await.unwrap();
     for sentinel in group.endpoints() {
         let mut sentinel = talk_to(sentinel).await;
         let watcher = "ACL SETUSER watcher on >hunter3 -@all +hello +auth \

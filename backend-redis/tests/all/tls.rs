@@ -38,7 +38,7 @@ async fn only_encrypted(server: &Redis) {
 #[tokio::test]
 async fn through_sentinels_all_is_encrypted_and_stays_so_over_a_failover() {
     let options = RedisOptions::new().tls(ClientCertificates::Required).line(APP);
-    let down_after = Duration::from_millis(1500);
+    let down_after = Duration::from_secs(3);
     let mut group = Sentinels::start_patient(2, options, down_after).await.unwrap();
     let (secured, open) = (group.tls_endpoints(), group.endpoints());
     assert_eq!(secured.len(), 3);

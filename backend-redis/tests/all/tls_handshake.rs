@@ -156,11 +156,11 @@ async fn gone(mut client: impl AsyncRead + Unpin) {
 async fn a_handshake_without_an_answer_ends_in_time_or_with_its_caller() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = silent.local_addr().unwrap().port();
-    let limit = Duration::from_millis(300);
+    let limit = Duration::from_secs(2);
     let begun = Instant::now();
     let error = RedisBuilder::tls("127.0.0.1", port).timeout(limit).build().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
-    assert!(error.to_string().contains("no connection to the server within 300ms"), "{error}");
+    assert!(error.to_string().contains("no connection to the server within 2s"), "{error}");
     assert!(begun.elapsed() >= limit);
     gone(silent.accept().await.unwrap().0).await;
 

@@ -16,6 +16,8 @@ use crate::support::{
 
 const SOON: Duration = Duration::from_secs(60);
 const LEASE: Duration = Duration::from_secs(20);
+/// A replica has time to acknowledge, also on a busy machine.
+pub(crate) const PATIENT: &str = "wait_timeout=20s&timeout=50s";
 
 /// A master, two replicas, and the URL of a store that waits for both.
 async fn replicated(options: &str) -> (Redis, Vec<Redis>, String) {
@@ -78,14 +80,16 @@ async fn what_is_granted_renewed_or_handed_over_is_on_all_replicas() {
 
 #[tokio::test]
 async fn with_too_few_acknowledgements_a_grant_is_released_and_a_renewal_does_not_count() {
-    let (master, mut replicas, url) = replicated("wait_timeout=2s").await;
-    let store = connect(&url).await;
+    let (master, mut replicas, patient) = replicated(PATIENT).await;
+    let store = connect(&patient).await;
     let held = granted(&*store, &request("held", LEASE)).await;
-    let client = LockClient::new(connect(&url).await);
+    let client = LockClient::new(store);
     let short = Duration::from_secs(5);
     let guard = client.lock(name("short")).lease(short).acquire().await.unwrap();
     replicas[1].kill().unwrap();
 
+    let hasty = format!("{}?wait_replicas=2&wait_timeout=2s", crate::support::url(&master));
+    let store = connect(&hasty).await;
     let error = store.try_acquire(&request("a", LEASE)).await.unwrap_err();
     assert!(error.kind() == ErrorKind::Unavailable && !error.is_ambiguous(), "{error}");
     assert!(error.to_string().contains("1 replicas acknowledged within 2s"), "{error}");
@@ -199,9 +203,9 @@ async fn many_grants_at_once_share_their_waits() {
 /// Each master waits for its own replicas.
 #[tokio::test]
 async fn in_a_cluster_what_is_granted_is_on_a_replica_of_its_bucket_and_one_alone_is_held_up() {
-    let options = "wait_replicas=1&wait_timeout=2s";
-    let mut cluster = cluster(1, options).await;
-    let store = connect(&crate::support::clusters::url(&cluster, options)).await;
+    let patient = format!("wait_replicas=1&{PATIENT}");
+    let mut cluster = cluster(1, &patient).await;
+    let store = connect(&crate::support::clusters::url(&cluster, &patient)).await;
     assert!(store.guarantees().exclusion.holds(), "{:?}", store.guarantees());
     let (_, at) = owner(&cluster, 0).await;
     let held = granted(&*store, &request("a", LEASE)).await;
@@ -217,6 +221,8 @@ async fn in_a_cluster_what_is_granted_is_on_a_replica_of_its_bucket_and_one_alon
     }
 
     cluster.node_mut(at + 3).kill().unwrap();
+    let hasty = "wait_replicas=1&wait_timeout=2s";
+    let store = connect(&crate::support::clusters::url(&cluster, hasty)).await;
     let renewed = store.renew(&[&held], SystemEnv.now()).await.pop();
     assert!(matches!(renewed, Some(Renewal::Unknown(_))), "{renewed:?}");
     let state = store.inspect(&name("a")).await.unwrap().unwrap();

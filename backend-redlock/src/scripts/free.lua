@@ -118,7 +118,7 @@ local called = not record and (mine or head_left)
 -- guard: call_below_the_limit | L4 | one_that_leaves_another |
 --   called = called or shared and (writer_left or mine)
 called = called or shared and (writer_left or was_full)
--- guard: hand_over | L2 | a_release_with_one_waiting | called = false
+-- guard: handoff | L2 | a_release_with_one_waiting | called = false
 called = called and redis.call('EXISTS', KEYS[3]) == 1
 if called then
   -- include unknown

@@ -10,8 +10,8 @@ use lock_core::{
 use servers::{Counters, Mode};
 
 use crate::support::{
-    LEASE, MANY, Nodes, PATIENT, SOON, attempts, busy, calls, enqueued, eventually, granted,
-    grants, many_requests, releases, request, shared_cases,
+    LEASE, MANY, Nodes, PATIENT, SOON, UNANSWERED, attempts, busy, calls, enqueued, eventually,
+    granted, grants, many_requests, releases, request, shared_cases,
 };
 
 /// How many records of a prefix all nodes keep together.
@@ -57,7 +57,7 @@ async fn a_release_in_a_batch_calls_the_waiter() {
 #[tokio::test]
 async fn a_batch_goes_on_without_a_minority_and_leaves_nothing_there() {
     let nodes = Nodes::start(3).await;
-    let store = nodes.proxied("timeout=1s&node_timeout=300ms&clock_bound=400ms").await;
+    let store = nodes.proxied(PATIENT).await;
     let warm = grants(attempts(&*store, &many_requests("warm", LEASE)).await);
     releases(&*store, &warm).await;
     nodes.proxies[0].set(Mode::HalfCut).await.unwrap();
@@ -76,7 +76,7 @@ async fn a_batch_goes_on_without_a_minority_and_leaves_nothing_there() {
 #[tokio::test]
 async fn a_batch_whose_replies_are_lost_leaves_nothing() {
     let nodes = Nodes::start(3).await;
-    let store = nodes.proxied("timeout=1s&node_timeout=300ms&clock_bound=400ms").await;
+    let store = nodes.proxied(UNANSWERED).await;
     let warm = grants(attempts(&*store, &many_requests("warm", LEASE)).await);
     releases(&*store, &warm).await;
     for proxy in &nodes.proxies[..2] {
@@ -172,7 +172,7 @@ async fn a_carried_attempt_takes_over_but_does_not_pass_another_processs_entry()
 #[tokio::test]
 async fn a_carried_attempt_whose_reply_is_lost_leaves_nothing() {
     let nodes = Nodes::start(3).await;
-    let store = nodes.proxied("timeout=1s&node_timeout=300ms&clock_bound=400ms").await;
+    let store = nodes.proxied(UNANSWERED).await;
     // All scripts are known from here on.
     let warm = granted(&*store, &request("job", LEASE)).await;
     let (_, grant) = hand_on(&*store, &warm, &request("job", LEASE)).await.unwrap();
@@ -228,7 +228,7 @@ async fn what_is_taken_back_of_a_carried_attempt_leaves_its_repeat_alone() {
 async fn a_batch_grants_leases_of_different_lengths() {
     let nodes = Nodes::start(3).await;
     let store = nodes.direct().await;
-    let lease = |number: usize| LEASE / (1 + number as u32 % 4);
+    let lease = |number: usize| LEASE - Duration::from_secs(number as u64 % 4 * 3);
     let asked: Vec<_> =
         (0..MANY).map(|number| request(&format!("job {number}"), lease(number))).collect();
     let held = grants(attempts(&*store, &asked).await);

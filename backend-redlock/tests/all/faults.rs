@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use lock_core::{
-    Attempt, Backend, Env as _, ErrorKind, Init, LockClient, ReleaseOptions, ReleaseOutcome,
-    Renewal, SystemEnv, drift_margin,
+    Attempt, Backend, Env as _, ErrorKind, Grant, Init, LockClient, ReleaseOptions, ReleaseOutcome,
+    Renewal, Request, SystemEnv, drift_margin,
 };
 use servers::{Clock, Data, Mode, RedisOptions, Server as _};
 
 use crate::support::{
-    LEASE, Nodes, PATIENT, SOON, busy, connect, eventually, first_use, granted, name, renewed,
-    request,
+    LEASE, Nodes, PATIENT, SHORT, SOON, busy, connect, eventually, first_use, granted, name,
+    renewed, request,
 };
 
 #[tokio::test]
@@ -34,22 +34,31 @@ async fn a_minority_killed_changes_nothing() {
     assert_eq!(busy(&*newcomer, &request("a", LEASE)).await.token, next.token);
 }
 
+/// A grant, with calls that a busy machine may make too slow to count.
+async fn granted_soon(store: &dyn Backend, asked: &Request) -> Grant {
+    let grant = || async { store.try_acquire(asked).await.ok()?.granted() };
+    eventually("a grant", grant).await
+}
+
 #[tokio::test]
 async fn a_majority_down_is_reported_and_the_same_client_recovers() {
     let mut nodes = Nodes::bare(vec![RedisOptions::new(); 3]).await;
-    let store = nodes.direct().await;
+    let store = connect(&nodes.url(SHORT)).await;
     let short = Init::new().with_first_use(true).with_longest_lease(Duration::from_secs(4));
     store.init(&short).await.unwrap();
     let lease = Duration::from_secs(2);
     let client = LockClient::new(store.clone());
-    let first = granted(&*store, &request("a", lease)).await;
+    let first = granted_soon(&*store, &request("a", lease)).await;
     for server in &mut nodes.servers[..2] {
         server.kill().unwrap();
     }
-    let error = store.try_acquire(&request("b", lease)).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-    let told = error.to_string();
-    assert!(told.contains("1 of 3 nodes could vote, and 2 are needed"), "{told}");
+    let told = eventually("the reason", || async {
+        let error = store.try_acquire(&request("b", lease)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        let told = error.to_string();
+        told.contains("1 of 3 nodes could vote, and 2 are needed").then_some(told)
+    })
+    .await;
     assert!(told.contains(&nodes.servers[1].address().to_string()), "{told}");
     let waiting = tokio::spawn(client.lock(name("a")).lease(lease).wait(SOON).acquire());
     for server in &mut nodes.servers[..2] {
@@ -61,7 +70,7 @@ async fn a_majority_down_is_reported_and_the_same_client_recovers() {
 
 #[tokio::test]
 async fn a_paused_minority_is_waited_for_once() {
-    const LONG: &str = "timeout=30s&node_timeout=6s&clock_bound=400ms";
+    const LONG: &str = "timeout=30s&node_timeout=6s&clock_bound=2s";
     let node_timeout = Duration::from_secs(6);
     let nodes = Nodes::start(5).await;
     let (store, other) = (connect(&nodes.url(LONG)).await, nodes.direct().await);
@@ -128,9 +137,9 @@ async fn a_grant_that_a_majority_has_lost_admits_no_second_holder_before_its_val
     let lease = Duration::from_secs(6);
     let mut nodes = Nodes::start(3).await;
     nodes.proxies[2].set(Mode::Cut).await.unwrap();
-    let holder = nodes.proxied(PATIENT).await;
+    let holder = nodes.proxied(SHORT).await;
     let asked = request("a", lease);
-    let grant = granted(&*holder, &asked).await;
+    let grant = granted_soon(&*holder, &asked).await;
     assert_eq!(nodes.keeping(&grant.name).await, 2, "the holder has a bare majority");
     let before = nodes.servers[1].info("run_id").await.unwrap();
     nodes.servers[1].restart(Data::Lose).await.unwrap();
@@ -145,10 +154,10 @@ async fn a_grant_that_a_majority_has_lost_admits_no_second_holder_before_its_val
     // The core does this if an attempt may still arrive.
     holder.abandon(&asked).await.unwrap();
     let believed = grant.from + (grant.lease - grant.margin - drift_margin(grant.lease));
-    let next = nodes.direct().await;
+    let next = connect(&nodes.url(SHORT)).await;
     let waiting = request("a", lease);
     let second = eventually("the lease to end", || async {
-        let answer = next.try_acquire(&waiting).await.unwrap();
+        let answer = next.try_acquire(&waiting).await.ok()?;
         let early = SystemEnv.now() < believed;
         assert!(!early || !matches!(answer, Attempt::Granted(_)), "two hold it");
         answer.granted()
@@ -166,16 +175,16 @@ struct Clocked {
     next: std::sync::Arc<dyn Backend>,
 }
 
-async fn clocked(lease: Duration) -> Clocked {
+async fn clocked(lease: Duration, options: &str) -> Clocked {
     let clock = Clock::new().await.unwrap();
-    let mut options = vec![RedisOptions::new(); 3];
-    options[1] = options[1].clone().clock(&clock);
-    let nodes = Nodes::bare(options).await;
-    let next = nodes.direct().await;
+    let mut servers = vec![RedisOptions::new(); 3];
+    servers[1] = servers[1].clone().clock(&clock);
+    let nodes = Nodes::bare(servers).await;
+    let next = connect(&nodes.url(options)).await;
     first_use(&*next).await;
     nodes.proxies[2].set(Mode::Cut).await.unwrap();
-    let holder = nodes.proxied(PATIENT).await;
-    let grant = granted(&*holder, &request("a", lease)).await;
+    let holder = nodes.proxied(options).await;
+    let grant = granted_soon(&*holder, &request("a", lease)).await;
     assert_eq!(nodes.keeping(&grant.name).await, 2, "the holder has a bare majority");
     Clocked { nodes, clock, grant, next }
 }
@@ -183,7 +192,7 @@ async fn clocked(lease: Duration) -> Clocked {
 #[tokio::test]
 async fn a_clock_that_jumps_past_the_lease_admits_no_second_holder() {
     for step in [3600.0, 25.0] {
-        let Clocked { nodes, clock, grant, next } = clocked(LEASE).await;
+        let Clocked { nodes, clock, grant, next } = clocked(LEASE, PATIENT).await;
         clock.step(step).unwrap();
         eventually("the jumped node to forget", || async {
             (nodes.keeping(&grant.name).await == 1).then_some(())
@@ -200,7 +209,7 @@ async fn a_clock_that_jumps_past_the_lease_admits_no_second_holder() {
 
 #[tokio::test]
 async fn a_node_whose_clock_was_ahead_and_came_back_is_in_quarantine() {
-    let Clocked { nodes, clock, grant, next } = clocked(LEASE).await;
+    let Clocked { nodes, clock, grant, next } = clocked(LEASE, PATIENT).await;
     clock.step(3600.0).unwrap();
     eventually("the jumped node to forget", || async {
         (nodes.keeping(&grant.name).await == 1).then_some(())
@@ -228,13 +237,12 @@ async fn a_node_whose_clock_was_ahead_and_came_back_is_in_quarantine() {
 #[tokio::test]
 async fn a_clock_that_jumps_within_the_bound_is_covered_by_the_margin() {
     let lease = Duration::from_secs(4);
-    let Clocked { nodes, clock, grant, next } = clocked(lease).await;
+    let Clocked { nodes, clock, grant, next } = clocked(lease, SHORT).await;
     clock.step(0.35).unwrap();
     let asked = request("a", lease);
-    let second = eventually("the lease to end", || async {
-        next.try_acquire(&asked).await.unwrap().granted()
-    })
-    .await;
+    let second =
+        eventually("the lease to end", || async { next.try_acquire(&asked).await.ok()?.granted() })
+            .await;
     let believed = grant.lease - grant.margin - drift_margin(grant.lease);
     let after = second.from.max(grant.from + believed);
     assert!(SystemEnv.now() > after && second.token > grant.token);
@@ -246,7 +254,7 @@ async fn a_clock_that_jumps_within_the_bound_is_covered_by_the_margin() {
 
 #[tokio::test]
 async fn a_clock_that_goes_back_has_no_vote() {
-    let Clocked { nodes, clock, grant: _, next } = clocked(LEASE).await;
+    let Clocked { nodes, clock, grant: _, next } = clocked(LEASE, PATIENT).await;
     nodes.servers[2].pause().unwrap();
     clock.step(-3600.0).unwrap();
     let error = next.try_acquire(&request("b", LEASE)).await.unwrap_err();
@@ -259,11 +267,17 @@ async fn a_clock_that_goes_back_has_no_vote() {
     .await;
 }
 
+/// A busy machine may miss these limits, so calls that must succeed are repeated.
+const SHORT_CALLS: &str = "timeout=1s&node_timeout=300ms&clock_bound=400ms";
+
 #[tokio::test]
 async fn lost_replies_change_nothing_but_what_was_asked() {
     let nodes = Nodes::start(3).await;
     let direct = nodes.direct().await;
-    let store = nodes.proxied("timeout=1s&node_timeout=300ms&clock_bound=400ms").await;
+    let store = eventually("a client", || async {
+        backend_redlock::connect(&nodes.proxied_url(SHORT_CALLS)).await.ok()
+    })
+    .await;
     let lose = async |mode| {
         for proxy in &nodes.proxies[..2] {
             proxy.set(mode).await.unwrap();
@@ -330,7 +344,7 @@ async fn lost_replies_change_nothing_but_what_was_asked() {
 #[tokio::test]
 async fn replies_lost_on_a_minority_are_not_missed_and_leave_nothing() {
     let nodes = Nodes::start(3).await;
-    let store = nodes.proxied("timeout=1s&node_timeout=300ms&clock_bound=400ms").await;
+    let store = nodes.proxied(PATIENT).await;
     nodes.proxies[0].set(Mode::HalfCut).await.unwrap();
     let grant = granted(&*store, &request("a", LEASE)).await;
     renewed(&*store, &[&grant]).await;

@@ -1,5 +1,5 @@
 //! Nodes that have reached their maxmemory and evict nothing. They accept no new locks. Held locks
-//! can still be renewed, released and handed over.
+//! can still be renewed, released and granted to waiters.
 
 use std::sync::Arc;
 

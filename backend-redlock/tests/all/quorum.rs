@@ -93,9 +93,9 @@ async fn each_node_may_have_tls_and_a_user_of_its_own() {
         RedisBuilder::tcp("127.0.0.1", nodes.servers[1].address().port()).password("hunter2"),
         RedisBuilder::tcp("127.0.0.1", nodes.servers[2].address().port()),
     ];
-    let patient = std::time::Duration::from_secs(2);
+    let patient = std::time::Duration::from_secs(4);
     let builder = RedlockBuilder::new(builders).timeout(2 * patient).node_timeout(patient);
-    let store = builder.build().await.unwrap();
+    let store = builder.clock_bound(patient / 2).build().await.unwrap();
     first_use(&*store).await;
     granted(&*store, &request("a", LEASE)).await;
     assert!(!format!("{store:?}").contains("hunter2"));
@@ -188,13 +188,13 @@ async fn a_longest_lease_that_was_lowered_on_one_node_binds_renewals() {
     let store = nodes.direct().await;
     let grant = granted(&*store, &request("a", LEASE)).await;
     let key = "leasehold-redlock:{0}:epoch";
-    nodes.servers[0].cli(&["HSET", key, "longest", "4000000"]).await.unwrap();
+    nodes.servers[0].cli(&["HSET", key, "longest", "12000000"]).await.unwrap();
     // Until its answer is among those that the call waits for.
     eventually("a shorter renewal", || async {
         match store.renew(&[&grant], SystemEnv.now()).await.remove(0) {
             Renewal::Renewed { lease, .. } if lease == LEASE => None,
             Renewal::Renewed { lease, .. } => {
-                assert_eq!(lease, Duration::from_secs(4));
+                assert_eq!(lease, Duration::from_secs(12));
                 Some(())
             }
             other => panic!("{other:?}"),

@@ -145,7 +145,7 @@ async fn a_late_node_that_the_release_found_is_asked_again_only_after_an_earlier
 #[tokio::test]
 async fn a_release_that_is_repeated_behind_refuses_what_may_yet_arrive() {
     let nodes = Nodes::start(3).await;
-    let store = quick(&nodes, Duration::from_secs(1)).await;
+    let store = quick(&nodes, Duration::from_secs(2)).await;
     let third = &store.quorum.nodes[2];
     nodes.proxies[2].set(Mode::HalfCut).await.unwrap();
     let grant = granted(&store, &request("a", LEASE)).await;

@@ -50,7 +50,8 @@ async fn client(builder: RedlockBuilder) -> Redlock {
 
 /// A client with a short time limit, since one of its nodes will not answer.
 async fn quick(nodes: &Nodes, timeout: Duration) -> Redlock {
-    let store = client(described(&proxied(nodes)).timeout(timeout).node_timeout(LATE)).await;
+    let builder = described(&proxied(nodes)).timeout(timeout).node_timeout(3 * LATE);
+    let store = client(builder).await;
     warmed(nodes, &store).await;
     store
 }

@@ -109,7 +109,7 @@ impl Statement {
 
 sql_files::statements! {
     Statement, with_files():
-    insert join make_room part create_row take read_row renew renewed renew_one release hand_over hand_on keep raise reown force list abandon free_names
+    insert join make_room part create_row take read_row renew renewed renew_one release handoff hand_on keep raise reown force list abandon free_names
     enter read_place read_holder hang_bell ring_bell await_bell waited_for sessions most_sessions sessions_of_user heartbeat abandon_entry leave dead_entries forget_entries forgotten checked watermark sweep_watermark sweep settings set_longest_lease durability clock exists identity highest_token version
     write_record is_written read_record over_records forget_records
 }

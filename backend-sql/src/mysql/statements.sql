@@ -122,7 +122,7 @@ q.heard > 0 ORDER BY q.position LIMIT 1), ?)
 <> ?
 );
 
--- hand_over(name, owner)
+-- handoff(name, owner)
 UPDATE `leasehold_locks` SET
     token = IFNULL((SELECT
         GREATEST(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), `leasehold_locks`.token + 1, q.floor + 1)

@@ -29,7 +29,7 @@ const FILES: [&str; 13] = [
     include_str!("sql/checks.sql"),
     include_str!("sql/marker.sql"),
     include_str!("sql/acquire.sql"),
-    include_str!("sql/attempt.sql"),
+    include_str!("sql/attempt_in_queue.sql"),
     include_str!("sql/queue.sql"),
     include_str!("sql/release.sql"),
     include_str!("sql/renew.sql"),

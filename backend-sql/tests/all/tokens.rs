@@ -67,7 +67,7 @@ async fn postgres_sets_them_back() {
         assert_eq!(settings.quarantine, Some(false));
         let highest = store.highest_token().await.unwrap().unwrap();
         assert!(highest < FencingToken::MAX, "{highest}");
-        // A release that hands over does not grant anything, either.
+        // A handoff does not grant anything, either.
         let next = request_for("a", SECOND);
         let handing_over = ReleaseOptions::new().with_next(&next);
         let released = store.release(&held, handing_over).await.unwrap();

@@ -26,6 +26,7 @@ pub struct ZooKeeperBuilder {
     pub(super) timeout: Duration,
     plaintext: bool,
     own_nodes: bool,
+    sasl: bool,
 }
 
 impl ZooKeeperBuilder {
@@ -46,6 +47,7 @@ impl ZooKeeperBuilder {
             timeout: tunables::TIMEOUT,
             plaintext: false,
             own_nodes: false,
+            sasl: false,
         }
     }
 
@@ -61,6 +63,14 @@ impl ZooKeeperBuilder {
     #[must_use]
     pub fn credentials(mut self, provider: CredentialsProvider) -> Self {
         self.credentials = Some(provider);
+        self
+    }
+
+    /// Whether the user authenticates by SASL with DIGEST-MD5, which the servers must have in their
+    /// JAAS configuration. Default: no, by ZooKeeper's own scheme `digest`.
+    #[must_use]
+    pub fn sasl(mut self, sasl: bool) -> Self {
+        self.sasl = sasl;
         self
     }
 
@@ -129,17 +139,18 @@ impl ZooKeeperBuilder {
     /// `Config` for servers that cannot be used.
     pub async fn build(self) -> Result<Arc<dyn Backend>, Error> {
         let servers = self.servers.join(",");
-        self.open().await.map_err(|error| {
+        let opened = self.open().await.map_err(|error| {
             match error.kind() {
                 // A server that is refused may have a password in it.
                 ErrorKind::InvalidInput => error,
                 _ => error.on_server(servers),
             }
             .at("zookeeper", "connect")
-        })
+        });
+        Ok(opened?)
     }
 
-    async fn open(self) -> Result<Arc<dyn Backend>, Error> {
+    pub(crate) async fn open(self) -> Result<Arc<Store>, Error> {
         let refuse = |message: String| Err(Error::new(ErrorKind::InvalidInput, message));
         if self.servers.is_empty() {
             return refuse("no server of ZooKeeper is given; at least one is needed".to_owned());
@@ -170,16 +181,20 @@ impl ZooKeeperBuilder {
             let message = "only clients with the same user may use the nodes (acl=creator), and no user is given";
             return refuse(message.to_owned());
         }
+        if self.sasl && !has_password {
+            return refuse("no user is given for SASL (auth=sasl)".to_owned());
+        }
         let user = self.user.map(|(name, password)| Credentials::new(name, password).into());
         let connect = Connect {
             servers: self.servers.join(","),
             credentials: self.credentials.or(user),
             timeout: self.timeout,
             access: if self.own_nodes { Access::Creator } else { Access::Open },
+            sasl: self.sasl,
         };
         let layout = Layout::new(&self.prefix);
         let sessions = Sessions::new(connect, layout.clone(), self.tick);
-        Ok(Store::open(sessions, layout, security, self.longest_lease).await?)
+        Store::open(sessions, layout, security, self.longest_lease).await
     }
 }
 

@@ -12,7 +12,7 @@ const FORM: &str = "the URL of a ZooKeeper store is zookeeper://HOST:PORT,HOST:P
 
 /// Opens the store that a URL describes:
 /// `zookeeper://USER:PASSWORD@HOST:PORT,HOST:PORT/leasehold?longest_lease=30s&tick=2s&timeout=5s&\
-/// plaintext=on&acl=creator`. All parts except one host are optional. A password is sent to another
+/// plaintext=on&auth=sasl&acl=creator`. All parts except one host are optional. A password is sent to another
 /// machine only with `plaintext=on`.
 ///
 /// # Errors
@@ -75,12 +75,13 @@ pub(crate) fn parse(url: &str) -> Result<ZooKeeperBuilder, Error> {
             "tick" => builder.tick(duration()?),
             "timeout" => builder.timeout(duration()?),
             PLAINTEXT => builder.plaintext(either("on", "off")?),
+            "auth" => builder.sasl(either("sasl", "digest")?),
             "acl" => builder.own_nodes(either("creator", "open")?),
             _ => {
                 return Err(unknown_option(
                     options.query().unwrap_or_default(),
                     &key,
-                    "longest_lease, tick, timeout, plaintext, acl",
+                    "longest_lease, tick, timeout, plaintext, auth, acl",
                 ));
             }
         };
@@ -140,6 +141,8 @@ mod tests {
             "zookeeper://u:sesame@h1?timeout=soon",
             "zookeeper://u:sesame@h1?acl=mine",
             "zookeeper://127.0.0.1?acl=creator",
+            "zookeeper://127.0.0.1?auth=sasl",
+            "zookeeper://u:sesame@127.0.0.1?auth=tls",
             "zookeeper://127.0.0.1?tick=0s",
             "zookeeper://127.0.0.1?timeout=2h",
             "zookeeper://u:sesame@h1:port",

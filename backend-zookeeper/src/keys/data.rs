@@ -115,6 +115,12 @@ pub(crate) fn micros(millis: i64) -> u64 {
     millis.max(0).cast_unsigned().saturating_mul(1_000)
 }
 
+/// The watermark of a bucket.
+pub(crate) fn read_watermark(bytes: &[u8]) -> FencingToken {
+    let number = String::from_utf8_lossy(bytes).parse().ok();
+    number.and_then(FencingToken::new).unwrap_or(FencingToken::ZERO)
+}
+
 pub(crate) fn to_bytes(data: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(data).unwrap_or_default()
 }

@@ -64,6 +64,11 @@ pub(crate) fn kind_of(mode: Mode) -> Kind {
 }
 
 impl Entry {
+    /// The entry at the end of a path.
+    pub(crate) fn at(path: &str) -> Self {
+        Self::read(path.rsplit('/').next().unwrap_or_default().to_owned())
+    }
+
     pub(crate) fn read(node: String) -> Self {
         // The number has ten digits, and a sign after 2^31 entries.
         let digits = node.rfind(|each: char| !each.is_ascii_digit()).map_or(0, |at| at + 1);

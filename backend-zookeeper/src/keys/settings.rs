@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use lock_core::{
-    Env as _, Error, ErrorKind, Quarantined, StoreSettings, SystemEnv, check_record_version,
-    check_span,
+    Env as _, Error, ErrorKind, Quarantined, SystemEnv, check_record_version, check_span,
 };
 use serde::{Deserialize, Serialize};
 
@@ -30,7 +29,23 @@ pub(crate) struct Settings {
     pub(crate) why: String,
     /// No record that was written since then was lost.
     pub(crate) records_since_micros: u64,
+    /// The last epoch in which nobody holds what this state does not have.
+    epoch: i64,
+    /// A later epoch, of which nobody knows that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    unproven: Option<Unproven>,
 }
+
+/// An epoch that may have begun with an old state. `session/own.rs` says who knows better.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Unproven {
+    epoch: i64,
+    /// Nothing is granted before, since others may hold what was lost.
+    from_micros: u64,
+}
+
+const UNPROVEN: &str =
+    "the servers have elected a leader, and no client has seen that they have kept all data";
 
 /// The part that settings of every version have.
 #[derive(Deserialize)]
@@ -40,8 +55,7 @@ struct AnySettings {
 
 impl Settings {
     /// The settings of an unused store.
-    pub(crate) fn first(longest: Option<Duration>) -> Self {
-        let longest = longest.unwrap_or(StoreSettings::DEFAULT_LONGEST_LEASE);
+    pub(crate) fn first(longest: Duration, epoch: i64) -> Self {
         let longest_lease_millis = longest.as_millis() as u64;
         Self {
             version: RECORD_VERSION,
@@ -52,6 +66,8 @@ impl Settings {
             grants_from_micros: 0,
             why: String::new(),
             records_since_micros: 0,
+            epoch,
+            unproven: None,
         }
     }
 
@@ -84,11 +100,60 @@ impl Settings {
         }
     }
 
+    /// Data were lost. Others may still hold locks that are lost, too.
+    pub(crate) fn lost(&mut self, now_micros: u64) {
+        if self.quarantine {
+            self.hold_back(now_micros, self.longest_held(), "the data of the store were lost");
+        }
+        self.records_since_micros = now_micros;
+    }
+
     /// The quarantine that runs at this time.
     pub(crate) fn quarantined(&self, now_micros: u64) -> Option<Quarantined> {
-        let remaining = self.grants_from_micros.saturating_sub(now_micros);
-        let remaining = Some(Duration::from_micros(remaining)).filter(|left| !left.is_zero());
-        remaining.map(|remaining| Quarantined::new(remaining, self.why.as_str()))
+        let reported = (self.grants_from_micros, self.why.as_str());
+        let unproven = self.unproven.as_ref().map(|it| (it.from_micros, UNPROVEN));
+        let (from, why) = unproven.into_iter().chain([reported]).max_by_key(|(from, _)| *from)?;
+        let remaining = Duration::from_micros(from.saturating_sub(now_micros));
+        Some(remaining).filter(|left| !left.is_zero()).map(|left| Quarantined::new(left, why))
+    }
+
+    /// The last epoch that is open at this time.
+    pub(crate) fn open_epoch(&self, now_micros: u64) -> i64 {
+        let waited = self.unproven.as_ref().filter(|it| it.from_micros <= now_micros);
+        waited.map_or(self.epoch, |it| it.epoch.max(self.epoch))
+    }
+
+    /// Whether a client that knows of no loss since `unbroken_since` changes nothing by `meet`.
+    pub(crate) fn has_met(&self, epoch: i64, unbroken_since: i64, now_micros: u64) -> bool {
+        let has_met = self.unproven.as_ref().is_some_and(|it| epoch <= it.epoch);
+        epoch <= self.open_epoch(now_micros) || has_met && unbroken_since > self.epoch
+    }
+
+    /// Opens an epoch, or begins to wait, at a client that knows of no loss since `unbroken_since`.
+    pub(crate) fn meet(&mut self, epoch: i64, unbroken_since: i64, now_micros: u64) {
+        let open = self.open_epoch(now_micros);
+        if epoch <= open {
+            return;
+        }
+        if unbroken_since <= open || !self.quarantine {
+            (self.epoch, self.unproven) = (epoch, None);
+            return;
+        }
+        let wait = self.longest_held().as_micros() as u64;
+        let from = match &self.unproven {
+            // Nothing was lost since that wait began.
+            Some(met) if unbroken_since <= met.epoch => met.from_micros,
+            _ => now_micros.saturating_add(wait),
+        };
+        (self.epoch, self.unproven) = (open, Some(Unproven { epoch, from_micros: from }));
+    }
+
+    /// Opens all epochs so far.
+    pub(crate) fn open_all(&mut self) {
+        if let Some(met) = self.unproven.take() {
+            self.epoch = met.epoch;
+        }
+        (self.grants_from_micros, self.why) = (0, String::new());
     }
 }
 

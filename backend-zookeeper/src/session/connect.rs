@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 use lock_core::{Credentials, CredentialsProvider, Error, ErrorKind};
 use tokio::time::{Instant, timeout};
-use zookeeper_client::{Acls, Client, Connector};
+use zookeeper_client::{Acls, Client, Connector, SaslOptions};
 
 use super::runtime::runtime;
 use crate::error::{late, of_connect};
@@ -35,6 +35,8 @@ pub(crate) struct Connect {
     pub(crate) credentials: Option<CredentialsProvider>,
     pub(crate) timeout: Duration,
     pub(crate) access: Access,
+    /// Whether the password goes by SASL's DIGEST-MD5.
+    pub(crate) sasl: bool,
 }
 
 impl fmt::Debug for Connect {
@@ -49,7 +51,10 @@ impl Connect {
         let mut connector = Client::connector().with_session_timeout(length).with_fail_eagerly();
         if let Some(provider) = &self.credentials {
             let given = provider.ask(Instant::now() + self.timeout).await?;
-            connector = with_digest(connector, &given);
+            connector = match self.sasl {
+                true => with_sasl(connector, &given),
+                false => with_digest(connector, &given),
+            };
         }
         let servers = self.servers.clone();
         // The connection lives on the runtime where it was opened.
@@ -61,6 +66,11 @@ impl Connect {
         })?;
         opened.map_err(of_connect)
     }
+}
+
+fn with_sasl(connector: Connector, given: &Credentials) -> Connector {
+    let user = given.user().unwrap_or_default().to_owned();
+    connector.with_sasl(SaslOptions::digest_md5(user, given.password().to_owned()))
 }
 
 fn with_digest(connector: Connector, given: &Credentials) -> Connector {

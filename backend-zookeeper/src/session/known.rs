@@ -11,9 +11,9 @@ pub(super) struct Known {
     confirmed: Instant,
     /// When the last answered write was sent.
     written: Instant,
-    /// When earlier answered writes were sent, the oldest first.
-    earlier: VecDeque<Instant>,
-    /// How much older than an answered write a request must be.
+    /// When earlier answered writes were sent, and when they were answered, the oldest first.
+    earlier: VecDeque<(Instant, Instant)>,
+    /// How long before an answered write is sent the answer to a request must come.
     after: Duration,
     /// Requests that are closer together count as one.
     apart: Duration,
@@ -25,16 +25,17 @@ impl Known {
         Self { confirmed: opened, written: opened, earlier: VecDeque::new(), after, apart }
     }
 
-    /// A write that was sent at `sent` was answered.
-    pub(super) fn wrote(&mut self, sent: Instant) {
-        let confirmed = |earlier: &Instant| sent.since(*earlier) >= self.after;
-        while let Some(earlier) = self.earlier.front().copied().filter(confirmed) {
+    /// A write that was sent at `sent` was answered. An earlier one reached its follower before its
+    /// own answer, so it may have been under way for long.
+    pub(super) fn wrote(&mut self, sent: Instant, answered: Instant) {
+        let confirmed = |(_, answered): &(Instant, _)| sent.since(*answered) >= self.after;
+        while let Some((earlier, _)) = self.earlier.front().copied().filter(confirmed) {
             self.confirmed = self.confirmed.max(earlier);
             self.earlier.pop_front();
         }
         self.written = self.written.max(sent);
-        if self.earlier.back().is_none_or(|last| sent.since(*last) >= self.apart) {
-            self.earlier.push_back(sent);
+        if self.earlier.back().is_none_or(|(last, _)| sent.since(*last) >= self.apart) {
+            self.earlier.push_back((sent, answered));
         }
     }
 
@@ -56,10 +57,11 @@ mod tests {
         let at = |seconds: u64| Instant::from_nanos(seconds * 1_000_000_000);
         let [after, apart] = [3, 1].map(Duration::from_secs);
         let mut known = Known::new(at(10), after, apart);
-        let mut wrote = |seconds| {
-            known.wrote(at(seconds));
+        let mut answered = |sent, answered| {
+            known.wrote(at(sent), at(answered));
             known.confirmed()
         };
+        let mut wrote = |seconds| answered(seconds, seconds);
         assert_eq!(wrote(12), at(10));
         // The write at 12 is not old enough: its follower may have been cut off since.
         assert_eq!(wrote(14), at(10));
@@ -67,5 +69,9 @@ mod tests {
         assert_eq!(wrote(30), at(15));
         // Answers of an earlier request change nothing.
         assert_eq!(wrote(29), at(15));
+        assert_eq!(answered(40, 42), at(30));
+        // The write at 40 may have reached the follower at 42.
+        assert_eq!(answered(44, 44), at(30));
+        assert_eq!(answered(45, 45), at(40));
     }
 }

@@ -48,6 +48,16 @@ pub(crate) enum Made {
     Nothing,
 }
 
+impl Made {
+    pub(super) fn stat(&self) -> Option<&Stat> {
+        match self {
+            Self::Node(_, stat) => stat.as_ref(),
+            Self::Data(stat) => Some(stat),
+            Self::Nothing => None,
+        }
+    }
+}
+
 impl Found {
     pub(crate) fn data(self) -> Option<(Vec<u8>, Stat)> {
         match self {
@@ -95,12 +105,7 @@ impl Session {
         let sent = SystemEnv.now();
         let answer = timeout(self.limit(), self.send(steps)).await;
         let made = answer.map_err(|_| late(ErrorKind::OutcomeUnknown, self.limit()))??;
-        let time = made.iter().find_map(|made| match made {
-            Made::Node(_, stat) => stat.map(|stat| stat.mtime),
-            Made::Data(stat) => Some(stat.mtime),
-            Made::Nothing => None,
-        });
-        self.wrote(sent, time);
+        self.wrote(sent, made.iter().find_map(Made::stat));
         Ok(made)
     }
 

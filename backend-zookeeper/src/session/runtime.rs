@@ -15,6 +15,13 @@ pub(super) fn runtime() -> Result<&'static Handle, Error> {
     })
 }
 
+/// Runs a task on it.
+pub(crate) fn in_background(task: impl Future<Output = ()> + Send + 'static) {
+    if let Ok(runtime) = runtime() {
+        runtime.spawn(task);
+    }
+}
+
 fn start() -> std::io::Result<Handle> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let handle = runtime.handle().clone();

@@ -1,16 +1,21 @@
 //! One session.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Arc, atomic::AtomicI64},
+    time::Duration,
+};
 
 use lock_core::{Env as _, Error, ErrorKind, Instant, Mutex, RwLock, SystemEnv};
 use tokio::{sync::Notify, time::timeout};
-use zookeeper_client::{Acls, Client, CreateMode, SessionId};
+use zookeeper_client::{Acls, Client, CreateMode, SessionId, Stat};
 
 use super::{
     clock::StoreClock,
     connect::Access,
     keeper,
     known::Known,
+    own::{OwnNode, epoch_of},
     requests::{Made, Write},
 };
 use crate::{
@@ -30,11 +35,12 @@ pub(crate) struct Session {
     longer: Duration,
     limit: Duration,
     access: Access,
-    clock: Arc<StoreClock>,
+    pub(super) clock: Arc<StoreClock>,
     known: Mutex<Known>,
     /// Its own node, which it writes to stay alive.
-    node: String,
-    touching: tokio::sync::Mutex<()>,
+    pub(super) own: tokio::sync::Mutex<OwnNode>,
+    pub(super) epoch: AtomicI64,
+    pub(super) unbroken_since: AtomicI64,
     pub(super) ends: Mutex<HashMap<String, End>>,
     /// Rings when `ends` has an earlier end.
     pub(super) earlier: Arc<Notify>,
@@ -74,22 +80,27 @@ impl Session {
             access,
             clock,
             known: Mutex::new(Known::new(opened, after, lease / REMEMBERED_PART)),
-            node: String::new(),
-            touching: tokio::sync::Mutex::default(),
+            own: tokio::sync::Mutex::new(OwnNode::new(String::new(), opened)),
+            epoch: AtomicI64::default(),
+            unbroken_since: AtomicI64::default(),
             ends: Mutex::default(),
             earlier: Arc::default(),
         };
-        session.node = session.make_node(&layout.session()).await?;
+        let sent = SystemEnv.now();
+        let (node, epoch) = session.make_node(&layout.session()).await?;
+        session.own = tokio::sync::Mutex::new(OwnNode::new(node, sent));
+        (session.epoch, session.unbroken_since) = (epoch.into(), epoch.into());
         let session = Arc::new(session);
         keeper::start(&session)?;
         Ok(session)
     }
 
-    async fn make_node(&self, stem: &str) -> Result<String, Error> {
+    /// The node, and the epoch in which it was made.
+    async fn make_node(&self, stem: &str) -> Result<(String, i64), Error> {
         loop {
             match self.write(&[Write::Create(stem, &[], CreateMode::EphemeralSequential)]).await {
                 Ok(made) => match made.into_iter().next() {
-                    Some(Made::Node(path, _)) => return Ok(path),
+                    Some(Made::Node(path, Some(stat))) => return Ok((path, epoch_of(stat.czxid))),
                     _ => return Err(Error::new(ErrorKind::Unavailable, "no node was made")),
                 },
                 Err(failure) if failure.is_no_node() => self.make(parent(stem), &[]).await?,
@@ -120,11 +131,16 @@ impl Session {
     }
 
     /// Records an answered write, and the leader's time in its answer.
-    pub(super) fn wrote(&self, sent: Instant, millis: Option<i64>) {
-        self.known.lock().wrote(sent);
-        if let Some(millis) = millis {
-            self.clock.note(millis, sent);
+    pub(super) fn wrote(&self, sent: Instant, stat: Option<&Stat>) {
+        self.known.lock().wrote(sent, SystemEnv.now());
+        if let Some(stat) = stat {
+            self.clock.note(stat, sent);
         }
+    }
+
+    /// When the last answered write was sent.
+    pub(super) fn written(&self) -> Instant {
+        self.known.lock().written()
     }
 
     /// The instant from which a grant or a renewal that was sent at `sent` counts.
@@ -134,7 +150,7 @@ impl Session {
 
     /// When the next write is due, if nothing else is written.
     pub(super) fn due(&self) -> Instant {
-        self.known.lock().written() + self.lease / TOUCH_PART
+        self.written() + self.lease / TOUCH_PART
     }
 
     /// Writes, if the validity of a renewal at `sent` would end early otherwise.
@@ -143,17 +159,6 @@ impl Session {
             true => self.touch().await,
             false => Ok(()),
         }
-    }
-
-    /// Writes. Callers at the same time share one write.
-    pub(super) async fn touch(&self) -> Result<(), Error> {
-        let called = SystemEnv.now();
-        let _one = self.touching.lock().await;
-        if self.known.lock().written() >= called {
-            return Ok(());
-        }
-        self.write(&[Write::Put(&self.node, &[], -1)]).await?;
-        Ok(())
     }
 
     /// Removes a node at this time, unless it is extended or forgotten before.
@@ -188,6 +193,11 @@ impl Session {
         let ends = self.ends.lock();
         let held = ends.iter().filter(|(_, end)| end.is_held);
         held.map(|(path, end)| (path.clone(), end.at)).collect()
+    }
+
+    /// Ends the session, without waiting for ZooKeeper.
+    pub(super) fn end(&self) {
+        drop(self.client.write().take());
     }
 
     /// Ends the session, and waits until ZooKeeper has confirmed it.

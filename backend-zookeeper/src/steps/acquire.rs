@@ -118,8 +118,7 @@ pub(super) fn held(
     made: Option<crate::session::Made>,
 ) -> Result<Held, Error> {
     if let Some(crate::session::Made::Node(path, _)) = made {
-        let entry = Entry::read(path.rsplit('/').next().unwrap_or_default().to_owned());
-        if let Some(number) = entry.number {
+        if let Some(number) = Entry::at(&path).number {
             return Ok(Held { session: Arc::clone(session), path, number, version: 0 });
         }
     }

@@ -46,6 +46,7 @@ pub(crate) async fn claim(store: &Store, request: &Request) -> Result<Attempt, E
         let directory = next().data().map(|(_, stat)| stat);
         let note = read_note(next())?;
         store.check_settings(session, next()).await?;
+        store.meet_queue(session, directory.as_ref()).await?;
         let is_abandoned = next().data().is_some();
         let (Some(_), Some(directory)) = (own, directory) else {
             waiting.lose();

@@ -6,7 +6,7 @@ use zookeeper_client::{CreateMode, Stat};
 use super::view::read_note;
 use crate::{
     keys::{
-        data::{Note, to_bytes},
+        data::{Note, read_watermark, to_bytes},
         layout::parent,
     },
     session::{Ask, Found, Session, Write},
@@ -90,15 +90,12 @@ async fn parent_data(
     }
     let note = store.layout.note(&request.name);
     let bucket = parent(&note);
-    if session.read_one(bucket).await?.is_none() {
+    let mut found = session.read_one(bucket).await?;
+    if found.is_none() {
         session.make(bucket, b"0").await?;
+        found = session.read_one(bucket).await?;
     }
-    let found = session.read_one(bucket).await?;
-    Ok(found.map(|(data, stat)| {
-        let text = String::from_utf8_lossy(&data);
-        let watermark = text.parse().ok().and_then(FencingToken::new);
-        (watermark.unwrap_or(FencingToken::ZERO), stat.version)
-    }))
+    Ok(found.map(|(data, stat)| (read_watermark(&data), stat.version)))
 }
 
 /// What became of a write of a token.

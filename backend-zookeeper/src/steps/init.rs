@@ -24,6 +24,7 @@ pub(crate) async fn init(store: &Store, init: &Init) -> Result<StoreSettings, Er
     let session = store.session().await?;
     for _ in 0..TRIES {
         store.refresh(&session).await?;
+        store.meet_present(&session).await?;
         let (before, version) = store.versioned_settings();
         let now = store.sessions.clock.latest();
         let after = changed(&before, init, now);
@@ -49,7 +50,7 @@ fn changed(before: &Settings, init: &Init, now: u64) -> Settings {
         false => longest_held,
     };
     if init.first_use {
-        (after.grants_from_micros, after.why) = (0, String::new());
+        after.open_all();
     } else if init.restored {
         after.hold_back(now, after.longest_held(), "an operator has reported a restore");
     } else if after.quarantine && !before.quarantine {

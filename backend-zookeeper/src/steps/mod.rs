@@ -10,4 +10,5 @@ pub(crate) mod record;
 pub(crate) mod release;
 pub(crate) mod renew;
 pub(crate) mod reown;
+mod sweep;
 mod view;

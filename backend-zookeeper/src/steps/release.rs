@@ -8,6 +8,7 @@ use zookeeper_client::CreateMode;
 use super::{
     acquire::{held, is_reader, judge, replace, stem_of},
     enqueue::enqueued,
+    sweep::now_and_then,
 };
 use crate::{
     error::Failure,
@@ -46,6 +47,7 @@ pub(crate) async fn release(
         };
         if let Some(released) = released {
             held.session.forget(&held.path);
+            now_and_then(store, &session);
             return Ok(outcome(released));
         }
         // The entry has another owner by now, or lives by another session of this owner.

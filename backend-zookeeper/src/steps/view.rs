@@ -10,7 +10,7 @@ use crate::{
         data::{self, EntryData, Note},
         entry::{Entry, Kind, holders, in_order},
     },
-    session::{Ask, Found, Session, Write},
+    session::{Ask, Found, Session, Write, epoch_of},
     store::Store,
     tunables::{FAR, POLL, SHORTEST_POLL},
 };
@@ -64,6 +64,7 @@ impl Store {
         let note = next();
         self.check_settings(session, next()).await?;
         let is_abandoned = next().data().is_some();
+        self.meet_queue(session, directory.as_ref()).await?;
         let (note, quarantined) = (read_note(note)?, self.quarantined());
         Ok(View { entries, directory, note, is_abandoned, quarantined })
     }
@@ -78,6 +79,16 @@ impl Store {
             true => Ok(()),
             false => self.restore_settings(session).await,
         }
+    }
+
+    /// Each entry that comes or goes changes the number in `directory`. So if no election is known
+    /// there since the store was open, the queue is the one that was in force then.
+    pub(super) async fn meet_queue(
+        &self,
+        session: &Session,
+        directory: Option<&Stat>,
+    ) -> Result<(), Error> {
+        self.meet(session, directory.map_or(0, |stat| epoch_of(stat.pzxid))).await
     }
 
     /// The quarantine that runs, if any.

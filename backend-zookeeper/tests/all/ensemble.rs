@@ -3,10 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use lock_core::{Backend, Env as _, Grant, Renewal, SystemEnv};
-use servers::{Mode, Server as _, ZooKeeper, ZooKeeperOptions};
+use servers::{Mode, Proxy, Server as _, ZooKeeper, ZooKeeperOptions};
 
 use crate::support::{
     WAIT, busy, connect, eventually_granted, granted, is_over, name, release, request, request_for,
+    touches::Touches, until,
 };
 
 const SHORT: Duration = Duration::from_secs(3);
@@ -65,15 +66,42 @@ async fn a_holder_behind_a_follower_that_is_cut_off_is_no_second_holder() {
     }
 }
 
-/// The leader need not know of a request that its follower has answered.
+/// The follower has answered a write, and is cut off before it reports to the leader that the
+/// session was used. The session was silent before: nothing passed its connection for a while.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_and_then_a_cut_leave_no_second_holder() {
-    let (zookeeper, follower, leader, [behind, other]) = follower_and_leader().await;
-    let grant = granted(&*behind, &request_for("job", SHORT)).await;
-    // The session is idle until its validity counts from late enough for a write.
-    tokio::time::sleep(SHORT * 3 / 4).await;
+    let lease = Duration::from_secs(6);
+    let options = ZooKeeperOptions::new().tick(Duration::from_millis(100)).peers_by_proxy();
+    let options = options.line("syncLimit=200").line("maxSessionTimeout=60000");
+    let zookeeper = ZooKeeper::three(options).await.unwrap();
+    let leader = zookeeper.leader().await.unwrap();
+    let follower = (leader + 1) % 3;
+    let touches = Touches::start(zookeeper.members()[leader].peer_address()).await;
+    let link = zookeeper.link(follower, leader).unwrap();
+    link.redirect(touches.address());
+    let before = link.counters().accepted;
+    link.set(Mode::Reset).await.unwrap();
+    link.set(Mode::Pass).await.unwrap();
+    until("the follower is back", async || {
+        let mode = zookeeper.members()[follower].mode().await;
+        mode.as_deref() == Some("follower") && touches.passed() > 0
+    })
+    .await;
+    assert!(link.counters().accepted > before, "it uses another way");
+    let endpoints = zookeeper.endpoints();
+    let way = Proxy::start(endpoints[follower]).await.unwrap();
+    let behind = connect(&[way.address()], "10s").await;
+    let other = connect(&[endpoints[leader]], "10s").await;
+    let grant = granted(&*behind, &request_for("job", lease)).await;
+    way.set(Mode::Hold).await.unwrap();
+    // Shorter than it takes the client to look for another server, and longer than the time by
+    // which the session outlasts the lease.
+    tokio::time::sleep(lease * 29 / 60).await;
+    touches.lose();
+    way.set(Mode::Pass).await.unwrap();
     let answers = behind.renew(&[&grant], SystemEnv.now()).await;
     let believed = renewed(&grant, &answers).expect("the follower works");
+    until("a lost report", async || touches.lost() > 0).await;
     cut(&zookeeper, follower, leader).await;
     let next = eventually_granted(&*other).await;
     is_over(&believed);

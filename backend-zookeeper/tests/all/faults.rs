@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use lock_core::{Attempt, Backend};
+use lock_core::{Attempt, Backend, Renewal};
 use servers::{Mode, Proxy, Server as _};
 
 use crate::support::{
     WAIT, busy, connect, eventually_granted, granted, is_over, name, pair, release, request,
-    request_for, single,
+    request_for, single, until,
 };
 
 /// The attempt arrives and its answer is lost: the outcome is unknown, and the clean-up leaves
@@ -31,6 +31,28 @@ async fn a_lost_answer_leaves_no_lock() {
     proxy.set(Mode::Pass).await.unwrap();
     abandoned(&*behind, &lost).await;
     granted(&*direct, &request()).await;
+}
+
+/// A write of a session is carried out, and its answer is lost. The next one finds a version that
+/// no answer has named, and the session goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_answer_to_a_renewal_ends_no_session() {
+    let zookeeper = single().await;
+    let proxy = Proxy::start(zookeeper.endpoints()[0]).await.unwrap();
+    let behind = connect(&[proxy.address()], "500ms").await;
+    let lease = Duration::from_secs(6);
+    let grant = granted(&*behind, &request_for("job", lease)).await;
+    proxy.set(Mode::HalfCut).await.unwrap();
+    let answer = behind.renew(&[&grant], grant.from + lease / 2).await.pop().unwrap();
+    assert!(matches!(answer, Renewal::Unknown(_)), "{answer:?}");
+    assert!(proxy.counters().to_client.swallowed > 0, "the fault did not happen");
+    proxy.set(Mode::Pass).await.unwrap();
+    until("a renewal", async || {
+        let renewal = behind.renew(&[&grant], grant.from + lease / 2).await.pop().unwrap();
+        assert!(!matches!(renewal, Renewal::Lost(_)), "{renewal:?}");
+        matches!(renewal, Renewal::Renewed { .. })
+    })
+    .await;
 }
 
 async fn abandoned(backend: &dyn Backend, request: &lock_core::Request) {
@@ -84,7 +106,7 @@ async fn a_pause_of_the_server_gives_no_second_holder() {
     let grant = granted(&*one, &request_for("job", short)).await;
     zookeeper.member_mut(0).pause().unwrap();
     let error = one.renew(&[&grant], grant.from + short / 2).await.pop().unwrap();
-    assert!(matches!(error, lock_core::Renewal::Unknown(_)), "{error:?}");
+    assert!(matches!(error, Renewal::Unknown(_)), "{error:?}");
     zookeeper.member_mut(0).resume().unwrap();
     let next = eventually_granted(&*other).await;
     is_over(&grant);

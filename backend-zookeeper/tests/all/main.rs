@@ -2,10 +2,14 @@
 //! harness.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod access;
 mod ensemble;
 mod faults;
+mod fence;
 mod foreign;
+mod interop;
 mod kept;
+mod migration;
 mod restore;
 mod sessions;
 mod support;

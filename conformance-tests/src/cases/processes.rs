@@ -17,7 +17,7 @@ cases! {
 
 async fn a_killed_holders_lock_is_free_within_its_lease(setting: &Setting) {
     let name = setting.name("job");
-    let lease = setting.lease() * 2;
+    let lease = setting.child_lease();
     let mut child = Child::start(setting, &name, lease, Job::Hold);
     let token = child.held().await;
     let client = setting.client().await;
@@ -32,11 +32,12 @@ async fn a_killed_holders_lock_is_free_within_its_lease(setting: &Setting) {
 
 async fn a_paused_holder_learns_of_its_loss_and_is_fenced(setting: &Setting) {
     let name = setting.name("job");
-    let mut child = Child::start(setting, &name, setting.lease(), Job::Hold);
+    let lease = setting.child_lease();
+    let mut child = Child::start(setting, &name, lease, Job::Hold);
     let token = child.held().await;
     let client = setting.client().await;
     child.pause(setting, &client).await;
-    let guard = client.lock(&name).wait(setting.patience()).acquire().await.unwrap();
+    let guard = client.lock(&name).wait(setting.patience() + lease).acquire().await.unwrap();
     let fence = Fence::new();
     fence.admit("data", guard.token()).unwrap();
     child.resume_to_its_loss().await;

@@ -112,7 +112,9 @@ async fn waiters_are_served_after_the_first_runtime_has_ended(setting: &Setting)
         second.block_on(async {
             guard.release().await.unwrap();
             let served = waits_on.await.expect("the other runtime's waiter is served");
-            served.release().await.unwrap();
+            // On a busy machine the short lease may be over.
+            let released = served.release().await;
+            assert!(released.is_ok() || released.is_err_and(|error| error.is_lost()));
         });
     })
     .await;

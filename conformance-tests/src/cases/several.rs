@@ -88,7 +88,7 @@ async fn all_that_fails_leaves_nothing(setting: &Setting) {
     let names = ["1", "2", "3"].map(|part| setting.name(part));
     let held = other.lock(&names[1]).lease(setting.long_lease()).acquire().await.unwrap();
     let locks = names.each_ref().map(|name| client.lock(name).lease(setting.long_lease()));
-    let error = setting.all(locks.into(), Duration::from_secs(2)).await.unwrap_err();
+    let error = setting.all(locks.into(), Duration::from_secs(3)).await.unwrap_err();
     assert!(matches!(error.blocked(), Some(Blocked::Busy(_))), "{error:?}");
     held.release().await.unwrap();
     for name in &names {
@@ -122,7 +122,7 @@ async fn any_keeps_one_and_leaves_no_entry(setting: &Setting) {
     assert!(withdrawn.is_ok(), "`any` has one lock, and did not withdraw its other queue entries");
     for name in &names[1..] {
         // The last of several nodes may get the request later, but before the entry would expire.
-        eventually("the queue entry is withdrawn", Duration::from_secs(1), || async {
+        eventually("the queue entry is withdrawn", Duration::from_secs(2), || async {
             let state = client.backend().inspect(name).await.unwrap().expect("a held name");
             (state.waiting.unwrap_or(0) == 0).then_some(())
         })
@@ -140,7 +140,7 @@ async fn cancelled_waits_for_a_permit_leave_nothing(setting: &Setting) {
     let name = setting.name("pool");
     let pool = |client: &LockClient| client.semaphore(&name, 2).lease(setting.long_lease());
     let held = join_all([pool(&holder).acquire(), pool(&holder).acquire()]).await;
-    for wait in [Duration::ZERO, Duration::from_secs(2)] {
+    for wait in [Duration::ZERO, Duration::from_secs(3)] {
         let error = pool(&client).wait(wait).acquire().await.unwrap_err();
         assert!(matches!(error.blocked(), Some(Blocked::Busy(_))), "{error:?}");
     }

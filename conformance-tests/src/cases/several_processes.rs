@@ -57,7 +57,7 @@ async fn processes_share_the_permits_of_a_semaphore(setting: &Setting) {
 
 async fn a_killed_holders_permit_is_free_within_its_lease(setting: &Setting) {
     let name = setting.name("pool");
-    let lease = setting.lease() * 2;
+    let lease = setting.child_lease();
     let mut child = Child::start(setting, &name, lease, Job::HoldPermit);
     let token = child.held().await;
     let client = setting.client().await;
@@ -96,7 +96,7 @@ async fn a_client_killed_at_the_door_keeps_nobody_from_a_free_slot(setting: &Set
 
 async fn all_locks_of_a_killed_holder_are_free_within_their_lease(setting: &Setting) {
     let name = setting.name("job");
-    let lease = setting.lease() * 2;
+    let lease = setting.child_lease();
     let mut child = Child::start(setting, &name, lease, Job::HoldBoth);
     child.held().await;
     let client = setting.client().await;
@@ -117,11 +117,13 @@ fn both(setting: &Setting, client: &LockClient, name: &LockName) -> lock_core::A
 
 async fn a_paused_holder_of_a_permit_learns_of_its_loss(setting: &Setting) {
     let name = setting.name("pool");
-    let mut child = Child::start(setting, &name, setting.lease(), Job::HoldPermit);
+    let lease = setting.child_lease();
+    let mut child = Child::start(setting, &name, lease, Job::HoldPermit);
     let token = child.held().await;
     let client = setting.client().await;
     child.pause(setting, &client).await;
-    let permit = client.semaphore(&name, 1).wait(setting.patience()).acquire().await.unwrap();
+    let permit =
+        client.semaphore(&name, 1).wait(setting.patience() + lease).acquire().await.unwrap();
     assert!(permit.token() > token);
     child.resume_to_its_loss().await;
     child.ended().await;
@@ -130,7 +132,7 @@ async fn a_paused_holder_of_a_permit_learns_of_its_loss(setting: &Setting) {
 
 async fn a_paused_holder_of_all_learns_of_its_loss(setting: &Setting) {
     let name = setting.name("job");
-    let mut child = Child::start(setting, &name, setting.lease(), Job::HoldBoth);
+    let mut child = Child::start(setting, &name, setting.child_lease(), Job::HoldBoth);
     let token = child.held().await;
     let client = setting.client().await;
     child.pause(setting, &client).await;

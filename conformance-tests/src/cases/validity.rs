@@ -193,7 +193,7 @@ async fn hold_at_most_ends_a_guard(setting: &Setting) {
     let client = setting.client().await;
     let name = setting.name("job");
     let most = setting.lease() / 2;
-    let lock = client.lock(&name).lease(setting.lease() * 4).hold_at_most(most);
+    let lock = client.lock(&name).lease(setting.long_lease()).hold_at_most(most);
     let guard = lock.acquire().await.unwrap();
     assert!(guard.remaining() <= most);
     assert_eq!(guard.lost().await, LossReason::HoldLimit);

@@ -64,7 +64,7 @@ async fn a_wait_that_is_over_names_the_holder(setting: &Setting) {
     let name = setting.name("job");
     let guard = one.lock(&name).acquire().await.unwrap();
     // Long enough for one answer of the store on a busy machine.
-    let error = other.lock(&name).wait(Duration::from_secs(2)).acquire().await.unwrap_err();
+    let error = other.lock(&name).wait(Duration::from_secs(3)).acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
     let Some(Blocked::Busy(busy)) = error.blocked() else { panic!("{error:?}") };
     assert_eq!(busy.holder.as_ref().map(|holder| holder.owner), Some(guard.owner()));

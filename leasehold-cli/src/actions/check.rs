@@ -117,7 +117,12 @@ fn lines(guarantees: &Guarantees) -> String {
         (
             "after a crash",
             format!(
-                "the lock is free after its lease and at most {}{}",
+                "the lock is free {}after its lease and at most {}{}",
+                if guarantees.expiry_is_observed {
+                    "to a client that looks without a pause, "
+                } else {
+                    ""
+                },
                 format_duration(guarantees.expiry_slack),
                 guarantees.expiries_per_second.map_or_else(String::new, |most| format!(
                     ", and a second more for each {most} leases that end together"

@@ -12,7 +12,7 @@ use leasehold::{
 };
 
 use super::renewals::{Renewals, observe, until_confirmed};
-use super::waiting_line;
+use super::{dead_holder, waiting_line};
 use crate::args::{Lock, Wait};
 use crate::chosen_store::ChosenStore;
 use crate::exit::{self, Failure, cause};
@@ -227,6 +227,20 @@ fn labelled(
 }
 
 async fn acquire_by(client: &LockClient, args: &Lock, wait: Wait) -> Result<Guards, Error> {
+    match wait {
+        Wait::AtMost(wait) if client.guarantees().expiry_is_observed => {
+            dead_holder::acquire_or_look(client, args, wait).await
+        }
+        _ => acquire_once(client, args, wait).await,
+    }
+}
+
+/// One call of the client.
+pub(super) async fn acquire_once(
+    client: &LockClient,
+    args: &Lock,
+    wait: Wait,
+) -> Result<Guards, Error> {
     match args.permits {
         Some(permits) => permit(client, args, permits, wait).await.map(Guards::from),
         None => {

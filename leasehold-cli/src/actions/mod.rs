@@ -1,6 +1,7 @@
 //! The actions of the command, one file for each; `operate` has those for operators.
 
 mod check;
+mod dead_holder;
 mod hand_over;
 mod hold;
 mod lock;

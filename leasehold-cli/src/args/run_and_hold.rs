@@ -13,7 +13,7 @@ use crate::supervise::{Graces, longest_grace};
 use crate::tunables::{GRACE_WITHOUT_NOTICE, LOSS_GRACE_PART};
 
 /// Which locks to acquire, and how.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct Lock {
     /// How long the store keeps the lock if its holder crashes
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = positive)]

@@ -128,6 +128,8 @@ fn urls() {
         "redis://127.0.0.1:1?password=hunter2",
         #[cfg(feature = "redlock")]
         "redlock://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3?hunter2",
+        #[cfg(feature = "object-store")]
+        "s3://bucket?hunter2=1",
         #[cfg(feature = "etcd")]
         "etcd://127.0.0.1:1?hunter2=1",
         #[cfg(feature = "postgres")]

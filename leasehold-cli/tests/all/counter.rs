@@ -68,15 +68,16 @@ fn a_durable_count_outlives_its_workers_and_a_late_one_counts_nothing() {
     let count = || store.ok(&["run", "--wait", "60s", "job", "--", "sh", "-c", &latch]);
     assert_eq!(count(), "2 are open\n");
 
-    // A worker is paused past its lease, and its job reaper, too; its COMMAND counts when another
-    // has counted.
-    let mut paused = store.run(&["--lease", "1s"], &format!("echo up; read -r _; {latch}"));
+    // A worker and its job reaper are paused, and its lock is taken away; its COMMAND counts when
+    // another has counted.
+    let mut paused = store.run(&[], &format!("echo up; read -r _; {latch}"));
     assert_eq!(paused.line(), "up");
     let job_reaper = only_child(paused.pid());
     for process in [job_reaper, paused.pid()] {
         kill_process(process, Signal::STOP).unwrap();
         until_stopped(process);
     }
+    store.ok(&["release", "--force", "job"]);
     assert_eq!(count(), "1 are open\n");
     paused.say("");
     let late = paused.line();

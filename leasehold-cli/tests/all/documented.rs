@@ -12,7 +12,7 @@ use crate::support::docs::{self, Shell};
 
 /// The blocks of commands that no test of this program runs, and why.
 const NOT_RUN: [(&str, &str, &str); 8] = [
-    ("README.md", "cargo run -- run", "scripts/check-readme runs it"),
+    ("README.md", "cargo run -- run", "scripts/check-first-command runs it"),
     ("README.md", "scripts/test", "it runs this test"),
     ("docs/choosing-a-backend.md", "cargo run --release", "measures for minutes"),
     ("docs/fault-matrix.md", "cargo run -p verification", "the proof's tests run a sample of it"),

@@ -161,15 +161,15 @@ async fn init_and_check_warn_of_a_longest_lease_that_the_url_does_not_name() {
 async fn check_says_that_tokens_are_used_up_and_init_sets_them_back() {
     let server = Redis::start(RedisOptions::new()).await.unwrap();
     let url = format!("redis://{}", server.address());
-    told(&url, &["init", "--first-use", "--longest-lease", "2s"]);
+    told(&url, &["init", "--first-use", "--longest-lease", "4s"]);
     let record = "leasehold:{0}:epoch";
     server.cli(&["HSET", record, "mark", "9007199254740991"]).await.unwrap();
     says(&told(&url, &["check"]), &["tokens are used up", "--reset-tokens"]);
     assert_eq!(json(&url, &["check"])["tokens_used_up"], true);
     let set = json(&url, &["init", "--reset-tokens"]);
-    assert_eq!(set["grants_in_ms"], 2000);
+    assert_eq!(set["grants_in_ms"], 4000);
     assert!(!told(&url, &["check"]).contains("used up"));
-    let mut job = run(&url, &["--lease", "2s"], "job", "echo ran");
+    let mut job = run(&url, &["--lease", "4s"], "job", "echo ran");
     assert_eq!((job.code(), job.line()), (0, "ran".to_owned()));
 }
 
@@ -199,7 +199,7 @@ async fn after_a_loss_of_data_one_of_three_machines_runs_the_job() {
     let options = ["--wait", "0s", "--lease", "5s", "--at-least", "5s"];
     let mut machines = [(); 3].map(|()| run(&url, &options, "job", "echo ran"));
     // As `--help` says of `--wait`: it begins when the quarantine has ended.
-    let mut other = run(&url, &["--wait", "1s", "--lease", "5s"], "other", "echo ran");
+    let mut other = run(&url, &["--wait", "4s", "--lease", "5s"], "other", "echo ran");
     let mut codes = machines.each_mut().map(Running::code);
     codes.sort_unstable();
     let ran: Vec<_> = machines.iter().flat_map(Running::until_all_gone).collect();

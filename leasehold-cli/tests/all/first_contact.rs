@@ -222,37 +222,37 @@ async fn a_quarantine_that_runs_is_shown() {
 async fn the_longest_lease_is_changed_while_clients_of_two_generations_work() {
     let redis = Redis::start(RedisOptions::new()).await.unwrap();
     let url = format!("redis://{}", redis.address());
-    let (old, new) = (format!("{url}?longest_lease=2s"), format!("{url}?longest_lease=3s"));
+    let (old, new) = (format!("{url}?longest_lease=4s"), format!("{url}?longest_lease=5s"));
     ok(&old, &["init", "--first-use"]);
-    let second = Duration::from_secs(1);
+    let [lease, longer] = [4, 5].map(Duration::from_secs);
     // The store does not have what the URL of the next generation says.
     let error = leasehold::connect(&new).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Config, "{error}");
     assert!(error.to_string().contains("change one of them"), "{error}");
     // Nobody has named the lease that is too long.
     let line = refusal(&url, &["run", "a", "--", "true"], 64);
-    assert!(line.contains("lease 10s, the default, must be between 10ms and 2s"), "{line}");
+    assert!(line.contains("lease 10s, the default, must be between 10ms and 4s"), "{line}");
 
     // Step 1: clients without the option.
     let between = leasehold::connect(&url).await.unwrap();
-    let held = between.lock("held").lease(second).acquire().await.unwrap();
+    let held = between.lock("held").lease(lease).acquire().await.unwrap();
     // Step 2: the operator says what it costs, and the URL what is set.
     let output = leasehold(&new, &["init"]);
     let told = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success() && told.contains("grant nothing for 3s"), "{told}");
+    assert!(output.status.success() && told.contains("grant nothing for 5s"), "{told}");
     let shown = String::from_utf8(output.stdout).unwrap();
-    assert!(shown.contains("longest lease  3s") && shown.contains("grants         in "), "{shown}");
+    assert!(shown.contains("longest lease  5s") && shown.contains("grants         in "), "{shown}");
     // Step 3: clients with the new value. Both generations exclude each other.
     let late = leasehold::connect(&new).await.unwrap();
-    let busy = late.lock("held").lease(second).try_acquire().await.unwrap();
+    let busy = late.lock("held").lease(lease).try_acquire().await.unwrap();
     assert!(busy.guard().is_none());
     assert!(held.is_valid(), "a held lock is renewed through the change");
     held.release().await.unwrap();
-    let guard = late.lock("held").lease(3 * second).acquire().await.unwrap();
-    assert!(between.lock("held").lease(second).try_acquire().await.unwrap().guard().is_none());
+    let guard = late.lock("held").lease(longer).acquire().await.unwrap();
+    assert!(between.lock("held").lease(lease).try_acquire().await.unwrap().guard().is_none());
     guard.release().await.unwrap();
     let name = LockName::new("held").unwrap();
-    between.lock(&name).lease(second).acquire().await.unwrap().release().await.unwrap();
+    between.lock(&name).lease(lease).acquire().await.unwrap().release().await.unwrap();
 }
 
 /// Every store sets what its own URL says.

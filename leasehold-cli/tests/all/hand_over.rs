@@ -7,6 +7,9 @@ use std::path::Path;
 use crate::support::docs::{self, Shell};
 use crate::support::locks::{Store, failure};
 
+/// Leases longer than a test.
+const LONG_LEASES: [&str; 3] = ["init", "--longest-lease", "1h"];
+
 fn text(file: &Path) -> String {
     fs::read_to_string(file).unwrap()
 }
@@ -20,10 +23,11 @@ fn files(folder: &Path) -> Vec<String> {
 #[test]
 fn a_lock_is_held_between_calls_and_its_file_is_for_its_user_only() {
     let store = Store::new();
+    store.ok(&LONG_LEASES);
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("job.lock");
     let path = file.to_str().unwrap();
-    let acquire = ["acquire", "job", "--lease", "25s", "--handle-file", path];
+    let acquire = ["acquire", "job", "--lease", "1h", "--handle-file", path];
     let token = store.ok(&acquire);
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     assert!(store.ok(&["inspect", "job"]).contains("held by"));
@@ -44,9 +48,9 @@ fn a_lock_is_held_between_calls_and_its_file_is_for_its_user_only() {
         assert!(code == 79 && line.contains("lock lost"), "{line}");
     }
     assert!(store.ok(&["inspect", "job"]).contains("held by"));
-    let renewed = store.ok(&["renew", "--lease", "20s", "--handle-file", path]);
+    let renewed = store.ok(&["renew", "--lease", "30m", "--handle-file", path]);
     assert_eq!(renewed, token);
-    assert!(text(&file).contains(r#""lease_ms":20000"#), "{}", text(&file));
+    assert!(text(&file).contains(r#""lease_ms":1800000"#), "{}", text(&file));
     assert_eq!(files(folder.path()), ["job.lock"], "the older copy was removed by its release");
     store.ok(&["release", "--handle-file", path]);
     assert!(files(folder.path()).is_empty());
@@ -58,10 +62,11 @@ fn a_lock_is_held_between_calls_and_its_file_is_for_its_user_only() {
 #[test]
 fn a_lock_that_was_taken_away_or_changed_is_refused() {
     let store = Store::new();
+    store.ok(&LONG_LEASES);
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("job.lock");
     let path = file.to_str().unwrap();
-    let acquire = ["acquire", "job", "--lease", "25s", "--handle-file", path];
+    let acquire = ["acquire", "job", "--lease", "1h", "--handle-file", path];
     store.ok(&acquire);
     let good = text(&file);
     let secret = good.split('"').find(|part| part.len() == 32).unwrap().to_owned();
@@ -81,6 +86,7 @@ fn a_lock_that_was_taken_away_or_changed_is_refused() {
     // Another store.
     fs::write(&file, &good).unwrap();
     let other = Store::new();
+    other.ok(&LONG_LEASES);
     let (code, line) = failure(&other.act(&renew));
     assert!(code == 64 && line.contains("of the store"), "{line}");
     // An operator takes it away.

@@ -61,7 +61,7 @@ fn a_signal_releases() {
 #[test]
 fn a_loss_ends_it() {
     let store = Store::new();
-    let mut running = hold(&store, &["--lease", "2s"]);
+    let mut running = hold(&store, &["--lease", "5s"]);
     token(&running);
     store.ok(&["release", "--force", "job"]);
     assert!(running.until_all_gone().is_empty());

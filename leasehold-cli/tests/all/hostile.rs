@@ -132,7 +132,7 @@ fn a_name_in_a_warning_cannot_fake_a_line() {
         let store = Store::new();
         let name = "a\u{202e}b";
         let mut command = store.leasehold();
-        command.args(["--log-format", format, "run", "--lease", "2s", name, "--"]);
+        command.args(["--log-format", format, "run", "--lease", "5s", name, "--"]);
         command.args(["sh", "-c", "echo up; exec sleep 1000"]);
         let mut job = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut up = [0; 3];

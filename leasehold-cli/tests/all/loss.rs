@@ -70,7 +70,7 @@ fn a_job_whose_leasehold_and_job_reaper_are_stopped_cannot_write_late_and_ends_w
 #[test]
 fn a_lock_taken_away_by_force_ends_the_command() {
     let store = Store::new();
-    let mut holder = store.run(&["--lease", "2s"], "echo up; exec sleep 1000");
+    let mut holder = store.run(&["--lease", "5s"], "echo up; exec sleep 1000");
     assert_eq!(holder.line(), "up");
     let said = store.ok(&["release", "--force", "job"]);
     let process = format!(":{}\" ", holder.pid().as_raw_nonzero());
@@ -84,7 +84,7 @@ fn a_lock_taken_away_by_force_ends_the_command() {
 fn what_ignores_sigterm_is_killed_after_the_grace_time() {
     let store = Store::new();
     let script = "trap '' TERM; sh -c 'echo up; while :; do sleep 1000; done' & wait; sleep 1000";
-    let mut holder = store.run(&["--lease", "2s", "--loss-grace", "200ms"], script);
+    let mut holder = store.run(&["--lease", "5s", "--loss-grace", "200ms"], script);
     assert_eq!(holder.line(), "up");
     store.ok(&["release", "--force", "job"]);
     assert!(holder.until_all_gone().is_empty());
@@ -94,7 +94,7 @@ fn what_ignores_sigterm_is_killed_after_the_grace_time() {
 #[test]
 fn a_command_that_ended_after_the_loss_does_not_hide_it() {
     let store = Store::new();
-    let mut paused = store.run(&["--lease", "1s"], "echo $$; read -r _ || :");
+    let mut paused = store.run(&["--lease", "3s"], "echo $$; read -r _ || :");
     let command = handle(pid(&paused.line()));
     let job_reaper = stop_both(&paused);
     assert_eq!(store.ok(&["run", "--wait", "60s", "job", "--", "echo", "mine"]), "mine\n");

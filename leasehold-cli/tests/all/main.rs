@@ -4,6 +4,8 @@
 mod bad_input;
 #[cfg(all(feature = "etcd", feature = "mysql", feature = "postgres", feature = "redis"))]
 mod boot_order;
+#[cfg(feature = "object-store")]
+mod bucket;
 mod counter;
 #[cfg(all(feature = "postgres", feature = "redis"))]
 mod cron;

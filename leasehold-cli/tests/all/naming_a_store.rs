@@ -81,7 +81,7 @@ fn a_migration_reads_its_stores_from_files() {
 fn lost(format: &str) -> Vec<String> {
     let store = Store::new();
     let mut command = store.leasehold();
-    command.args(["--log-format", format, "run", "--lease", "2s", "job", "--"]);
+    command.args(["--log-format", format, "run", "--lease", "5s", "job", "--"]);
     let mut holder = Running::start(command.args(["sh", "-c", "echo up; exec sleep 1000"]));
     assert_eq!(holder.line(), "up");
     store.ok(&["release", "--force", "job"]);

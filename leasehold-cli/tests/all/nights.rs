@@ -18,7 +18,7 @@ use crate::support::{Running, command, new_session};
 const JOB: &str = "echo attempt $LEASEHOLD_ATTEMPT; read -r code || exec sleep 1000; exit $code";
 
 /// What each machine runs at two o'clock.
-const LINE: [&str; 8] = ["run", "--once-per", "24h", "--wait", "90s", "--lease", "3s", "nightly"];
+const LINE: [&str; 8] = ["run", "--once-per", "24h", "--wait", "90s", "--lease", "5s", "nightly"];
 
 const DAY: f64 = 86_400.0;
 
@@ -170,7 +170,7 @@ async fn nights_on_etcd() {
 async fn redis(options: RedisOptions) -> (Redis, Clock, Machines) {
     let clock = Clock::new().await.unwrap();
     let server = Redis::start(options.clock(&clock)).await.unwrap();
-    let machines = Machines { url: format!("redis://{}?longest_lease=3s", server.address()) };
+    let machines = Machines { url: format!("redis://{}?longest_lease=5s", server.address()) };
     machines.init(&["--first-use", "--records-complete"]);
     (server, clock, machines)
 }

@@ -139,7 +139,7 @@ fn a_job_that_was_told_to_end_has_failed() {
 #[test]
 fn a_machine_that_dies_leaves_the_run_to_the_next() {
     let store = Store::new();
-    let options = ["--once-per", "24h", "--lease", "2s"];
+    let options = ["--once-per", "24h", "--lease", "4s"];
     let mut job = store.run(&options, "echo $$; exec sleep 1000");
     let sleeping = handle(pid(&job.line()));
     job.signal(Signal::KILL);
@@ -209,7 +209,7 @@ fn a_held_lock_is_no_reason_to_fail_for_a_job_that_has_run() {
 #[test]
 fn a_job_whose_lock_was_lost_has_not_ended() {
     let store = Store::new();
-    let mut job = store.run(&["--once-per", "24h", "--lease", "3s"], "echo ready; exec sleep 1000");
+    let mut job = store.run(&["--once-per", "24h", "--lease", "5s"], "echo ready; exec sleep 1000");
     assert_eq!(job.line(), "ready");
     store.ok(&["release", "--force", "job"]);
     assert_eq!(job.code(), 79);

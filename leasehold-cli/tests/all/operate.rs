@@ -94,7 +94,7 @@ fn a_release_by_force_says_whom_it_hit() {
     let store = Store::new();
     assert_eq!(store.json(&["release", "--force", "job"])["released"], false);
     assert_eq!(store.ok(&["release", "--force", "job"]), "job: nobody held it\n");
-    let mut holder = store.run(&["--lease", "2s"], "echo $LEASEHOLD_OWNER; exec sleep 1000");
+    let mut holder = store.run(&["--lease", "5s"], "echo $LEASEHOLD_OWNER; exec sleep 1000");
     let owner = holder.line();
     let said = store.json(&["release", "--force", "job"]);
     assert_eq!((&said["released"], &said["holder"]["owner"]), (&true.into(), &owner.into()));
@@ -204,6 +204,7 @@ async fn a_database_without_the_tables_does_not_pass_the_check() {
     feature = "etcd",
     feature = "foreign",
     feature = "mysql",
+    feature = "object-store",
     feature = "postgres",
     feature = "redis",
     feature = "redlock"
@@ -211,9 +212,10 @@ async fn a_database_without_the_tables_does_not_pass_the_check() {
 async fn each_store_waits_as_the_readme_says() {
     use servers::{
         Etcd, EtcdOptions, Mariadb, MariadbOptions, Postgres, PostgresOptions, Redis, RedisOptions,
-        Server as _,
+        S3, Server as _,
     };
     let store = Store::new();
+    let s3 = S3::start().await.unwrap();
     let nodes = Redis::start_many(3, RedisOptions::new()).await.unwrap();
     let hosts: Vec<_> = nodes.iter().map(|node| node.address().to_string()).collect();
     let etcd = Etcd::single(EtcdOptions::new()).await.unwrap();
@@ -228,6 +230,7 @@ async fn each_store_waits_as_the_readme_says() {
         format!("redis://{}", hosts[0]),
         format!("redis://{}?layout=redis-py", hosts[0]),
         format!("redlock://{}", hosts.join(",")),
+        s3.store_url(),
         format!("etcd://{}", etcd.endpoints()[0]),
         format!("postgres://postgres@{}/postgres", postgres.address()),
         format!("postgres://postgres@{}/postgres?layout=shedlock", postgres.address()),

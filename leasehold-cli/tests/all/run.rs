@@ -85,10 +85,10 @@ fn waiting_ends_when_the_holder_is_done() {
 #[test]
 fn the_lock_is_held_for_as_long_as_the_command_runs() {
     let store = Store::new();
-    let mut holder = store.run(&["--lease", "2s"], HOLD);
+    let mut holder = store.run(&["--lease", "5s"], HOLD);
     let first = token(&holder);
-    // Longer than two leases.
-    let (code, _) = failure(&store.act(&["run", "--wait", "4500ms", "job", "--", "true"]));
+    // Longer than a lease.
+    let (code, _) = failure(&store.act(&["run", "--wait", "6s", "job", "--", "true"]));
     assert_eq!(code, 75);
     assert_eq!(store.json(&["inspect", "job"])["token"], first);
     assert_eq!(holder.code(), 0);
@@ -161,7 +161,7 @@ fn until_caught(running: &Running) {
 fn a_killed_holder_takes_its_command_along_and_frees_the_lock() {
     let store = Store::new();
     let mut holder =
-        store.run(&["--lease", "3s"], "echo $LEASEHOLD_TOKEN; echo $$; exec sleep 1000");
+        store.run(&["--lease", "5s"], "echo $LEASEHOLD_TOKEN; echo $$; exec sleep 1000");
     let first = token(&holder);
     let command = handle(pid(&holder.line()));
     let mut next = store.run(&["--wait", "60s"], "echo $LEASEHOLD_TOKEN");

@@ -77,10 +77,10 @@ fn a_wait_without_success_names_the_holder_of_a_permit_and_not_the_client_at_the
     let mut at_the_door = start(&store, &[&job[..], &["60s", "pool", "--", "true"]].concat());
     crate::support::until("nobody is at the door", || holder(&store, "pool"));
     let (code, line) =
-        failure(&store.act(&[&job[..], &["1s", "pool", "--", "echo", "ran"]].concat()));
+        failure(&store.act(&[&job[..], &["3s", "pool", "--", "echo", "ran"]].concat()));
     assert_eq!(code, 75);
     let process = format!(":{}\" ", first.pid().as_raw_nonzero());
-    assert!(line.contains(&process) && line.contains("within 1s"), "{line}");
+    assert!(line.contains(&process) && line.contains("within 3s"), "{line}");
     first.say("");
     assert!(first.until_all_gone().is_empty());
     assert_eq!(at_the_door.code(), 0);
@@ -145,11 +145,17 @@ fn opposite_orders_do_not_wait_for_each_other() {
 fn the_loss_of_one_of_several_ends_the_command() {
     let store = Store::new();
     let script = ["--", "sh", "-c", "echo up; exec sleep 1000"];
-    let several = ["run", "--lease", "2s", "a", "--also", "b"];
-    let permit = ["run", "--lease", "2s", "--permits", "1", "a/b"];
-    for (options, name) in [(&several[..], "b"), (&several, "a"), (&permit, "a/b/0")] {
-        let mut job = start(&store, &[options, &script].concat());
+    let jobs = [
+        (&["a", "--also", "b"][..], "b"),
+        (&["c", "--also", "d"], "c"),
+        (&["--permits", "1", "a/b"], "a/b/0"),
+    ]
+    .map(|(options, name)| {
+        let job = start(&store, &[&["run", "--lease", "5s"], options, &script].concat());
         assert_eq!(job.line(), "up");
+        (job, name)
+    });
+    for (mut job, name) in jobs {
         store.ok(&["release", "--force", name]);
         assert!(job.until_all_gone().is_empty());
         assert_eq!(job.code(), 79);
@@ -158,7 +164,7 @@ fn the_loss_of_one_of_several_ends_the_command() {
         );
         assert_eq!(told_of_loss(&job), line);
     }
-    for name in ["a", "b", "a/b/0"] {
+    for name in ["a", "b", "c", "d", "a/b/0"] {
         assert_eq!(holder(&store, name), None, "{name} is released");
     }
 }
@@ -193,7 +199,7 @@ fn hold_prints_all_tokens_or_the_permit() {
     for name in ["a", "b", "pool/0"] {
         assert_eq!(holder(&store, name), None, "{name} is released");
     }
-    let mut lost = start(&store, &["hold", "--lease", "2s", "b", "--also", "a"]);
+    let mut lost = start(&store, &["hold", "--lease", "5s", "b", "--also", "a"]);
     lost.line();
     store.ok(&["release", "--force", "a"]);
     assert_eq!(lost.code(), 79);
@@ -234,9 +240,9 @@ fn one_limit_holds_for_the_wait_for_all() {
     assert_eq!(holder.line(), "up");
     let started = std::time::Instant::now();
     let (code, line) =
-        failure(&store.act(&["run", "--wait", "1s", "a", "--also", "b", "--", "echo", "ran"]));
+        failure(&store.act(&["run", "--wait", "3s", "a", "--also", "b", "--", "echo", "ran"]));
     assert_eq!(code, 75);
-    assert!(started.elapsed() >= Duration::from_secs(1));
-    assert!(line.contains("lock \"b\" not acquired within 1s"), "{line}");
+    assert!(started.elapsed() >= Duration::from_secs(3));
+    assert!(line.contains("lock \"b\" not acquired within 3s"), "{line}");
     assert_eq!(holder.code(), 0);
 }

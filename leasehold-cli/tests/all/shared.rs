@@ -74,7 +74,7 @@ async fn readers_run_beside_each_other_and_a_writer_after_them() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_by_force_ends_all_readers() {
     let store = OnRedis::start().await;
-    let short = ["--shared", "--lease", "1s", "--loss-grace", "100ms"];
+    let short = ["--shared", "--lease", "5s", "--loss-grace", "100ms"];
     let mut readers = [store.job(&short), store.job(&short)];
     let told = store.ok(&["release", "--force", "data"]);
     assert!(told.starts_with("data: taken from all readers, of whom "), "{told}");

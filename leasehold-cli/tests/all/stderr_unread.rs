@@ -107,7 +107,7 @@ fn a_signal_ends_the_job_and_the_lock() {
     // The shell would write about its child's end, and wait for a reader itself.
     let script =
         "exec 2>/dev/null; trap 'echo asked; exit 3' TERM; echo up; while :; do sleep 0.01; done";
-    let command = &mut json(&store, "run", &["--lease", "2s", "job", "--", "sh", "-c", script]);
+    let command = &mut json(&store, "run", &["--lease", "5s", "job", "--", "sh", "-c", script]);
     let mut running = Unread::start(command, false);
     assert_eq!(running.line(), "up");
     fill(&running.writer);
@@ -139,7 +139,7 @@ fn a_lock_taken_by_force_ends_the_job_and_the_hold() {
     let job = ["job", "--", "sh", "-c", "echo 1; exec sleep 1000"];
     for (action, options, code) in [("run", &job[..], 79), ("hold", &["job"], 79)] {
         let mut command = store.leasehold();
-        command.args([action, "--lease", "2s"]).args(options);
+        command.args([action, "--lease", "5s"]).args(options);
         let mut running = Unread::start(&mut command, true);
         assert!(running.line().parse::<u64>().is_ok(), "{action}");
         store.ok(&["release", "--force", "job"]);
@@ -153,8 +153,9 @@ fn dropped_lines_are_counted_in_their_place() {
     let store = Store::new();
     let others: Vec<_> =
         (0..1100).flat_map(|number| ["--also".into(), number.to_string()]).collect();
+    store.ok(&["init", "--longest-lease", "1h"]);
     let mut options: Vec<_> = others.iter().map(String::as_str).collect();
-    options.push("job");
+    options.extend(["--lease", "1h", "job"]);
     let running = Unread::start(&mut json(&store, "hold", &options), true);
     assert_eq!(running.line().split(' ').count(), 1101);
     let lines = running.read();

@@ -15,6 +15,7 @@ schemes! {
     memory "memory": ["memory"], "memory:";
     migrate "migrate": ["migrate"], "migrate:PHASE?from=URL&to=URL";
     mysql "mysql": ["mysql", "mariadb"], "mysql://USER@HOST/DATABASE";
+    object_store "object-store": ["s3", "gs", "az"], "s3://BUCKET/PREFIX";
     postgres "postgres": ["postgres", "postgresql"], "postgres://USER@HOST/DATABASE";
     redis "redis": [
         "redis", "rediss", "unix", "redis+unix", "redis+sentinel", "rediss+sentinel", "redis+cluster",

@@ -15,6 +15,7 @@ const CLIENTS: &[(&str, &[&str])] = &[
     ("memory", &[]),
     ("migrate", &[]),
     ("mysql", &["sqlx", "sqlx-core", "sqlx-mysql"]),
+    ("object-store", &["object_store", "reqwest"]),
     ("postgres", &["sqlx", "sqlx-core", "sqlx-postgres"]),
     ("redis", &["redis"]),
     ("redlock", &["redis"]),

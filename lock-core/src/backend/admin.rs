@@ -142,7 +142,7 @@ pub struct Init {
     pub restored: bool,
     /// The store's longest lease. `None`, the default, keeps the present value; a new store gets 30
     /// s.
-    #[serde(with = "crate::time::human_duration::option")]
+    #[serde(with = "crate::human_duration::option")]
     pub longest_lease: Option<Duration>,
     /// Whether a quarantine follows a loss of data. `None`, the default, keeps the present value; a
     /// new store gets `true`.

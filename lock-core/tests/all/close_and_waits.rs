@@ -123,9 +123,9 @@ async fn each_close_waits_for_the_releases_of_the_other() {
     assert_eq!(stub.memory.inspect(guard.name()).await.unwrap(), None, "left behind");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_wait_that_ends_before_there_is_an_entry_names_the_holder() {
-    let stub = Stub::real();
+    let stub = Stub::new();
     let held = held(&stub, "job").await;
     stub.stall("enqueue");
     let client = client(&stub, Duration::from_secs(60));
@@ -135,9 +135,9 @@ async fn a_wait_that_ends_before_there_is_an_entry_names_the_holder() {
     assert_eq!(busy.holder.as_ref().unwrap().owner, held.owner());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_waiter_whose_poll_hangs_makes_another_entry() {
-    let stub = Stub::real();
+    let stub = Stub::new();
     let held = held(&stub, "job").await;
     let client = client(&stub, Duration::from_millis(50));
     stub.deaf.store(true, Ordering::SeqCst);
@@ -213,10 +213,10 @@ async fn tasks_that_acquire_at_once_make_one_attempt_and_are_served_in_order() {
 }
 
 /// The caller drops the first attempt, its wait is over, or the store refuses it.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_next_task_goes_on_at_once_if_the_first_attempt_ends_without_the_lock() {
     for ending in ["dropped", "over", "refused"] {
-        let stub = Stub::real();
+        let stub = Stub::new();
         let client = client(&stub, LONG);
         stub.hold("acquire");
         if ending == "refused" {

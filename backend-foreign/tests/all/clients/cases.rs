@@ -22,6 +22,8 @@ const URL: &str = "LEASEHOLD_TEST_HOLDER";
 /// woken before that.
 pub(super) const SHORT: &str = "1500";
 pub(super) const LONG: &str = "28000";
+/// The lease of our holder, which renews it until it is killed.
+const HELD: Duration = Duration::from_secs(3);
 /// If only the end of the holder's lease wakes a waiter, that takes longer than this.
 const WOKEN_WITHIN: Duration = Duration::from_secs(20);
 /// How often each side holds the lock, in turn. A foreign client that polls does so every 10 ms in
@@ -208,7 +210,7 @@ impl Pair {
         while !lines.next_line().await.unwrap().expect("it holds the lock").contains("held") {}
         // A waiter of python-redis-lock tries again after its own lease.
         self.theirs.ask("acquire killed 10000").await;
-        let early = timeout(Duration::from_millis(3000), self.theirs.answer()).await;
+        let early = timeout(HELD + Duration::from_millis(500), self.theirs.answer()).await;
         assert!(early.is_err(), "they got the lock while our holder renewed it");
         holder.kill().await.unwrap();
         let got = timeout(PATIENCE, self.theirs.answer()).await;
@@ -238,8 +240,7 @@ impl Pair {
 pub(super) async fn hold_until_killed() {
     let Ok(url) = std::env::var(URL) else { return };
     let client = LockClient::new(backend_foreign::connect(&url).await.unwrap());
-    let lease = Duration::from_millis(SHORT.parse().unwrap());
-    let guard = client.lock("killed").lease(lease).acquire().await.unwrap();
+    let guard = client.lock("killed").lease(HELD).acquire().await.unwrap();
     println!("held");
     panic!("lost before it was killed: {}", guard.lost().await);
 }

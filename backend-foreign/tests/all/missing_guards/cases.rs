@@ -48,10 +48,10 @@ pub(super) async fn an_attempt_in_the_quarantine(setup: &Shared) -> Verdict {
 /// Its request is under way for longer than `late_after`.
 pub(super) async fn a_late_request(setup: &Shared) -> Verdict {
     setup.of("redis-py").await;
-    let store = setup.client("redis-py&late_after=2s&timeout=20s").await;
+    let store = setup.client("redis-py&late_after=4s&timeout=20s").await;
     // The client knows the server's clock from before.
     granted(&*store, &request("other", LONG)).await?;
-    let slow = Mode::Delay { to_server: Duration::from_secs(3), to_client: Duration::ZERO };
+    let slow = Mode::Delay { to_server: Duration::from_secs(5), to_client: Duration::ZERO };
     setup.proxy.set(slow).await.map_err(words)?;
     let answer = store.try_acquire(&request("a", LONG)).await;
     let value = setup.say(&["GET", "a"]).await;

@@ -104,7 +104,7 @@ pub(super) async fn an_entry_with_a_floor(server: &Server) -> Verdict {
     check(token > waiter.floor, || format!("{token} is not above {}", waiter.floor))
 }
 
-pub(super) async fn a_handover_after_a_restart(server: &mut Server, end: &str) -> Verdict {
+pub(super) async fn a_handoff_after_a_restart(server: &mut Server, end: &str) -> Verdict {
     let waiting = Waiting::start(server).await?;
     let began = SystemEnv.now();
     server.server.restart(Data::Keep).await.map_err(words)?;
@@ -162,7 +162,7 @@ pub(super) async fn dead_entries(server: &Server) -> Verdict {
     held_by(&*store, waiter.owner).await
 }
 
-pub(super) async fn an_unclaimed_handover(server: &Server) -> Verdict {
+pub(super) async fn an_unclaimed_handoff(server: &Server) -> Verdict {
     let (_store, mut waiter, _turn) = behind_dead_entries(server, 1, Duration::ZERO).await?;
     server.clock.step(8.0).map_err(words)?;
     waiter.sent = SystemEnv.now();

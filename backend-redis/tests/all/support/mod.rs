@@ -36,6 +36,16 @@ pub(crate) async fn connect(url: &str) -> Arc<dyn Backend> {
     backend_redis::connect(url).await.unwrap()
 }
 
+/// Connects with a time limit that is too short for a busy machine.
+pub(crate) async fn connect_soon(url: &str) -> Arc<dyn Backend> {
+    loop {
+        match backend_redis::connect(url).await {
+            Err(error) if error.is_retryable() => {}
+            store => return store.unwrap(),
+        }
+    }
+}
+
 /// A replica of this master, once it is in step.
 pub(crate) async fn replica_of(master: &Redis, options: RedisOptions) -> Redis {
     let follow = format!("replicaof 127.0.0.1 {}", master.address().port());

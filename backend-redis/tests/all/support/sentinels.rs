@@ -6,7 +6,7 @@ use servers::{RedisOptions, Sentinels, Server as _};
 
 use super::{connect, first_use};
 
-const DOWN_AFTER: Duration = Duration::from_millis(1500);
+const DOWN_AFTER: Duration = Duration::from_secs(3);
 
 /// The URL of a group, reached through these sentinels.
 pub(crate) fn url_through(sentinels: &[std::net::SocketAddr], options: &str) -> String {

@@ -22,7 +22,11 @@ pub(crate) const SOON: Duration = Duration::from_secs(30);
 
 /// Wide limits, so that nodes on a busy machine do not look as if they were down or had wrong
 /// clocks.
-pub(crate) const PATIENT: &str = "timeout=5s&node_timeout=2s&clock_bound=400ms";
+pub(crate) const PATIENT: &str = "timeout=10s&node_timeout=4s&clock_bound=2s";
+/// The same, for calls to which a majority does not answer.
+pub(crate) const UNANSWERED: &str = "timeout=5s&node_timeout=2s&clock_bound=2s";
+/// For leases that end in a test. A reply that takes longer than the bound does not count.
+pub(crate) const SHORT: &str = "timeout=5s&node_timeout=2s&clock_bound=400ms";
 
 /// Servers, each also reachable through a proxy.
 pub(crate) struct Nodes {

@@ -190,7 +190,7 @@ impl Dialect for Mysql {
         let release = async {
             let left = match keep {
                 Some(keep) => self.change(&self.sql.keep, grant, Some(micros(keep))).await?.into(),
-                None if self.entries.is_crowded(&grant.name) => self.hand_over(grant).await?,
+                None if self.entries.is_crowded(&grant.name) => self.hand_off(grant).await?,
                 None => self.change(&self.sql.release, grant, None).await?.into(),
             };
             self.holds.end(grant.owner);

@@ -115,10 +115,10 @@ impl Mysql {
     }
 
     /// Gives a grant back, and the lock to the first waiter.
-    pub(super) async fn hand_over(&self, grant: &Grant) -> Result<Left, Error> {
+    pub(super) async fn hand_off(&self, grant: &Grant) -> Result<Left, Error> {
         let owner = grant.owner.to_string();
         let whose = [Bytes(grant.name.as_str().as_bytes()), Bytes(owner.as_bytes())];
-        let answer = self.ready().await?.execute(&self.sql.hand_over, &whose).await?;
+        let answer = self.ready().await?.execute(&self.sql.handoff, &whose).await?;
         Ok(if answer.rows_affected() > 0 { Left::Taken } else { Left::NotHeld })
     }
 

@@ -10,7 +10,7 @@ WHERE name = $name
     AND owner = $owner
     AND expires > {now}
 
--- name: hand_over(name, owner)
+-- name: handoff(name, owner)
 -- Releases the lock if it is $owner's, and gives it to the first entry, for the time in which a new
 -- holder must renew it. If that entry is a reader's, it starts to share the lock. The new token
 -- needs no check: the holder has checked its own, and the new one is higher. If nobody waits, the
@@ -20,9 +20,9 @@ WHERE name = $name
 -- transaction has locked delays nothing.
 UPDATE {locks} SET
     token = IFNULL((SELECT
-        -- guard: hand-over-token | S2 | a_token_of_a_handover(holder) |
+        -- guard: handoff-token | S2 | a_token_of_a_handoff(holder) |
         --   GREATEST(UNIX_TIMESTAMP(NOW(6)) * 1000000, q.floor + 1)
-        -- guard: hand-over-floor | S2 | a_token_of_a_handover(floor) |
+        -- guard: handoff-floor | S2 | a_token_of_a_handoff(floor) |
         --   GREATEST(UNIX_TIMESTAMP(NOW(6)) * 1000000, leasehold_locks.token + 1)
         GREATEST({now}, {locks}.token + 1, q.floor + 1)
         {first}), token),
@@ -32,9 +32,9 @@ UPDATE {locks} SET
     owner = IFNULL((SELECT IF(q.shared, {shared}, q.owner) {first}), owner),
     version = version + 1, kept = 0
 WHERE name = $name
-    -- guard: hand-over-owner | S4 | a_handover_to_a_waiter(of another) | AND ? <> ''
+    -- guard: handoff-owner | S4 | a_handoff_to_a_waiter(of another) | AND ? <> ''
     AND owner = $owner
-    -- guard: hand-over-expired | S5 | a_handover_to_a_waiter(too late)
+    -- guard: handoff-expired | S5 | a_handoff_to_a_waiter(too late)
     AND expires > {now}
 
 -- name: keep(name, owner, hold)
@@ -52,11 +52,11 @@ UPDATE {locks} SET
     owner = $owner, label = $label, version = version + 1, expires = {now} + $lease,
     kept = 0
 WHERE name = $name
-    -- guard: hand-on-owner | S4 | a_handover(by another) | AND ? <> ''
+    -- guard: hand-on-owner | S4 | a_handoff(by another) | AND ? <> ''
     AND owner = $holder
-    -- guard: hand-on-kept | S4 | a_handover(of what is kept)
+    -- guard: hand-on-kept | S4 | a_handoff(of what is kept)
     AND kept <> 1
-    -- guard: hand-on-expired | S5 | a_handover(too late)
+    -- guard: hand-on-expired | S5 | a_handoff(too late)
     AND expires > {now}
     AND {not_abandoned} AND NOT {behind}
 
@@ -65,9 +65,9 @@ WHERE name = $name
 -- the row, so the server reads the queue when it has locked the row, and does not find an entry
 -- that was deleted before.
 FROM {queue} AS q WHERE q.name = $name AND {alive} AND q.owner <> $owner
--- guard: hand-over-abandoned | S6 | a_handover_to_a_waiter(to an abandoned one)
+-- guard: handoff-abandoned | S6 | a_handoff_to_a_waiter(to an abandoned one)
 AND ({locks}.buried IS NULL OR LOCATE(q.owner, {locks}.buried) = 0)
 ORDER BY
--- guard: hand-over-first | L3 | a_handover_to_a_waiter(in order) | -q.position
+-- guard: handoff-first | L3 | a_handoff_to_a_waiter(in order) | -q.position
 q.position
 LIMIT 1

@@ -1,4 +1,4 @@
--- How a client waits for a lock. `attempt.sql` enters an entry.
+-- How a client waits for a lock. `attempt_in_queue.sql` enters an entry.
 --
 -- $entry has the form of one in `waiters`: see `schema.sql`. An entry is alive for $life after each
 -- heartbeat.

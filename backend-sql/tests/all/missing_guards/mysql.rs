@@ -79,7 +79,7 @@ async fn each_guard_is_missed() {
     let mut table = of_all();
     table.extend(cases![OneMariadb:
         below_the_watermark, an_unchecked_row, a_server_that_flushes_seldom, a_token_over_a_sweep,
-        a_handover(what), a_handover_to_a_waiter(which), a_token_of_a_handover(which), a_late_renewal_among_others, a_batch_beside_a_locked_row,
+        a_handoff(what), a_handoff_to_a_waiter(which), a_token_of_a_handoff(which), a_late_renewal_among_others, a_batch_beside_a_locked_row,
         a_dead_entry(heard), a_heartbeat_beside_a_locked_entry, a_sweep_beside_a_locked_row,
         an_entry_of_another, an_entry_brought_back, a_late_renewal_beside_another,
         a_late_release_beside_another, a_writer_after_a_reader_that_crashed(how),
@@ -102,7 +102,7 @@ async fn a_server_that_flushes_seldom(stage: &mut OneMariadb) -> Verdict {
 }
 
 /// A release that takes the next request along must not get it the lock.
-async fn a_handover(stage: &OneMariadb, what: &str) -> Verdict {
+async fn a_handoff(stage: &OneMariadb, what: &str) -> Verdict {
     let store = first_use(stage).await;
     let lease = if what == "too late" { SHORT } else { LONG };
     let mut grant = granted(&*store, &request("a", lease)).await?;
@@ -137,7 +137,7 @@ async fn handed_over(
     Ok(released.outcome)
 }
 
-async fn a_handover_to_a_waiter(stage: &OneMariadb, which: &str) -> Verdict {
+async fn a_handoff_to_a_waiter(stage: &OneMariadb, which: &str) -> Verdict {
     let waiters = [request("a", LONG), request("a", LONG)];
     let [first, second] = [&waiters[0], &waiters[1]].map(|waiter| waiter.owner.to_string());
     let (changed, expected) = match which {
@@ -156,7 +156,7 @@ async fn a_handover_to_a_waiter(stage: &OneMariadb, which: &str) -> Verdict {
 }
 
 /// The token is above the floor of the waiter, or above that of the holder.
-async fn a_token_of_a_handover(stage: &OneMariadb, above_what: &str) -> Verdict {
+async fn a_token_of_a_handoff(stage: &OneMariadb, above_what: &str) -> Verdict {
     let mut waiters = [request("a", LONG), request("a", LONG)];
     let ahead = SystemEnv.wall_micros() + 20_000_000;
     let changed = match above_what {

@@ -191,7 +191,7 @@ async fn a_session_stops_waiting_when_its_client_has_given_up() {
     let store = made(&server, Strategy::PrimaryKey).await;
     used_once(&store, &request("locked")).await;
     let table = prefix(Strategy::PrimaryKey);
-    let impatient = format!("{}&timeout=1s&table_prefix={table}", url(server.address()));
+    let impatient = format!("{}&timeout=3s&table_prefix={table}", url(server.address()));
     let impatient = connect(&impatient).await.unwrap();
     let mut foreign = session(&server).await;
     let lock = format!("SELECT * FROM {table}_locks WHERE name = 'locked' FOR UPDATE");

@@ -5,7 +5,7 @@ mod bells;
 mod faults;
 mod fence;
 mod foreign;
-mod handover;
+mod handoff;
 mod init;
 mod locked_rows;
 mod queue;

@@ -8,7 +8,9 @@ use lock_core::{
 };
 use servers::{Clock, Mariadb, MariadbOptions};
 
-use crate::support::mariadb::{BOTH, assert_renewed, busy, granted, made, prefix, request, start};
+use crate::support::mariadb::{
+    BOTH, assert_renewed, busy, granted, made, prefix, request, start, stopped,
+};
 
 const SHORT: Duration = Duration::from_millis(300);
 
@@ -55,11 +57,11 @@ async fn a_reader_counts_until_its_own_lease_ends() {
 /// Several readers of one lock renew in one batch; each keeps its own end.
 #[tokio::test]
 async fn a_batch_renews_each_reader_for_its_own_lease() {
-    let server = start().await;
+    let (clock, server) = stopped().await;
     for strategy in BOTH {
         let store = made(&server, strategy).await;
         let long = granted(&store, &reader(Duration::from_secs(30))).await;
-        let short = granted(&store, &reader(SHORT)).await;
+        let short = granted(&store, &reader(Duration::from_secs(10))).await;
         let mut longer = short.clone();
         longer.lease = Duration::from_secs(20);
         let answers = store.renew(&[&long, &longer], SystemEnv.now()).await;
@@ -67,7 +69,7 @@ async fn a_batch_renews_each_reader_for_its_own_lease() {
         // A renewal that comes late shortens nothing.
         let late: &Grant = &short;
         assert_renewed(&store, late).await;
-        tokio::time::sleep(2 * SHORT).await;
+        clock.step(11.0).unwrap();
         assert_eq!(readers(&store).await, Some(2), "{strategy}");
         assert_renewed(&store, &longer).await;
     }

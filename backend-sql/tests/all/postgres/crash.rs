@@ -22,11 +22,9 @@ async fn a_crash_is_followed_by_a_quarantine_and_a_clean_restart_is_not() {
     let mut server = start().await;
     for strategy in BOTH {
         let store = open(&server, strategy).await;
-        let init = Init::new().with_longest_lease(5 * SECOND);
+        let init = Init::new().with_longest_lease(6 * SECOND);
         assert_eq!(store.init(&init).await.unwrap().grants_in, Duration::ZERO);
-        let mut lost = request("job");
-        lost.lease = 5 * SECOND;
-        let before = granted(&store, &lost).await;
+        let before = granted(&store, &request_for("job", 6 * SECOND)).await;
 
         server.restart_cleanly().await.unwrap();
         let store = open(&server, strategy).await;
@@ -43,12 +41,12 @@ async fn a_crash_is_followed_by_a_quarantine_and_a_clean_restart_is_not() {
             Attempt::Quarantined(held_back) => held_back,
             other => panic!("not held back: {other:?}"),
         };
-        assert!(held_back.remaining > SECOND && held_back.remaining <= 5 * SECOND);
+        assert!(held_back.remaining > SECOND && held_back.remaining <= 6 * SECOND);
         let client = LockClient::new(Arc::clone(&store));
-        let error = client.lock("job").lease(SECOND).wait(SECOND).acquire().await.unwrap_err();
+        let error = client.lock("job").lease(SECOND).wait(3 * SECOND).acquire().await.unwrap_err();
         assert!(matches!(error.blocked(), Some(Blocked::Quarantined(_))), "{error:?}");
-        let guard = client.lock("job").lease(SECOND).acquire().await.unwrap();
-        assert!(SystemEnv.now().since(crashed) >= 5 * SECOND);
+        let guard = client.lock("job").lease(6 * SECOND).acquire().await.unwrap();
+        assert!(SystemEnv.now().since(crashed) >= 6 * SECOND);
         assert!(guard.token() > before.token);
         guard.release().await.unwrap();
     }

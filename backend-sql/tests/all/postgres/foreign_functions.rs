@@ -47,7 +47,8 @@ async fn use_all(server: &Postgres, options: &str, pushes: bool) {
     assert_eq!(store.identity().await.unwrap(), other.identity().await.unwrap());
     store.clock_difference_micros().await.unwrap().unwrap();
 
-    // The lock is free, taken again, waited for, handed over, asked for, left, kept, and forced.
+    // The lock is free, taken again, waited for, granted by a handoff, asked for, left, kept, and
+    // forced.
     for _ in 0..2 {
         used_once(&store, &request("job", LEASE)).await;
     }

@@ -51,8 +51,8 @@ async fn plant(server: &Postgres, in_schema: &str) {
     run(server, "hostile", &sql).await;
 }
 
-/// Locks, hands over and fences as `app`; whether a trap has run, and how many rows the tables of
-/// `public` have.
+/// Locks, grants by a handoff and fences as `app`; whether a trap has run, and how many
+/// rows the tables of `public` have.
 async fn used(server: &Postgres, options: &str) -> (String, String) {
     let store = connect(&format!("{}?{options}", of(server, "app"))).await.unwrap();
     let grant = granted(&store, &request("job", LEASE)).await;

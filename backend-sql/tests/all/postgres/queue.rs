@@ -110,7 +110,10 @@ async fn heartbeats_fall_with_the_distance_from_the_head() {
 /// refill skipped it.
 #[tokio::test]
 async fn an_entry_in_the_tail_counts_as_alive_until_its_next_heartbeat() {
-    let server = start().await;
+    let clock = Clock::new().await.unwrap();
+    let options = PostgresOptions::new().clock(&clock);
+    let server = Postgres::start(options).await.unwrap();
+    clock.stop().unwrap();
     let store = made(&server, Strategy::PrimaryKey, LEASE * 10).await;
     granted(&store, &request("job", LEASE * 10)).await;
     let mut waiters = Vec::new();

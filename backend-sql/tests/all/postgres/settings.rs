@@ -73,7 +73,7 @@ async fn a_quarantine_that_is_on_binds_attempts_that_waited_for_it() {
             tokio::spawn(async move { ours.try_acquire(&request("job", 20 * SECOND)).await });
         says(&server, BLOCKED, "1").await;
 
-        let hasty = format!("{}?timeout=1s&strategy={strategy}", url(&server));
+        let hasty = format!("{}?timeout=2s&strategy={strategy}", url(&server));
         let hasty = connect(&hasty).await.unwrap();
         let error = hasty.init(&turn(true)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
@@ -145,7 +145,7 @@ async fn a_crash_without_a_quarantine_makes_a_second_holder_and_turning_it_on_wa
         let left = store.init(&turn(true)).await.unwrap().grants_in;
         assert!(left > 10 * SECOND, "{strategy}: {left:?}");
         assert!(store.guarantees().exclusion.holds());
-        // Neither by an attempt nor by a release that hands over.
+        // Neither by an attempt nor by a release with a handoff.
         store.release(&again, ReleaseOptions::default()).await.unwrap();
         for asks in [waiting, request("other", SECOND)] {
             let answer = store.try_acquire(&asks).await.unwrap();

@@ -124,7 +124,7 @@ async fn a_part_in_another_process() {
 }
 
 async fn acquire(client: &LockClient) -> Guard {
-    let lock = client.lock("job").lease(LEASE).acquire();
+    let lock = client.lock("job").lease(WAIT / 2).acquire();
     timeout(WAIT, lock).await.expect("the holder that has died is waited for without end").unwrap()
 }
 

@@ -96,8 +96,7 @@ async fn a_store_that_nobody_has_used_has_no_record() {
 #[tokio::test]
 async fn a_count_that_the_file_refuses_is_repeated_and_counts_once() {
     let (_folder, path) = file();
-    let store =
-        SqliteBuilder::new(&path).timeout(Duration::from_millis(200)).build().await.unwrap();
+    let store = SqliteBuilder::new(&path).timeout(Duration::from_secs(2)).build().await.unwrap();
     granted(&store, &request("first")).await;
     let (counter, faults) = Observed::with_record_faults(store);
     let watcher = LockClient::new(open(&path, Strategy::PrimaryKey).await);

@@ -56,7 +56,7 @@ async fn another_writer_delays_and_is_named_when_it_never_ends() {
     let patient = open(&path, Strategy::PrimaryKey).await;
     let grant = patient.try_acquire(&request("job")).await.unwrap().granted().unwrap();
     let hasty =
-        SqliteBuilder::new(&path).timeout(Duration::from_millis(500)).build().await.unwrap();
+        SqliteBuilder::new(&path).timeout(Duration::from_millis(1_500)).build().await.unwrap();
 
     let mut writer = raw(&path).await;
     sqlx::query("BEGIN IMMEDIATE").execute(&mut writer).await.unwrap();

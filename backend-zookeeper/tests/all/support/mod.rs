@@ -1,5 +1,7 @@
 //! Helpers of the tests.
 
+pub(crate) mod touches;
+
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use lock_core::{

@@ -35,7 +35,7 @@ async fn no_process_reads_while_another_writes(setting: &Setting) {
 
 async fn a_killed_readers_lock_is_free_for_writers_within_its_lease(setting: &Setting) {
     let name = setting.name("job");
-    let lease = setting.lease() * 2;
+    let lease = setting.child_lease();
     let mut child = Child::start(setting, &name, lease, Job::HoldShared);
     let token = child.held().await;
     let client = setting.client().await;
@@ -49,11 +49,12 @@ async fn a_killed_readers_lock_is_free_for_writers_within_its_lease(setting: &Se
 
 async fn a_paused_reader_learns_of_its_loss(setting: &Setting) {
     let name = setting.name("job");
-    let mut child = Child::start(setting, &name, setting.lease(), Job::HoldShared);
+    let lease = setting.child_lease();
+    let mut child = Child::start(setting, &name, lease, Job::HoldShared);
     let token = child.held().await;
     let client = setting.client().await;
     child.pause(setting, &client).await;
-    let writer = client.lock(&name).wait(setting.patience()).acquire().await.unwrap();
+    let writer = client.lock(&name).wait(setting.patience() + lease).acquire().await.unwrap();
     assert!(writer.token() > token);
     child.resume_to_its_loss().await;
     child.ended().await;

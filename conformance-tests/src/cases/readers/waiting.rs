@@ -64,8 +64,7 @@ async fn a_wait_that_is_over_names_the_readers(setting: &Setting) {
     let name = setting.name("job");
     let reader = one.lock(&name).lease(setting.long_lease()).shared().acquire().await.unwrap();
     // Long enough for a heartbeat of the first queue entry.
-    let wait = (setting.promised().longest_poll * 2).min(Duration::from_secs(3));
-    let error = other.lock(&name).wait(wait).acquire().await.unwrap_err();
+    let error = other.lock(&name).wait(Duration::from_secs(3)).acquire().await.unwrap_err();
     let Some(Blocked::Busy(busy)) = error.blocked() else { panic!("{error:?}") };
     let holder = busy.holder.as_ref().expect("`Busy` must name the holder");
     assert_eq!((holder.owner, holder.is_unreadable()), (OwnerId::READERS, false));

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use super::Running;
-use super::locks::{Store, open_up};
+use super::locks::Store;
 
 /// The root folder of the project.
 pub fn root() -> &'static Path {
@@ -91,8 +91,11 @@ pub fn quoted(beginning: &str) -> &'static str {
 
 /// A shell script that can be run.
 pub fn program(path: &Path, script: &str) {
-    fs::write(path, format!("#!/bin/sh\n{script}\n")).unwrap();
-    open_up(path, 0o755);
+    // By a process of its own: what another test forks meanwhile would keep a file that is written
+    // here open, and nobody can run such a one.
+    let write = "printf '#!/bin/sh\\n%s\\n' \"$1\" > \"$0\" && chmod 755 \"$0\"";
+    let written = Command::new("sh").args(["-c", write]).arg(path).arg(script).status().unwrap();
+    assert!(written.success());
 }
 
 /// A shell in a folder of its own, which is also its home. It finds `leasehold` there, as

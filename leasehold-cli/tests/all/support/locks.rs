@@ -56,6 +56,8 @@ impl Store {
     pub fn leasehold(&self) -> Command {
         let mut command = super::new_session();
         command.arg(super::command()).env("LEASEHOLD_STORE", self.url());
+        // A test may name a bucket in place of this store.
+        command.envs(servers::S3::CREDENTIALS);
         command
     }
 

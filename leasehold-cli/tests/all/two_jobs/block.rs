@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 
 use rustix::process::Signal;
 
-use super::{Pair, STUBBORN, family, quoted};
+use super::{LONG, Pair, STUBBORN, family, quoted};
 use crate::support::terminal::Session;
 use crate::support::{Running, new_session};
 
@@ -45,7 +45,7 @@ async fn stderr_is_full_and_leasehold_is_asked_to_end() {
     // Without other programs, of whose end the shell would write a line to stderr.
     let job = "trap 'echo asked; exit 3' TERM; echo up; while :; do read -r _; done";
     let mut command = new_session();
-    command.args(pair.first_args(&["--log-format", "json"], job));
+    command.args(pair.first_args(&["--lease", LONG, "--log-format", "json"], job));
     let (mut first, _unread) = Running::start_unread(&mut command);
     assert_eq!(first.line(), "up");
     first.signal(Signal::TERM);

@@ -6,7 +6,7 @@ use std::fs;
 use rustix::process::{Signal, kill_process};
 use servers::{Data, RedisOptions, Server as _};
 
-use super::{Pair, STUBBORN, family, job_reaper};
+use super::{LONG, Pair, STUBBORN, family, job_reaper};
 use crate::support::terminal::Session;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -22,7 +22,7 @@ async fn leasehold_is_killed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_job_reaper_is_killed() {
     let pair = Pair::new().await;
-    let mut first = pair.first(&[], &family(STUBBORN));
+    let mut first = pair.first(&["--lease", LONG], &family(STUBBORN));
     let mut second = pair.second();
     kill_process(job_reaper(&first), Signal::KILL).unwrap();
     pair.first_has_ended_before(&mut second, "job reaper killed");
@@ -34,7 +34,8 @@ async fn the_store_restarts_with_its_data() {
     let mut pair = Pair::on(RedisOptions::new().aof()).await;
     // It ends when the file is there.
     let job = STUBBORN.replace("while :", r#"until [ -e "$BEATS.end" ]"#);
-    let mut first = pair.first(&[], &job);
+    // The lease outlives the restart.
+    let mut first = pair.first(&["--lease", "9s"], &job);
     pair.server.restart(Data::Keep).await.unwrap();
     // It goes on, and is renewed.
     pair.until_renewed();
@@ -65,7 +66,7 @@ async fn the_store_loses_its_data() {
 async fn the_terminal_hangs_up() {
     let pair = Pair::new().await;
     let job = STUBBORN.replace("while :", r#"until [ -e "$BEATS.end" ]"#);
-    let words = pair.first_args(&[], &job);
+    let words = pair.first_args(&["--lease", LONG], &job);
     let words: Vec<_> = words.iter().map(OsStr::new).collect();
     let mut session = Session::start(&words);
     pair.until_beating(0);

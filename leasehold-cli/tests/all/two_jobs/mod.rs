@@ -23,6 +23,13 @@ use crate::support::{Running, new_session, only_child, until, until_stopped};
 
 /// The lease of the first job.
 const LEASE: &str = "3s";
+/// The lease of a first job that ends by itself. It outlives a pause of the machine.
+const LONG: &str = "15s";
+
+/// Why a lock is lost that could not be renewed. It is the second if the machine let the holder
+/// send no renewal.
+const NOT_RENEWED: [&str; 2] =
+    ["the store confirmed no renewal in time", "the lease expired before it was renewed"];
 
 /// Beats until it is killed, and ignores the signals that ask it to end or to stop.
 const STUBBORN: &str = r#"

@@ -17,12 +17,12 @@ pub struct ClientOptions {
     /// The label that operators see beside the owner id. Default: `host:pid`.
     pub label: OwnerLabel,
     /// The lease of a lock without a [`lease`](crate::Lock::lease) of its own. Default: 10 s.
-    #[serde(with = "crate::time::human_duration")]
+    #[serde(with = "crate::human_duration")]
     pub lease: Duration,
     /// How long the caller waits for one answer of the store. Default: 5 s. It must be longer than
     /// 0 s. After that the client finishes the call in the background and cleans up. It gives a
     /// queue entry up only if a call for it has no answer for three times as long.
-    #[serde(with = "crate::time::human_duration")]
+    #[serde(with = "crate::human_duration")]
     pub call_timeout: Duration,
 }
 

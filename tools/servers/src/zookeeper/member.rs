@@ -38,7 +38,8 @@ const MAIN: &str = "org.apache.zookeeper.server.quorum.QuorumPeerMain";
 pub struct ZooKeeperMember {
     process: Process,
     client: Port,
-    _peer: [Port; 2],
+    peer: Port,
+    _election: Port,
     links: Vec<Option<Proxy>>,
     is_alone: bool,
 }
@@ -85,12 +86,34 @@ pub(super) async fn start(
         for (file, text) in [(&file, &config), (&data.join("myid"), &format!("{}\n", index + 1))] {
             std::fs::write(file, text).doing(|| format!("write {}", file.display()))?;
         }
-        let spec = Spec::new(format!("ZooKeeper on port {}", client.number()), &java)
-            .args(JAVA_FLAGS)
-            .args([OsStr::new("-cp"), &class_path, OsStr::new(MAIN), file.as_os_str()]);
+        let mut spec = Spec::new(format!("ZooKeeper on port {}", client.number()), &java);
+        if let Some((name, password)) = &options.sasl_user {
+            let file = folder.path().join("jaas.conf");
+            let text = format!(
+                "Server {{ org.apache.zookeeper.server.auth.DigestLoginModule required user_{name}=\"{password}\"; }};\n"
+            );
+            std::fs::write(&file, text).doing(|| format!("write {}", file.display()))?;
+            spec = spec.args([
+                format!("-Djava.security.auth.login.config={}", file.display()),
+                "-Dzookeeper.authProvider.sasl=org.apache.zookeeper.server.auth.SASLAuthenticationProvider"
+                    .to_owned(),
+            ]);
+        }
+        let spec = spec.args(JAVA_FLAGS).args([
+            OsStr::new("-cp"),
+            &class_path,
+            OsStr::new(MAIN),
+            file.as_os_str(),
+        ]);
         let process = Process::start(spec, folder)?;
-        let _peer = [quorum_port, election_port];
-        members.push(ZooKeeperMember { process, client, _peer, links, is_alone: count == 1 });
+        members.push(ZooKeeperMember {
+            process,
+            client,
+            peer: quorum_port,
+            _election: election_port,
+            links,
+            is_alone: count == 1,
+        });
     }
     Ok(members)
 }
@@ -108,6 +131,11 @@ impl ZooKeeperMember {
     pub async fn mode(&self) -> Option<String> {
         self.process.pid().ok()?;
         mode_of(self.address()).await
+    }
+
+    /// Where followers connect while it leads.
+    pub fn peer_address(&self) -> SocketAddr {
+        self.peer.address()
     }
 
     /// Sends it a four-letter command, such as `mntr`, and returns the answer.

@@ -25,6 +25,7 @@ pub struct ZooKeeperOptions {
     lines: Vec<String>,
     jars: Option<PathBuf>,
     peers_by_proxy: bool,
+    sasl_user: Option<(String, String)>,
 }
 
 impl Default for ZooKeeperOptions {
@@ -34,6 +35,7 @@ impl Default for ZooKeeperOptions {
             lines: Vec::new(),
             jars: None,
             peers_by_proxy: false,
+            sasl_user: None,
         }
     }
 }
@@ -60,6 +62,13 @@ impl ZooKeeperOptions {
     #[must_use]
     pub fn jars(mut self, folder: impl Into<PathBuf>) -> Self {
         self.jars = Some(folder.into());
+        self
+    }
+
+    /// The name and the password of a user who may authenticate by SASL with DIGEST-MD5.
+    #[must_use]
+    pub fn sasl_user(mut self, name: impl Into<String>, password: impl Into<String>) -> Self {
+        self.sasl_user = Some((name.into(), password.into()));
         self
     }
 
@@ -163,17 +172,17 @@ impl ZooKeeper {
         self.wait_healthy().await
     }
 
-    /// Copies the data of all members, which are killed for that and started again.
+    /// Copies the data of all members while they run, as a backup does.
     ///
     /// # Errors
     ///
-    /// As [`single`](Self::single).
-    pub async fn save_data(&mut self) -> Result<()> {
-        self.while_down(ZooKeeperMember::save_data).await
+    /// [`KitError::Unexpected`](crate::KitError::Unexpected) if that fails.
+    pub fn save_data(&self) -> Result<()> {
+        self.members.iter().try_for_each(ZooKeeperMember::save_data)
     }
 
     /// Kills all members and starts them with the data of the last [`save_data`](Self::save_data).
-    /// Sessions and nodes since then are gone.
+    /// Sessions and nodes since then are gone. An ensemble elects a leader with a new epoch.
     ///
     /// # Errors
     ///

@@ -107,9 +107,9 @@ async fn monotonic_stands_still_while_suspended() {
         .await
         .unwrap()
     };
+    let start = Instant::now();
     let before = ask(&process).await;
     let pause = Duration::from_millis(700);
-    let start = Instant::now();
     clock.suspend(&process, tokio::time::sleep(pause)).await.unwrap();
     let after = ask(&process).await;
     let whole = start.elapsed().as_secs_f64();

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use servers::{Mode, Proxy};
+use servers::{Mode, Proxy, ports::Port};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
@@ -221,8 +221,8 @@ async fn much_data_passes_unchanged() {
 
 #[tokio::test]
 async fn a_server_that_is_not_there_resets() {
-    let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    let proxy = Proxy::start(gone).await.unwrap();
+    let gone = Port::reserve().unwrap();
+    let proxy = Proxy::start(gone.address()).await.unwrap();
     let mut client = TcpStream::connect(proxy.address()).await.unwrap();
     expect_reset(&mut client).await;
     assert_eq!(proxy.until("the end", SOON, |now| now.open == 0).await.unwrap().reset, 1);

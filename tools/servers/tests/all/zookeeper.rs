@@ -19,7 +19,7 @@ async fn a_single_server_starts_again_with_its_data() {
     let mut zookeeper = ZooKeeper::single(ZooKeeperOptions::new()).await.unwrap();
     assert_eq!(zookeeper.members()[0].mode().await.as_deref(), Some("standalone"));
     let before = zookeeper.members()[0].process().pid().unwrap();
-    zookeeper.save_data().await.unwrap();
+    zookeeper.save_data().unwrap();
     zookeeper.restore_data().await.unwrap();
     assert_ne!(zookeeper.members()[0].process().pid().unwrap(), before);
     assert_eq!(zxid(&zookeeper, 0).await.0, 0);

@@ -1,4 +1,6 @@
 //! Searches of small protocols, each to its end.
 
+mod cas;
 mod redlock;
 mod witness;
+mod zookeeper;

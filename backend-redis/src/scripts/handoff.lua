@@ -1,5 +1,5 @@
--- part: handover
--- Hands a free lock to the queue.
+-- part: handoff
+-- The handoff: a free lock goes to the queue.
 
 -- Gives the free lock to the first live entry. If that is a reader's, the readers behind it get in
 -- too, up to the first writer. If readers share the lock, `group` is their record, and only readers
@@ -8,7 +8,7 @@
 -- is pushed believes.
 -- Returns the new record, or the given one if nobody gets in, and the token as text if the asker
 -- gets in.
-local function hand_over(now, mark, asker, group)
+local function hand_off(now, mark, asker, group)
   -- include limits
   local record, count, longest_ms, more, pushes = group, 0, 0, {}, {}
   local group_token, label, asker_token
@@ -53,7 +53,7 @@ local function hand_over(now, mark, asker, group)
       end
       if not reader then
         record = owner .. ' ' .. shown .. (mine and ' 0 ' or ' 2 ') .. label
-        -- guard: claim | L3 | an_unclaimed_handover |
+        -- guard: claim | L3 | an_unclaimed_handoff |
         --   redis.call('SET', KEYS[2], record, 'PX', lease)
         redis.call('SET', KEYS[2], record, 'PX', ms)
         break

@@ -1,0 +1,134 @@
+//! What an object says about one name.
+
+use std::{fmt, time::Duration};
+
+use lock_core::{FencingToken, Holder, OwnerId, OwnerLabel, whole_millis};
+use serde::{Deserialize, Serialize};
+
+/// A random word, new in every write. No two records are the same bytes, so no version of an object
+/// comes back, even if the store makes versions of the content.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Nonce(String);
+
+impl Nonce {
+    /// The nonce of these random bits.
+    #[must_use]
+    pub fn of(bits: u128) -> Self {
+        Self(format!("{bits:032x}"))
+    }
+}
+
+/// The record of one name. It stays after a release, so that tokens increase and late requests
+/// fail.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Record {
+    /// New in every write.
+    pub nonce: Nonce,
+    /// The last token of the name.
+    pub token: FencingToken,
+    /// Who has the lock.
+    pub holder: Option<Held>,
+    /// The last owners that were abandoned. What keeps their late requests out is the nonce; this
+    /// list also stops an attempt that only begins after it was given up.
+    pub abandoned: Vec<OwnerId>,
+    /// What a holder wrote for later holders.
+    pub value: Option<Value>,
+}
+
+/// Who has a lock.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Held {
+    /// The owner.
+    pub owner: OwnerId,
+    /// Its label.
+    pub label: OwnerLabel,
+    /// Its lease, or the rest of a minimum hold, in milliseconds.
+    pub lease_ms: u64,
+    /// The nonce of the last write in which this lease began anew. Others count the lease from the
+    /// first answer with this word. Writes of other clients keep it.
+    pub beat: Nonce,
+    /// Whether the owner has released the lock, which stays for a minimum hold.
+    pub kept: bool,
+}
+
+impl Held {
+    /// The lease.
+    #[must_use]
+    pub fn lease(&self) -> Duration {
+        Duration::from_millis(self.lease_ms)
+    }
+}
+
+/// A value that a holder wrote.
+#[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Value {
+    /// The bytes.
+    pub bytes: Vec<u8>,
+    /// The token of the grant that wrote it.
+    pub token: FencingToken,
+    /// The number of the write within the grant.
+    pub number: u64,
+    /// When it was written, in microseconds since 1970, on the clock of the writer.
+    pub written_micros: u64,
+}
+
+/// The value is the caller's, and may be secret: only its length is shown.
+impl fmt::Debug for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Value")
+            .field("bytes", &self.bytes.len())
+            .field("token", &self.token)
+            .field("number", &self.number)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Record {
+    /// The record in these bytes. What cannot be read counts as held without an end: only an
+    /// operator can say that nobody relies on it.
+    #[must_use]
+    pub fn read(bytes: &[u8]) -> Self {
+        serde_json::from_slice(bytes).unwrap_or_else(|_| {
+            let Holder { owner, label, remaining, .. } = Holder::unreadable(Holder::WITHOUT_END);
+            let nonce = Nonce::of(0);
+            let held = Held {
+                owner,
+                label,
+                lease_ms: whole_millis(remaining),
+                beat: nonce.clone(),
+                kept: false,
+            };
+            Self {
+                nonce,
+                token: FencingToken::ZERO,
+                holder: Some(held),
+                abandoned: Vec::new(),
+                value: None,
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bytes_of_a_value_are_not_shown() {
+        let bytes = b"\0hunter2\xff".to_vec();
+        let value = Value { bytes, token: FencingToken::ZERO, number: 1, written_micros: 0 };
+        let shown = format!("{value:?}");
+        assert!(shown.contains("bytes: 9") && !shown.contains("104, 117"), "{shown}");
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_held_without_an_end() {
+        for bytes in [&b""[..], b"{}", b"\xff", b"null"] {
+            let held = Record::read(bytes).holder.expect("a holder");
+            assert!(held.lease() >= Holder::WITHOUT_END);
+            assert!(Holder::new(held.owner, held.label, Duration::ZERO).is_unreadable());
+        }
+    }
+}

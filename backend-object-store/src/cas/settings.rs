@@ -1,0 +1,175 @@
+//! What a store keeps for all its clients, and the check that it compares before it writes.
+
+use std::time::Duration;
+
+use lock_core::{
+    Env, Error, ErrorKind, OwnerId, StoreSettings, check_record_version, whole_millis,
+};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use super::{
+    keys::{PROBE, SETTINGS},
+    record::Nonce,
+    store::{CasStore, Object, Put, Version},
+};
+use crate::tunables::CLOCK_BOUND;
+
+/// The version of the records that this crate reads and writes.
+pub(super) const RECORD_VERSION: u64 = 1;
+
+/// The settings of a store.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Settings {
+    pub(super) version: u64,
+    /// The name of the store: random, so that no other store has it.
+    pub(super) identity: OwnerId,
+    pub(super) longest_lease_ms: u64,
+    pub(super) nonce: Nonce,
+}
+
+impl Settings {
+    pub(super) fn longest_lease(&self) -> Duration {
+        Duration::from_millis(self.longest_lease_ms)
+    }
+
+    fn new(env: &dyn Env) -> Self {
+        Self {
+            version: RECORD_VERSION,
+            identity: OwnerId::from_bits(env.random()),
+            longest_lease_ms: whole_millis(StoreSettings::DEFAULT_LONGEST_LEASE),
+            nonce: Nonce::of(env.random()),
+        }
+    }
+}
+
+/// The object on which a client tries whether the store compares.
+#[derive(Debug, Serialize, Deserialize)]
+struct Probe {
+    /// A version that this object had, and never has again.
+    past: Option<String>,
+    nonce: Nonce,
+}
+
+/// Reads the settings, and makes them if they are missing. Refuses another longest lease than the
+/// one that this client expects.
+pub(super) async fn open(
+    store: &dyn CasStore,
+    env: &dyn Env,
+    expected: Option<Duration>,
+) -> Result<Settings, Error> {
+    let settings = change(store, env, |_| ()).await?;
+    let stored = settings.longest_lease();
+    let Some(expected) = expected.filter(|expected| *expected != stored) else {
+        return Ok(settings);
+    };
+    let [expected, stored] = [expected, stored].map(humantime::format_duration);
+    let message = format!(
+        "this client expects a longest lease of {expected}, but the store's is {stored}; `init` \
+         changes it"
+    );
+    Err(Error::new(ErrorKind::Config, message))
+}
+
+/// Changes the settings, and makes them if they are missing.
+pub(super) async fn change(
+    store: &dyn CasStore,
+    env: &dyn Env,
+    change: impl Fn(&mut Settings) + Send + Sync,
+) -> Result<Settings, Error> {
+    loop {
+        let object = store.get(SETTINGS).await?;
+        let version = object.as_ref().map(|object| object.version.clone());
+        let mut settings = match &object {
+            Some(object) => read(SETTINGS, object)?,
+            None => Settings::new(env),
+        };
+        check_record_version(&settings.version.to_string(), RECORD_VERSION)?;
+        let before = settings.longest_lease_ms;
+        change(&mut settings);
+        if version.is_some() && settings.longest_lease_ms == before {
+            return Ok(settings);
+        }
+        settings.nonce = Nonce::of(env.random());
+        // Whoever was faster, or whatever became of this write: the next read says it.
+        put(store, SETTINGS, &settings, version.as_ref()).await?;
+    }
+}
+
+/// Refuses a store that ignores the conditions of writes, and a clock that is far from the store's.
+///
+/// It costs one read and two refused writes. Only if nobody has connected for a while, or ever, it
+/// writes.
+pub(super) async fn probe(store: &dyn CasStore, env: &dyn Env) -> Result<(), Error> {
+    let bound = u64::try_from(CLOCK_BOUND.as_micros()).unwrap_or(u64::MAX);
+    // Whether this client has just written it.
+    let mut is_new = false;
+    loop {
+        let object = store.get(PROBE).await?;
+        let probe: Option<Probe> = object.as_ref().map(|object| read(PROBE, object)).transpose()?;
+        let now = env.wall_micros();
+        let modified = object.as_ref().and_then(|object| object.modified_micros);
+        let is_young = modified.is_none_or(|modified| modified.saturating_add(bound) >= now);
+        if let Some(modified) = modified
+            && (modified > now.saturating_add(bound) || is_new && !is_young)
+        {
+            return Err(refuse_clock(now, modified));
+        }
+        match probe.and_then(|probe| probe.past).map(Version) {
+            Some(past) if is_young => return compares(store, env, &past).await,
+            _ => {}
+        }
+        let present = object.map(|object| object.version);
+        let past = present.as_ref().map(|version| version.0.clone());
+        let probe = Probe { past, nonce: Nonce::of(env.random()) };
+        is_new = matches!(put(store, PROBE, &probe, present.as_ref()).await?, Put::Written(_));
+    }
+}
+
+fn refuse_clock(now: u64, store: u64) -> Error {
+    let which = if now > store { "ahead of" } else { "behind" };
+    let apart = Duration::from_secs(now.abs_diff(store) / 1_000_000);
+    let [apart, bound] = [apart, CLOCK_BOUND].map(humantime::format_duration);
+    let message = format!(
+        "the clock of this machine is {apart} {which} the store's; it must be within {bound}, \
+         because fencing tokens follow it"
+    );
+    Error::new(ErrorKind::Config, message)
+}
+
+/// Two writes that an honest store refuses.
+async fn compares(store: &dyn CasStore, env: &dyn Env, past: &Version) -> Result<(), Error> {
+    for (expected, condition) in [(Some(past), "If-Match"), (None, "If-None-Match")] {
+        let probe = Probe { past: Some(past.0.clone()), nonce: Nonce::of(env.random()) };
+        if let Put::Written(_) = put(store, PROBE, &probe, expected).await? {
+            let message = format!(
+                "the store ignores {condition}: it wrote an object on a condition that was false. \
+                 Two clients would hold one lock. The store must support conditional writes"
+            );
+            return Err(Error::new(ErrorKind::Config, message));
+        }
+    }
+    Ok(())
+}
+
+async fn put(
+    store: &dyn CasStore,
+    key: &str,
+    content: &(impl Serialize + Sync),
+    expected: Option<&Version>,
+) -> Result<Put, Error> {
+    store.put_if(key, encode(content)?, expected).await
+}
+
+/// The content of an object.
+pub(super) fn encode(content: &impl Serialize) -> Result<Vec<u8>, Error> {
+    serde_json::to_vec(content).map_err(|error| {
+        Error::new(ErrorKind::Config, "an object cannot be encoded").with_source(error)
+    })
+}
+
+fn read<T: DeserializeOwned>(key: &str, object: &Object) -> Result<T, Error> {
+    serde_json::from_slice(&object.bytes).map_err(|error| {
+        let message = format!("the object {key} is not of leasehold; choose another prefix");
+        Error::new(ErrorKind::Config, message).with_source(error)
+    })
+}

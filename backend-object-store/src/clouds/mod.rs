@@ -1,0 +1,211 @@
+//! The stores of the clouds, and all servers that speak their protocols.
+
+mod http;
+mod profile;
+mod url;
+mod variables;
+
+use std::{ffi::OsString, sync::Arc, time::Duration};
+
+use lock_core::{Backend, ConnectionSecurity, Error, ErrorKind, is_loopback, plaintext_refusal};
+use object_store::{
+    ClientOptions, ObjectStore, RetryConfig,
+    aws::{AmazonS3Builder, AmazonS3ConfigKey, S3ConditionalPut},
+    azure::MicrosoftAzureBuilder,
+    gcp::GoogleCloudStorageBuilder,
+};
+
+use self::{
+    http::Connector,
+    url::{Cloud, Place, parse},
+    variables::Variables,
+};
+use crate::{
+    Objects,
+    cas::{CasBackend, CasOptions},
+};
+
+/// The variables that name an S3 server, the first one first.
+const ENDPOINTS: [&str; 3] = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"];
+
+/// Opens the store that a URL describes:
+///
+/// - `s3://BUCKET/PREFIX?region=…&endpoint=…`, with the credentials of the environment
+///   (`AWS_ACCESS_KEY_ID`, …), of a profile in `~/.aws`, a web identity, a container or an
+///   instance;
+/// - `gs://BUCKET/PREFIX`, with a service account (`GOOGLE_SERVICE_ACCOUNT`), the application
+///   default credentials, or those of an instance;
+/// - `az://CONTAINER/PREFIX?account=…&endpoint=…`, with the credentials of the environment
+///   (`AZURE_STORAGE_ACCOUNT_KEY`, …), a workload identity or a managed one.
+///
+/// Common options: `timeout=5s`, `longest_lease=30s` (refused if the store has another), and
+/// `plaintext=on` for an endpoint with `http://` on another machine. A URL has no credentials.
+///
+/// # Errors
+/// `InvalidInput` for a URL of another form; `Config` if a value of the environment or a profile
+/// cannot be used, and as [`CasBackend::open`]. No message shows a credential.
+pub async fn connect(url: &str) -> Result<Arc<dyn Backend>, Error> {
+    let text = |(key, value): (OsString, OsString)| {
+        Some((key.into_string().ok()?, value.into_string().ok()?))
+    };
+    let variables: Vec<_> = std::env::vars_os().filter_map(text).collect();
+    connect_with(url, variables).await
+}
+
+/// As [`connect`], with these variables in the place of those of the environment: for a program
+/// that has its credentials from elsewhere.
+///
+/// # Errors
+/// As [`connect`].
+pub async fn connect_with(
+    url: &str,
+    variables: impl IntoIterator<Item = (String, String)>,
+) -> Result<Arc<dyn Backend>, Error> {
+    let mut variables = Variables::new(variables);
+    let at = |error: Error| error.at("object-store", "connect");
+    let place = parse(url).map_err(at)?;
+    if place.cloud == Cloud::Amazon {
+        profile::add(&mut variables).map_err(at)?;
+    }
+    let (store, connection) = open(&place, &variables).map_err(at)?;
+    let mut options = CasOptions::new("object-store");
+    if place.cloud == Cloud::Google {
+        // A lease is renewed each third of its time, and Google takes one write a second of an
+        // object.
+        options.shortest_lease = Duration::from_secs(5);
+    }
+    options.longest_lease = place.longest_lease;
+    options.timeout = place.timeout;
+    options.connection = connection;
+    let objects = Objects::new(store, &place.prefix).map_err(at)?;
+    Ok(Arc::new(CasBackend::open(Arc::new(objects), options).await?))
+}
+
+fn open(
+    place: &Place,
+    variables: &Variables,
+) -> Result<(Arc<dyn ObjectStore>, ConnectionSecurity), Error> {
+    // A write that is repeated on the way may be answered with a refusal of the repeat. The steps
+    // repeat themselves.
+    let retry = RetryConfig { max_retries: 0, ..RetryConfig::default() };
+    // An answer that does not come is asked for again within the time limit of the call.
+    let connector = Connector { timeout: place.timeout / 2 };
+    let failed = |error: object_store::Error| {
+        let message = "the store cannot be used with these settings";
+        Error::new(ErrorKind::Config, message).with_source(error)
+    };
+    let endpoint = place.endpoint.as_deref().or_else(|| match place.cloud {
+        Cloud::Amazon => ENDPOINTS.iter().find_map(|name| variables.get(name)),
+        _ => None,
+    });
+    let connection = security(endpoint, place.plaintext)?;
+    let plain = endpoint.is_some_and(|endpoint| endpoint.starts_with("http://"));
+    let store: Arc<dyn ObjectStore> = match place.cloud {
+        Cloud::Amazon => {
+            let mut builder = variables
+                .known("AWS_")
+                .fold(AmazonS3Builder::new(), |it, (key, value)| it.with_config(key, value))
+                .with_bucket_name(&place.bucket)
+                .with_conditional_put(S3ConditionalPut::ETagMatch)
+                .with_allow_http(plain)
+                .with_retry(retry)
+                .with_http_connector(connector);
+            if let Some(region) = &place.region {
+                builder = builder.with_region(region);
+            }
+            if let Some(endpoint) = endpoint {
+                builder = builder.with_config(AmazonS3ConfigKey::S3Endpoint, endpoint);
+            }
+            Arc::new(builder.build().map_err(failed)?)
+        }
+        Cloud::Google => {
+            let mut builder = variables
+                .known("GOOGLE_")
+                .fold(GoogleCloudStorageBuilder::new(), |it, (key, value)| {
+                    it.with_config(key, value)
+                })
+                .with_bucket_name(&place.bucket)
+                .with_client_options(ClientOptions::new().with_allow_http(plain))
+                .with_retry(retry)
+                .with_http_connector(connector);
+            if let Some(endpoint) = endpoint {
+                builder = builder.with_base_url(endpoint);
+            }
+            Arc::new(builder.build().map_err(failed)?)
+        }
+        Cloud::Azure => {
+            let mut builder = variables
+                .known("AZURE_")
+                .fold(MicrosoftAzureBuilder::new(), |it, (key, value)| it.with_config(key, value))
+                .with_container_name(&place.bucket)
+                .with_allow_http(plain)
+                .with_retry(retry)
+                .with_http_connector(connector);
+            // Of a managed identity.
+            if let Some(at) = variables.get("IDENTITY_ENDPOINT") {
+                builder = builder.with_msi_endpoint(at);
+            }
+            if let Some(account) = &place.account {
+                builder = builder.with_account(account);
+            }
+            if let Some(endpoint) = endpoint {
+                builder = builder.with_endpoint(endpoint.to_owned());
+            }
+            Arc::new(builder.build().map_err(failed)?)
+        }
+    };
+    Ok((store, connection))
+}
+
+/// Refuses to send requests, which may carry a token, unencrypted to another machine.
+fn security(endpoint: Option<&str>, plaintext: bool) -> Result<ConnectionSecurity, Error> {
+    let Some(place) = endpoint.and_then(|endpoint| endpoint.strip_prefix("http://")) else {
+        return Ok(ConnectionSecurity::Verified);
+    };
+    let host = place.split('/').next().unwrap_or_default();
+    let host = host.rsplit_once(':').filter(|_| !host.ends_with(']')).map_or(host, |it| it.0);
+    match (is_loopback(host), plaintext) {
+        (true, _) => Ok(ConnectionSecurity::Local),
+        (false, true) => Ok(ConnectionSecurity::Plain),
+        (false, false) => Err(plaintext_refusal("an endpoint with https://")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unencrypted_endpoint_is_on_this_machine_or_allowed() {
+        use ConnectionSecurity::{Local, Plain, Verified};
+        for (endpoint, plaintext, expected) in [
+            (None, false, Some(Verified)),
+            (Some("https://s3.example"), false, Some(Verified)),
+            (Some("http://127.0.0.1:9000"), false, Some(Local)),
+            (Some("http://[::1]:9000/"), false, Some(Local)),
+            (Some("http://localhost"), false, Some(Local)),
+            (Some("http://s3.example:9000"), true, Some(Plain)),
+            (Some("http://s3.example:9000"), false, None),
+            (Some("http://127.0.0.1.example"), false, None),
+        ] {
+            assert_eq!(security(endpoint, plaintext).ok(), expected, "{endpoint:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn no_secret_is_shown() {
+        let url = "s3://bucket/a/b?region=eu-west-1&endpoint=http://127.0.0.1:1";
+        let place = parse(url).unwrap();
+        let builder = AmazonS3Builder::new()
+            .with_bucket_name("bucket")
+            .with_region("eu-west-1")
+            .with_access_key_id("key")
+            .with_secret_access_key("hunter2")
+            .with_token("hunter3")
+            .with_http_connector(Connector { timeout: place.timeout });
+        let objects = Objects::new(Arc::new(builder.build().unwrap()), &place.prefix).unwrap();
+        let options = CasOptions::new("object-store");
+        let shown = format!("{objects:?} {options:?} {place:?}");
+        assert!(!shown.contains("hunter") && shown.contains("a/b"), "{shown}");
+    }
+}
