@@ -44,7 +44,7 @@ impl Backend for Store {
 
     /// The number comes last, so that it seldom decides the order of two stores.
     async fn identity(&self) -> Result<String, Error> {
-        let session = self.session().await.during("identity")?;
+        let session = self.fresh_session().await.during("identity")?;
         self.refresh(&session).await.during("identity")?;
         Ok(format!("zookeeper:{}:{:016x}", self.layout.prefix(), self.settings().store))
     }
@@ -148,7 +148,6 @@ impl Backend for Store {
 
     async fn quarantine(&self) -> Result<Option<Quarantined>, Error> {
         let session = self.session().await.during("check")?;
-        self.refresh(&session).await.during("check")?;
         self.meet_present(&session).await.during("check")?;
         Ok(self.quarantined())
     }

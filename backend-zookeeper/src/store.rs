@@ -112,6 +112,13 @@ impl Store {
         self.sessions.any(longest).await
     }
 
+    /// A session whose server knows of all that was confirmed before: a follower may be behind.
+    pub(crate) async fn fresh_session(&self) -> Result<Arc<Session>, Error> {
+        let session = self.session().await?;
+        session.touch().await?;
+        Ok(session)
+    }
+
     /// The session of a grant, or another one if it has ended.
     pub(crate) async fn session_of(&self, held: &Held) -> Result<Arc<Session>, Error> {
         match held.session.is_alive() {
@@ -192,9 +199,10 @@ impl Store {
         Err(Error::new(ErrorKind::Unavailable, "others changed the settings again and again"))
     }
 
-    /// As [`meet`](Self::meet), in the present epoch.
+    /// Reads the settings, and [meets](Self::meet) the present epoch.
     pub(crate) async fn meet_present(&self, session: &Session) -> Result<(), Error> {
         session.write_with_own(&[]).await?;
+        self.refresh(session).await?;
         self.meet(session, session.epoch()).await
     }
 

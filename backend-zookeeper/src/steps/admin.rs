@@ -31,7 +31,7 @@ async fn held_by(
 }
 
 pub(crate) async fn inspect(store: &Store, name: &LockName) -> Result<Option<LockState>, Error> {
-    let session = store.session().await?;
+    let session = store.fresh_session().await?;
     let (view, seen) = held_by(store, &session, name).await?;
     if view.note.is_none() && view.entries.is_empty() {
         return Ok(None);
@@ -55,7 +55,7 @@ fn state(store: &Store, name: &LockName, view: &View, seen: &[Seen]) -> LockStat
 pub(crate) async fn list(store: &Store, from: Option<Cursor>) -> Result<Page, Error> {
     let refuse = || Error::new(ErrorKind::InvalidInput, "this is no cursor of this store");
     let start = from.map_or(Ok(0), |from| from.parse::<u8>().map_err(|_| refuse()))?;
-    let session = store.session().await?;
+    let session = store.fresh_session().await?;
     let (mut locks, mut bucket) = (Vec::new(), start);
     loop {
         let path = store.layout.bucket(bucket);
@@ -81,7 +81,7 @@ pub(crate) async fn list(store: &Store, from: Option<Cursor>) -> Result<Page, Er
 
 /// Removes the entries that hold the lock, also those of other libraries.
 pub(crate) async fn force_release(store: &Store, name: &LockName) -> Result<ReleaseOutcome, Error> {
-    let session = store.session().await?;
+    let session = store.fresh_session().await?;
     let (_, seen) = held_by(store, &session, name).await?;
     let mut any = false;
     for seen in seen {
@@ -96,7 +96,7 @@ pub(crate) async fn force_release_if(
     name: &LockName,
     token: FencingToken,
 ) -> Result<ReleaseOutcome, Error> {
-    let session = store.session().await?;
+    let session = store.fresh_session().await?;
     let (view, seen) = held_by(store, &session, name).await?;
     match seen.iter().find(|seen| seen.data.is_some() && view.token_of(&seen.entry) == token) {
         Some(seen) => Ok(outcome(remove(store, &session, name, seen).await?)),

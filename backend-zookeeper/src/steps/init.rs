@@ -23,7 +23,6 @@ pub(crate) async fn init(store: &Store, init: &Init) -> Result<StoreSettings, Er
     }
     let session = store.session().await?;
     for _ in 0..TRIES {
-        store.refresh(&session).await?;
         store.meet_present(&session).await?;
         let (before, version) = store.versioned_settings();
         let now = store.sessions.clock.latest();

@@ -19,7 +19,7 @@ use crate::{
 
 /// Reads the record.
 pub(crate) async fn read(store: &Store, name: &LockName) -> Result<RecordRead, Error> {
-    let session = store.session().await?;
+    let session = store.fresh_session().await?;
     let (note, settings) = (store.layout.note(name), store.layout.settings());
     let found = session.read(&[Ask::Data(&note), Ask::Data(&settings)]).await?;
     let mut found = found.into_iter();

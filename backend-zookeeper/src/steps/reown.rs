@@ -23,6 +23,8 @@ pub(crate) async fn reown(
 ) -> Result<Option<Grant>, Error> {
     store.check_request(request)?;
     let session = store.sessions.for_lease(request.lease).await?;
+    // Its server may be behind the one that made the entry.
+    session.touch().await?;
     for _ in 0..TRIES {
         let view = store.view(&session, &grant.name, Some(request.owner)).await?;
         if let Some(quarantined) = view.quarantined {

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use lock_core::{Backend, Env as _, Grant, Renewal, SystemEnv};
+use lock_core::{Backend, Env as _, Grant, RecordWrite, Renewal, SystemEnv};
 use servers::{Mode, Proxy, Server as _, ZooKeeper, ZooKeeperOptions};
 
 use crate::support::{
@@ -106,6 +106,28 @@ async fn a_write_and_then_a_cut_leave_no_second_holder() {
     let next = eventually_granted(&*other).await;
     is_over(&believed);
     assert!(next.token > grant.token);
+}
+
+/// A job that ran elsewhere must not run again because the follower of this client is behind.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_follower_that_is_behind_answers_no_old_record() {
+    let (zookeeper, follower, leader, [behind, other]) = follower_and_leader().await;
+    let slow = connect(&[zookeeper.endpoints()[follower]], "20s").await;
+    drop(behind);
+    assert!(slow.read_record(&name()).await.unwrap().record.is_none());
+    let link = zookeeper.link(follower, leader).unwrap();
+    link.set(Mode::Hold).await.unwrap();
+    let grant = granted(&*other, &request()).await;
+    let write = RecordWrite::new("it ran", WAIT).unwrap();
+    other.write_record(&grant, &write).await.unwrap();
+    link.until("a held change", WAIT, |now| now.to_client.waiting > 0).await.unwrap();
+    let held = link.counters().to_server.waiting;
+    let read = tokio::spawn(async move { slow.read_record(&name()).await });
+    // Nothing else is sent: no ping arrives that is to be answered.
+    link.until("a held request", WAIT, |now| now.to_server.waiting > held).await.unwrap();
+    link.set(Mode::Pass).await.unwrap();
+    let record = read.await.unwrap().unwrap().record.expect("the record");
+    assert_eq!(record.value, b"it ran");
 }
 
 /// The next leader gives each session its whole time.
