@@ -37,9 +37,9 @@ const ALL: Rules = Rules {
 
 /// Each of these budgets is searched alone, since one search for all has too many states.
 const RESTORES: Budget =
-    Budget { sessions: 3, writes: 3, lost_answers: 0, elections: 1, restores: 2 };
+    Budget { sessions: 3, writes: 3, lost_answers: 0, elections: 1, restores: 1 };
 const LOST_ANSWERS: Budget =
-    Budget { sessions: 2, writes: 4, lost_answers: 1, elections: 1, restores: 1 };
+    Budget { sessions: 2, writes: 3, lost_answers: 1, elections: 1, restores: 1 };
 
 /// What a search found, and how many states it saw.
 fn search(rules: Rules, budget: Budget) -> (Vec<&'static str>, usize) {
