@@ -27,8 +27,8 @@ pub(crate) struct Settings {
     pub(crate) grants_from_micros: u64,
     /// Why.
     pub(crate) why: String,
-    /// No record that was written since then was lost.
-    pub(crate) records_since_micros: u64,
+    /// No record that was written since then was lost, unless in an unproven epoch.
+    records_since_micros: u64,
     /// The last epoch in which nobody holds what this state does not have.
     epoch: i64,
     /// A later epoch, of which nobody knows that.
@@ -42,6 +42,8 @@ struct Unproven {
     epoch: i64,
     /// Nothing is granted before, since others may hold what was lost.
     from_micros: u64,
+    /// No record that was written since then was lost.
+    records_since_micros: u64,
 }
 
 const UNPROVEN: &str =
@@ -105,6 +107,10 @@ impl Settings {
         if self.quarantine {
             self.hold_back(now_micros, self.longest_held(), "the data of the store were lost");
         }
+        self.records_lost(now_micros);
+    }
+
+    pub(crate) fn records_lost(&mut self, now_micros: u64) {
         self.records_since_micros = now_micros;
     }
 
@@ -135,21 +141,41 @@ impl Settings {
         if epoch <= open {
             return;
         }
+        // A client that has lived since an unproven epoch does not know what was lost before.
+        if unbroken_since > self.epoch && self.quarantine {
+            self.records_since_micros = self.records_since();
+        }
         if unbroken_since <= open || !self.quarantine {
             (self.epoch, self.unproven) = (epoch, None);
             return;
         }
-        let wait = self.longest_held().as_micros() as u64;
-        let from = match &self.unproven {
+        let from = now_micros.saturating_add(self.longest_held().as_micros() as u64);
+        let met = Unproven { epoch, from_micros: from, records_since_micros: from };
+        let met = match self.unproven.take() {
             // Nothing was lost since that wait began.
-            Some(met) if unbroken_since <= met.epoch => met.from_micros,
-            _ => now_micros.saturating_add(wait),
+            Some(before) if unbroken_since <= before.epoch => Unproven { epoch, ..before },
+            _ => met,
         };
-        (self.epoch, self.unproven) = (open, Some(Unproven { epoch, from_micros: from }));
+        (self.epoch, self.unproven) = (open, Some(met));
+    }
+
+    /// No record that was written since then was lost.
+    pub(crate) fn records_since(&self) -> u64 {
+        let met = self.unproven.as_ref().map_or(0, |it| it.records_since_micros);
+        met.max(self.records_since_micros)
+    }
+
+    /// An operator says that no record was lost.
+    pub(crate) fn records_complete(&mut self) {
+        self.records_since_micros = 0;
+        if let Some(met) = &mut self.unproven {
+            met.records_since_micros = 0;
+        }
     }
 
     /// Opens all epochs so far.
     pub(crate) fn open_all(&mut self) {
+        self.records_since_micros = self.records_since();
         if let Some(met) = self.unproven.take() {
             self.epoch = met.epoch;
         }
@@ -160,4 +186,41 @@ impl Settings {
 pub(crate) fn check_longest(longest: Duration) -> Result<(), Error> {
     let (least, most) = LONGEST_LEASES.into_inner();
     check_span("longest_lease", longest, least, most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONGEST: Duration = Duration::from_secs(30);
+    const WAIT: u64 = 30_000_000;
+
+    #[test]
+    fn an_epoch_is_opened_by_who_knows_it_or_after_a_wait() {
+        let mut settings = Settings::first(LONGEST, 3);
+        assert!(settings.has_met(3, 3, 0) && !settings.has_met(4, 3, 0));
+        // A new client waits. A second one changes nothing.
+        settings.meet(4, 4, 100);
+        assert!(settings.quarantined(100).is_some() && settings.has_met(4, 4, 100));
+        let before = settings.clone();
+        settings.meet(4, 4, 200);
+        assert!(settings.quarantined(WAIT + 99).is_some());
+        // The next epoch: who has lived since the last one goes on with its wait, others begin anew.
+        settings.meet(5, 4, 300);
+        assert!(settings.quarantined(WAIT + 100).is_none());
+        settings.meet(6, 6, 300);
+        assert!(settings.quarantined(WAIT + 299).is_some());
+        // A client that knows the first epoch opens all, and no record was lost.
+        let mut known = before.clone();
+        known.meet(4, 3, 200);
+        assert!(known.quarantined(200).is_none() && known.open_epoch(200) == 4);
+        assert_eq!((before.records_since() > 0, known.records_since()), (true, 0));
+        // After the wait the epoch is open, but records may be lost.
+        let mut waited = before;
+        assert_eq!(waited.open_epoch(WAIT + 100), 4);
+        waited.meet(5, 4, WAIT + 100);
+        assert!(waited.quarantined(WAIT + 100).is_none() && waited.records_since() > 0);
+        waited.records_complete();
+        assert_eq!(waited.records_since(), 0);
+    }
 }

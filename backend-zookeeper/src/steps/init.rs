@@ -59,10 +59,10 @@ fn changed(before: &Settings, init: &Init, now: u64) -> Settings {
         after.hold_back(now, before.longest_lease(), why);
     }
     if init.restored {
-        after.records_since_micros = now;
+        after.records_lost(now);
     }
     if init.records_complete {
-        after.records_since_micros = 0;
+        after.records_complete();
     }
     after
 }

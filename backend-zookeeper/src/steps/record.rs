@@ -29,7 +29,7 @@ pub(crate) async fn read(store: &Store, name: &LockName) -> Result<RecordRead, E
     let stored = note.and_then(|(note, _)| note.record).filter(|record| !record.is_over(now));
     let record = stored.and_then(|stored| stored.record());
     let written = record.as_ref().map_or(0, |record| record.written.as_micros());
-    let since = StoreTime::from_micros(store.settings().records_since_micros);
+    let since = StoreTime::from_micros(store.settings().records_since());
     let now = StoreTime::from_micros(now.max(written));
     Ok(RecordRead::new(record, now).with_complete_since(since))
 }
