@@ -36,6 +36,8 @@ pub(crate) struct Store {
 struct Known {
     settings: Settings,
     version: i32,
+    /// The transaction that wrote them. After a restore, another one may have made this version.
+    zxid: i64,
     guarantees: Arc<Guarantees>,
 }
 
@@ -69,7 +71,7 @@ impl Store {
         let session = sessions.for_lease(longest).await?;
         let settings = Settings::first(longest, session.epoch());
         let guarantees = Arc::new(guarantees(&settings, &sessions, connection));
-        let known = Known { settings, version: -1, guarantees };
+        let known = Known { settings, version: -1, zxid: 0, guarantees };
         let store = Self {
             sessions,
             layout,
@@ -143,13 +145,17 @@ impl Store {
     /// Records settings that were read. `false` if they are missing: the store has lost its data.
     pub(crate) fn note_settings(&self, found: Found) -> Result<bool, Error> {
         let Some((data, stat)) = found.data() else { return Ok(false) };
-        if self.known.read().version == stat.version {
-            return Ok(true);
+        {
+            let known = self.known.read();
+            if (known.version, known.zxid) == (stat.version, stat.mzxid) {
+                return Ok(true);
+            }
         }
         let settings = Settings::read(&data)?;
         check_longest(settings.longest_lease())?;
         let guarantees = Arc::new(guarantees(&settings, &self.sessions, self.connection));
-        *self.known.write() = Known { settings, version: stat.version, guarantees };
+        let (version, zxid) = (stat.version, stat.mzxid);
+        *self.known.write() = Known { settings, version, zxid, guarantees };
         Ok(true)
     }
 

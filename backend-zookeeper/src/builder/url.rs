@@ -12,8 +12,8 @@ const FORM: &str = "the URL of a ZooKeeper store is zookeeper://HOST:PORT,HOST:P
 
 /// Opens the store that a URL describes:
 /// `zookeeper://USER:PASSWORD@HOST:PORT,HOST:PORT/leasehold?longest_lease=30s&tick=2s&timeout=5s&\
-/// plaintext=on&auth=sasl&acl=creator`. All parts except one host are optional. A password is sent to another
-/// machine only with `plaintext=on`.
+/// plaintext=on&auth=sasl&acl=creator`. All parts except one host are optional. A password is sent
+/// to another machine only with `plaintext=on`.
 ///
 /// # Errors
 /// As [`ZooKeeperBuilder::build`]; `InvalidInput` for a URL of another form. No message contains

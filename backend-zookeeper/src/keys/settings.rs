@@ -205,7 +205,7 @@ mod tests {
         let before = settings.clone();
         settings.meet(4, 4, 200);
         assert!(settings.quarantined(WAIT + 99).is_some());
-        // The next epoch: who has lived since the last one goes on with its wait, others begin anew.
+        // In the next epoch, who has lived since the last one goes on with its wait; others do not.
         settings.meet(5, 4, 300);
         assert!(settings.quarantined(WAIT + 100).is_none());
         settings.meet(6, 6, 300);

@@ -52,8 +52,8 @@ impl Session {
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// Since this epoch, nothing was lost until [`epoch`](Self::epoch), if no state is restored that
-    /// is younger than `longest`. A longer session proves less.
+    /// Since this epoch, nothing was lost until [`epoch`](Self::epoch), if no state is restored
+    /// that is younger than `longest`. A longer session proves less.
     pub(crate) fn unbroken_since(&self, longest: Duration) -> i64 {
         match self.lease <= longest {
             true => self.unbroken_since.load(Ordering::Acquire),

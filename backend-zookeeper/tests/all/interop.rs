@@ -11,8 +11,8 @@ use crate::support::{WAIT, connect, single};
 /// How often each side adds 1.
 const TIMES: u64 = 50;
 
-/// A client: its files, the shell commands that install it into the current folder, and the one that
-/// starts it.
+/// A client: its files, the shell commands that install it into the current folder, and the one
+/// that starts it.
 struct Library {
     files: &'static [(&'static str, &'static str)],
     install: &'static str,

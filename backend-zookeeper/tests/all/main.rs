@@ -13,3 +13,4 @@ mod migration;
 mod restore;
 mod sessions;
 mod support;
+mod versions;

@@ -212,7 +212,8 @@ async fn every_command_in_a_sentence_runs() {
             text.starts_with("leasehold ") && whole && !text.contains(['…', '['])
         });
         let commands: Vec<_> = commands.collect();
-        let is_built = page != "docs/backends/zookeeper.md" || cfg!(feature = "zookeeper");
+        let is_on_zookeeper = page.ends_with("/zookeeper.md") || page.ends_with("-curator.md");
+        let is_built = !is_on_zookeeper || cfg!(feature = "zookeeper");
         if commands.is_empty() || !is_built {
             continue;
         }
@@ -222,7 +223,7 @@ async fn every_command_in_a_sentence_runs() {
         shell.program("COMMAND", ":");
         let url = match &*page {
             "docs/backends/etcd.md" => format!("etcd://{}", etcd.endpoints()[0]),
-            "docs/backends/zookeeper.md" => format!("zookeeper://{}", zookeeper.endpoints()[0]),
+            _ if is_on_zookeeper => format!("zookeeper://{}", zookeeper.endpoints()[0]),
             "docs/backends/mysql.md" => format!("mysql://root@{}/test", mysql.address()),
             "docs/backends/postgres.md" | "docs/upgrades.md" => on_postgres.clone(),
             "docs/coming-from-shedlock.md" => format!("{on_postgres}?layout=shedlock"),
