@@ -70,7 +70,8 @@ pub(crate) const READ_AT_ONCE: usize = 200;
 pub(crate) const PAGE: usize = 200;
 /// How long a tombstone stays: longer than a request can be under way.
 pub(crate) const TOMBSTONE_LIFE: Duration = seconds(60);
-/// How long a name is remembered after its last use: longer than a job that runs once a week rests.
+/// How long a name is remembered after its last use: longer than a job that runs once a week rests,
+/// and longer than tokens can lead the clock, which is the longest lease.
 pub(crate) const FORGOTTEN_AFTER: Duration = seconds(8 * 24 * 3600);
 /// After how many releases, on average, a client looks for names to forget.
 pub(crate) const SWEEP_EVERY: u128 = 64;

@@ -51,24 +51,29 @@ async fn remove_ended(session: &Arc<Session>, now: Instant) {
         let mut ends = session.ends.lock();
         ends.extract_if(|_, end| end.at <= now).map(|(path, _)| path).collect()
     };
-    let removed = ended.iter().map(|path| async move {
-        // It may have moved to another session of the same owner. What is kept without a session
-        // has a version.
-        let (path, version) = match path.split_once('#') {
-            Some((path, version)) => (path, version.parse::<i32>().ok()),
-            None => (path.as_str(), None),
-        };
-        let found = session.read_one(path).await?;
-        let is_ours = |stat: &Stat| match version {
-            Some(version) => stat.ephemeral_owner == 0 && stat.version == version,
-            None => stat.ephemeral_owner == session.id(),
-        };
-        if let Some((_, stat)) = found.filter(|(_, stat)| is_ours(stat)) {
-            session.write(&[Write::Delete(path, Some(stat.version))]).await?;
+    let removed = join_all(ended.iter().map(|ended| remove(session, ended))).await;
+    for (ended, removed) in ended.iter().zip(removed) {
+        if let Err(error) = removed {
+            tracing::trace!(target: "leasehold", %error, "an ended node is removed later");
+            session.end_at(ended, now + TOUCH_PAUSE, false);
         }
-        Ok::<(), Error>(())
-    });
-    for error in join_all(removed).await.into_iter().filter_map(Result::err) {
-        tracing::trace!(target: "leasehold", %error, "an ended node was not removed");
     }
+}
+
+/// It may have moved to another session of the same owner. What is kept without a session has a
+/// version.
+async fn remove(session: &Session, ended: &str) -> Result<(), Error> {
+    let (path, version) = match ended.split_once('#') {
+        Some((path, version)) => (path, version.parse::<i32>().ok()),
+        None => (ended, None),
+    };
+    let found = session.read_one(path).await?;
+    let is_ours = |stat: &Stat| match version {
+        Some(version) => stat.ephemeral_owner == 0 && stat.version == version,
+        None => stat.ephemeral_owner == session.id(),
+    };
+    if let Some((_, stat)) = found.filter(|(_, stat)| is_ours(stat)) {
+        session.write(&[Write::Delete(path, Some(stat.version))]).await?;
+    }
+    Ok(())
 }

@@ -14,7 +14,7 @@ use crate::{
         data::{EntryData, to_bytes},
         entry::{Entry, kind_of, stem},
     },
-    session::{Session, Write},
+    session::{Made, Session, Write},
     store::{Held, Store},
     tunables::{POLL, TRIES},
 };
@@ -113,14 +113,11 @@ async fn make(
 }
 
 /// The state of an entry that was just made.
-pub(super) fn held(
-    session: &Arc<Session>,
-    made: Option<crate::session::Made>,
-) -> Result<Held, Error> {
-    if let Some(crate::session::Made::Node(path, _)) = made {
-        if let Some(number) = Entry::at(&path).number {
-            return Ok(Held { session: Arc::clone(session), path, number, version: 0 });
-        }
+pub(super) fn held(session: &Arc<Session>, made: Option<Made>) -> Result<Held, Error> {
+    if let Some(Made::Node(path, _)) = made
+        && let Some(number) = Entry::at(&path).number
+    {
+        return Ok(Held { session: Arc::clone(session), path, number, version: 0 });
     }
     Err(Error::new(ErrorKind::OutcomeUnknown, "ZooKeeper does not say which node it has made"))
 }

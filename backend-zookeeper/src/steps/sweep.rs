@@ -1,22 +1,22 @@
 //! Forgets names that nobody has used for days, so that the store does not grow with every name.
 //!
-//! The sweeper takes the lock. If nobody else came meanwhile, it removes all nodes of the name in
-//! one step, and raises the watermark of the bucket to its own token, which is the last. Later
-//! tokens are above the watermark.
+//! All nodes of a name are removed in one step, which raises the watermark of the bucket to the last
+//! token. Later tokens are above the watermark. The step fails if the directory has an entry, or if
+//! the data of the name have changed. A grant of a name that was unused for so long changes them,
+//! since its token must follow the clock.
 
 use std::sync::Arc;
 
-use lock_core::{Env as _, Error, LockName, OwnerId, OwnerLabel, SystemEnv};
-use zookeeper_client::CreateMode;
+use lock_core::{Env as _, Error, LockName, SystemEnv};
 
 use super::view::read_note;
 use crate::{
+    error::Failure,
     keys::{
-        data::{EntryData, micros, read_watermark, to_bytes},
-        entry::{Entry, Kind, stem},
+        data::{micros, read_watermark},
         layout::{Layout, parent, unescape},
     },
-    session::{Ask, Found, Made, Session, Write, in_background},
+    session::{Ask, Found, Session, Write, in_background},
     store::Store,
     tunables::{FORGOTTEN_AFTER, SWEEP_EVERY, SWEPT_AT_ONCE},
 };
@@ -72,41 +72,19 @@ async fn forget(
     if is_used {
         return Ok(());
     }
-    let entry = match &there {
-        Some(_) => Some(take(session, &directory).await?),
-        None => None,
-    };
-    let number = entry.as_deref().and_then(|path| Entry::at(path).number);
-    let known = number.zip(there).and_then(|(number, (_, stat))| data.token_of(number, stat.czxid));
+    // No entry so far has a higher number.
+    let known = there.as_ref().and_then(|(_, stat)| data.token_of(stat.cversion, stat.czxid));
     let last = known.unwrap_or_else(|| data.highest(&stat, now));
     let watermark = read_watermark(&watermark).max(last).get().to_string();
-    let mut steps = vec![Write::Put(bucket, watermark.as_bytes(), bucket_stat.version)];
-    steps.extend(entry.as_deref().map(|path| Write::Delete(path, None)));
-    steps.push(Write::Delete(&note, Some(stat.version)));
-    steps.extend(entry.as_ref().map(|_| Write::Delete(&directory, None)));
-    let swept = session.write(&steps).await;
-    if let (Err(_), Some(entry)) = (&swept, &entry) {
-        // Somebody else came. If this fails, too, the entry ends with the session.
-        session.write(&[Write::Delete(entry, None)]).await?;
-    }
-    Ok(())
-}
-
-/// Makes an entry in a directory, as a writer does.
-async fn take(session: &Session, directory: &str) -> Result<String, Error> {
-    let owner = OwnerId::from_bits(SystemEnv.random());
-    let data = EntryData {
-        owner,
-        label: OwnerLabel::new("sweep")?,
-        lease_millis: session.lease.as_millis() as u64,
-        until_micros: None,
-        released: false,
-    };
-    let path = format!("{directory}/{}", stem(owner, Kind::Writer));
-    let step = Write::Create(&path, &to_bytes(&data), CreateMode::EphemeralSequential);
-    match session.write(&[step]).await?.pop() {
-        Some(Made::Node(path, _)) => Ok(path),
-        _ => Err(Error::new(lock_core::ErrorKind::Unavailable, "no node was made")),
+    let mut steps = vec![
+        Write::Put(bucket, watermark.as_bytes(), bucket_stat.version),
+        Write::Delete(&note, Some(stat.version)),
+    ];
+    steps.extend(there.map(|_| Write::Delete(&directory, None)));
+    match session.write(&steps).await {
+        // Somebody uses the name.
+        Ok(_) | Err(Failure::Refused(..)) => Ok(()),
+        Err(failure) => Err(failure.into()),
     }
 }
 
@@ -116,7 +94,9 @@ mod tests {
 
     use std::time::Duration;
 
-    use lock_core::{Attempt, Backend as _, Grant, RecordWrite, ReleaseOptions, Request};
+    use lock_core::{
+        Attempt, Backend as _, Grant, OwnerId, OwnerLabel, RecordWrite, ReleaseOptions, Request,
+    };
     use servers::{ZooKeeper, ZooKeeperOptions};
 
     use super::*;

@@ -20,7 +20,7 @@ use lock_core::{Backend, BoxFuture, Env as _, Error, Init, SystemEnv};
 
 use self::untried::{
     CLIENT_FAULTS, LOST_TREE, MEMBERS, NO_CLOCK, NO_COPY, NO_FAILOVER, NO_MEMBER, NO_SERVER,
-    NO_TAIL, ON_ONE_SERVER, OPERATOR, UNTRIED_ON_JAVA,
+    NO_TAIL, ON_ONE_SERVER, OPERATOR, UNREPORTED, UNTRIED_ON_JAVA,
 };
 use crate::proof::{
     Fault, FaultInjector, Guarantee, InQuick, Reason, StartedStore, SystemUnderTest,
