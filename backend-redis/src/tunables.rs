@@ -1,6 +1,6 @@
 //! The numbers of this crate that a developer may want to tune, each with its reason.
 //!
-//! `scripts/limits.lua` has the lives of tombstones and queue entries and the claim window, since
+//! `scripts/tunables.lua` has the lives of tombstones and queue entries and the claim window, since
 //! the scripts use them. The number of a cluster's buckets
 //! ([`CLUSTER_BUCKETS`](crate::keys::CLUSTER_BUCKETS)) is part of the stored keys and can never
 //! change.
@@ -27,7 +27,7 @@ pub(crate) const WAIT_TIMEOUT: Duration = Duration::from_millis(500);
 /// `late_after`: longer than a request can wait in a socket or queue of a server that answers
 /// again.
 pub(crate) const LATE_AFTER: Duration = Duration::from_secs(30);
-/// The range of `late_after`. Tombstones live for 60 s (`TOMB_MS` in `scripts/limits.lua`), which
+/// The range of `late_after`. Tombstones live for 60 s (`TOMB_MS` in `scripts/tunables.lua`), which
 /// must be longer.
 pub(crate) const LATE_AFTERS: (Duration, Duration) =
     (Duration::from_millis(10), Duration::from_secs(50));
@@ -90,12 +90,12 @@ pub(crate) const CLUSTER_CRON: Duration = Duration::from_secs(1);
 // Guarantees of waiting.
 
 /// A lock that a handoff gave and nobody claimed lives for its claim window of 2 s (`CLAIM_MS` in
-/// `scripts/limits.lua`), whatever its lease. Redis removes expired keys within 100 ms.
+/// `scripts/tunables.lua`), whatever its lease. Redis removes expired keys within 100 ms.
 pub(crate) const EXPIRY_SLACK: Duration = Duration::from_millis(2_100);
 /// A waiter asks again at least this often, also without a push.
 pub(crate) const LONGEST_POLL: Duration = FAR_HEARTBEAT;
 /// The interval of heartbeats of a queue entry near the head, and of one far from it (`NEAR_MS` and
-/// `FAR_MS` in `scripts/limits.lua`). An entry's life has time for two heartbeats of a far entry.
+/// `FAR_MS` in `scripts/tunables.lua`). An entry's life has time for two heartbeats of a far entry.
 pub(crate) const NEAR_HEARTBEAT: Duration = Duration::from_millis(800);
 pub(crate) const FAR_HEARTBEAT: Duration = Duration::from_millis(1250);
 /// A client's heartbeats are due at multiples of this, so that many names need fewer calls with
@@ -105,7 +105,7 @@ pub(crate) const HEARTBEAT_STEP: Duration = Duration::from_millis(200);
 /// Reading costs the server as much as three heartbeats. It also checks the life of the queue's
 /// key, which may be 20 s shorter than the entries'.
 pub(crate) const LOCK_READ_AGAIN: Duration = Duration::from_secs(6);
-/// How long an entry lives after its last heartbeat (`LIFE_US` in `scripts/limits.lua`).
+/// How long an entry lives after its last heartbeat (`LIFE_US` in `scripts/tunables.lua`).
 pub(crate) const ENTRY_LIFE: Duration = Duration::from_secs(3);
 /// An entry lives for 3 s after its last heartbeat, and a claim window takes 2 s.
 pub(crate) const DEAD_ENTRY_DELAY: Duration = Duration::from_secs(5);
@@ -137,11 +137,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_scripts_count_the_same_limits() {
-        let limits = include_str!("scripts/limits.lua");
+    fn the_scripts_have_the_same_numbers() {
+        let tunables = include_str!("scripts/tunables.lua");
         let (near, far) = (NEAR_HEARTBEAT.as_millis(), FAR_HEARTBEAT.as_millis());
-        assert!(limits.contains(&format!("local NEAR, NEAR_MS, FAR_MS = 8, {near}, {far}\n")));
-        assert!(limits.contains(&format!("local LIFE_US = {}\n", ENTRY_LIFE.as_micros())));
-        assert!(limits.contains(&format!("local MOST_READERS = {}\n", Mode::MOST_READERS)));
+        assert!(tunables.contains(&format!("local NEAR, NEAR_MS, FAR_MS = 8, {near}, {far}\n")));
+        assert!(tunables.contains(&format!("local LIFE_US = {}\n", ENTRY_LIFE.as_micros())));
+        assert!(tunables.contains(&format!("local MOST_READERS = {}\n", Mode::MOST_READERS)));
     }
 }

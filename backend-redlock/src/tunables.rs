@@ -1,7 +1,7 @@
 //! The numbers of this crate that a developer may want to tune, each with its reason.
 //!
 //! Some numbers are in the scripts that use them: `TURN_US` in `acquire.lua` and `free.lua`;
-//! `LIFE_US`, `TOMB_MS` and `MOST_READERS` in `limits.lua` of `backend-redis`.
+//! `LIFE_US`, `TOMB_MS` and `MOST_READERS` in `tunables.lua` of `backend-redis`.
 
 use std::{ops::RangeInclusive, time::Duration};
 
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn the_scripts_count_the_same_life_of_an_entry() {
-        let limits = include_str!("../../backend-redis/src/scripts/limits.lua");
-        assert!(limits.contains(&format!("local LIFE_US = {}\n", ENTRY_LIFE.as_micros())));
+        let tunables = include_str!("../../backend-redis/src/scripts/tunables.lua");
+        assert!(tunables.contains(&format!("local LIFE_US = {}\n", ENTRY_LIFE.as_micros())));
     }
 }

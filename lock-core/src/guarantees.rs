@@ -7,7 +7,7 @@ use std::{fmt, time::Duration};
 
 use serde::Serialize;
 
-use crate::tunables::{DRIFT_PART, MOST_READERS, ROUNDING};
+use crate::tunables::MOST_READERS;
 
 /// A condition outside this library that must be true for a promise to hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -241,15 +241,6 @@ impl Guarantees {
     }
 }
 
-/// The margin that a holder subtracts from every lease (S3): 1% of the lease and 2 ms.
-///
-/// Both the store's clock and the holder's clock count the lease. Their rates may differ by 1%. The
-/// 2 ms cover the rounding of stores that count milliseconds.
-#[must_use]
-pub fn drift_margin(lease: Duration) -> Duration {
-    lease / DRIFT_PART + ROUNDING
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -267,10 +258,5 @@ mod tests {
             "holds, assuming that the clock runs; the disk keeps what was flushed"
         );
         assert!(!Promise::Withheld { why: "no fsync".into() }.holds());
-    }
-
-    #[test]
-    fn the_margin_is_one_percent_and_two_milliseconds() {
-        assert_eq!(drift_margin(Duration::from_secs(10)), Duration::from_millis(102));
     }
 }

@@ -36,6 +36,7 @@
 mod backend;
 mod client;
 mod credentials;
+mod drift_margin;
 mod env;
 mod error;
 mod fence;
@@ -78,12 +79,11 @@ pub use client::{
     any,
 };
 pub use credentials::{Credentials, CredentialsProvider};
+pub use drift_margin::drift_margin;
 pub use env::{BoxFuture, Env, NoRuntime, SystemEnv, jittered};
 pub use error::{Blocked, Error, ErrorKind};
 pub use fence::{Fence, FenceError, Stale};
-pub use guarantees::{
-    Assumption, ConnectionSecurity, Guarantees, Promise, QuarantineUse, drift_margin,
-};
+pub use guarantees::{Assumption, ConnectionSecurity, Guarantees, Promise, QuarantineUse};
 pub use log::OncePer;
 pub use memory::Memory;
 pub use name::LockName;

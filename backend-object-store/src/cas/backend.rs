@@ -2,25 +2,33 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use futures_util::{
+    StreamExt as _, TryStreamExt as _,
+    future::{join, join_all},
+    stream,
+};
 use lock_core::{
     Attempt, Backend, Busy, ConnectionSecurity, Cursor, Env, Error, ErrorKind, FencingToken, Grant,
-    Guarantees, Holder, Init, Instant, LockName, LockState, LossReason, Mutex, Page, Record,
-    RecordRead, RecordWrite, ReleaseOptions, ReleaseOutcome, Released, Renewal, Request, RwLock,
-    StoreSettings, StoreTime, SystemEnv, WriteOutcome, async_trait, check_lease, check_span,
-    check_token, jittered, whole_millis,
+    Guarantees, Holder, Init, Instant, LockName, LockState, LossReason, Mutex, OwnerId, Page,
+    Record, RecordRead, RecordWrite, ReleaseOptions, ReleaseOutcome, Released, Renewal, Request,
+    RwLock, StoreSettings, StoreTime, SystemEnv, WriteOutcome, async_trait, check_lease,
+    check_span, check_token, jittered, whole_millis,
 };
+use tokio::sync::Semaphore;
 
 use super::{
-    decide::{Answer, Step},
+    decide::{Answer, Step, Verb},
     guarantees, keys,
     observed::{Observed, View},
-    record::{Held, Value},
+    record::Value,
     runner::{Runner, Stepped},
     settings::{self, Settings},
     store::CasStore,
+    tries::until,
 };
-use crate::tunables::{AT_ONCE, FEW_NAMES, LONGEST_POLL, POLL_PART, SHORTEST_POLL, TIMEOUT};
+use crate::tunables::{
+    AT_ONCE, FEW_NAMES, LONGEST_POLL, OLD_SETTINGS, POLL_PART, SHORTEST_POLL, STILL_WAITS, TIMEOUT,
+};
 
 /// How to use a store that compares and swaps.
 #[derive(Clone, Debug)]
@@ -61,9 +69,11 @@ impl CasOptions {
 pub struct CasBackend {
     runner: Runner,
     options: CasOptions,
-    settings: RwLock<(Settings, Arc<Guarantees>)>,
-    /// Since when this client has found a lock busy: from this follows how often it polls.
-    busy_since: Mutex<HashMap<LockName, Instant>>,
+    /// The settings, what they promise, and when they were read.
+    agreed: RwLock<(Settings, Arc<Guarantees>, Instant)>,
+    /// When this client first and last found a lock busy in its present wait: from this follows how
+    /// often it polls.
+    waits: Mutex<HashMap<LockName, [Instant; 2]>>,
 }
 
 impl CasBackend {
@@ -74,22 +84,46 @@ impl CasBackend {
     /// the store's, if the store has another longest lease than the expected one, or if the objects
     /// are of another program or version; otherwise as the store.
     pub async fn open(store: Arc<dyn CasStore>, options: CasOptions) -> Result<Self, Error> {
-        let (kind, env) = (options.kind, Arc::clone(&options.env));
-        let (observed, timeout) = (Observed::new(), options.timeout);
-        let runner = Runner { store, env, observed, timeout };
-        let open = async {
-            let (store, env) = (&*runner.store, &*runner.env);
-            settings::probe(store, env).await?;
-            settings::open(store, env, options.longest_lease).await
+        let (kind, read_at) = (options.kind, options.env.now());
+        let runner = Runner {
+            store,
+            env: Arc::clone(&options.env),
+            observed: Observed::new(),
+            timeout: options.timeout,
+            renewals: Semaphore::new(AT_ONCE),
         };
+        let open = settings::open(&*runner.store, &*runner.env, options.longest_lease);
         let settings = runner.in_time(open).await.map_err(|error| error.at(kind, "connect"))?;
         let promised = Arc::new(guarantees::of(&options, settings.longest_lease()));
-        let settings = RwLock::new((settings, promised));
-        Ok(Self { runner, options, settings, busy_since: Mutex::new(HashMap::new()) })
+        let agreed = RwLock::new((settings, promised, read_at));
+        Ok(Self { runner, options, agreed, waits: Mutex::new(HashMap::new()) })
     }
 
     fn longest(&self) -> Duration {
-        self.settings.read().0.longest_lease()
+        self.agreed.read().0.longest_lease()
+    }
+
+    /// Reads the settings, and changes the longest lease to the given one.
+    async fn change(&self, longest_lease_ms: Option<u64>) -> Result<(), Error> {
+        let (runner, read_at) = (&self.runner, self.runner.env.now());
+        let changed = settings::change(&*runner.store, &*runner.env, longest_lease_ms);
+        let settings = runner.in_time(changed).await?;
+        let promised = Arc::new(guarantees::of(&self.options, settings.longest_lease()));
+        *self.agreed.write() = (settings, promised, read_at);
+        Ok(())
+    }
+
+    /// Reads the settings again if they are old: `init` may have changed them.
+    async fn refresh(&self) -> Result<(), Error> {
+        let now = self.runner.env.now();
+        let is_old = {
+            let mut agreed = self.agreed.write();
+            let is_old = now.since(agreed.2) >= OLD_SETTINGS;
+            // Other calls need not read them, too.
+            agreed.2 = if is_old { now } else { agreed.2 };
+            is_old
+        };
+        if is_old { self.change(None).await } else { Ok(()) }
     }
 
     fn at(&self, operation: &'static str, name: &LockName) -> impl Fn(Error) -> Error {
@@ -101,9 +135,11 @@ impl CasBackend {
         &self,
         operation: &'static str,
         name: &LockName,
-        step: &Step,
+        owner: OwnerId,
+        verb: Verb,
     ) -> Result<Stepped, Error> {
-        self.runner.step(name, step).await.map_err(self.at(operation, name))
+        let step = Step { owner, verb };
+        self.runner.step(name, &step).await.map_err(self.at(operation, name))
     }
 
     async fn view(&self, operation: &'static str, name: &LockName) -> Result<View, Error> {
@@ -117,12 +153,14 @@ impl CasBackend {
 
     fn busy(&self, name: &LockName, view: &View) -> Busy {
         let now = self.runner.env.now();
-        let mut since = self.busy_since.lock();
-        if since.len() > FEW_NAMES {
-            since.retain(|_, since| now.since(*since) < self.longest());
+        let mut waits = self.waits.lock();
+        if waits.len() > FEW_NAMES {
+            waits.retain(|_, [_, last]| now.since(*last) < STILL_WAITS);
         }
-        let waited = now.since(*since.entry(name.clone()).or_insert(now));
-        let pause = (waited / POLL_PART).clamp(SHORTEST_POLL, LONGEST_POLL);
+        let known = waits.get(name).filter(|[_, last]| now.since(*last) < STILL_WAITS);
+        let first = known.map_or(now, |[first, _]| *first);
+        waits.insert(name.clone(), [first, now]);
+        let pause = (now.since(first) / POLL_PART).clamp(SHORTEST_POLL, LONGEST_POLL);
         // The end of the lease, as far as this client knows, comes before a late poll.
         let holder = holder(view);
         let end = holder.as_ref().map_or(pause, |holder| holder.remaining.max(SHORTEST_POLL));
@@ -132,18 +170,16 @@ impl CasBackend {
 
     fn granted(&self, request: &Request, answer: Answer) -> Option<Grant> {
         let Answer::Granted(token) = answer else { return None };
-        self.busy_since.lock().remove(&request.name);
+        self.waits.lock().remove(&request.name);
         Some(Grant::new(request, token))
     }
 
     async fn renew_one(&self, grant: &Grant, sent: Instant) -> Renewal {
         let lease = grant.lease.min(self.longest());
-        let step = Step::Renew { owner: grant.owner, lease_ms: whole_millis(lease) };
-        match self.step("renew", &grant.name, &step).await {
-            Ok(Stepped { answer: Answer::Done, .. }) => Renewal::Renewed { from: sent, lease },
-            Ok(Stepped { view, .. }) if holder(&view).is_some() => {
-                Renewal::Lost(LossReason::TakenOver)
-            }
+        let verb = Verb::Renew(whole_millis(lease));
+        match self.step("renew", &grant.name, grant.owner, verb).await {
+            Ok((Answer::Done, _)) => Renewal::Renewed { from: sent, lease },
+            Ok((_, view)) if holder(&view).is_some() => Renewal::Lost(LossReason::TakenOver),
             Ok(_) => Renewal::Lost(LossReason::Gone),
             Err(error) => Renewal::Unknown(error),
         }
@@ -176,57 +212,51 @@ impl Backend for CasBackend {
     }
 
     async fn identity(&self) -> Result<String, Error> {
-        Ok(format!("{}:{}", self.options.kind, self.settings.read().0.identity))
+        Ok(format!("{}:{}", self.options.kind, self.agreed.read().0.identity))
     }
 
     fn guarantees(&self) -> Arc<Guarantees> {
-        Arc::clone(&self.settings.read().1)
+        Arc::clone(&self.agreed.read().1)
     }
 
     async fn try_acquire(&self, request: &Request) -> Result<Attempt, Error> {
         let name = &request.name;
+        self.refresh().await.map_err(self.at("acquire", name))?;
         check_lease(request.lease, self.longest()).map_err(self.at("acquire", name))?;
         self.check_token(request.floor).map_err(self.at("acquire", name))?;
-        let step = Step::Acquire {
-            owner: request.owner,
-            label: request.label.clone(),
-            lease_ms: whole_millis(request.lease),
-            floor: request.floor,
-        };
-        let stepped = self.step("acquire", name, &step).await?;
-        if stepped.answer == Answer::UsedUp {
+        let lease_ms = whole_millis(request.lease);
+        let verb = Verb::Acquire(request.label.clone(), lease_ms, request.floor);
+        let (answer, view) = self.step("acquire", name, request.owner, verb).await?;
+        if answer == Answer::UsedUp {
             let error = Error::new(ErrorKind::Config, "the fencing tokens are used up");
             return Err(self.at("acquire", name)(error));
         }
-        Ok(match self.granted(request, stepped.answer) {
+        Ok(match self.granted(request, answer) {
             Some(grant) => Attempt::Granted(grant),
-            None => Attempt::Busy(self.busy(name, &stepped.view)),
+            None => Attempt::Busy(self.busy(name, &view)),
         })
     }
 
     async fn abandon(&self, request: &Request) -> Result<(), Error> {
-        let step = Step::Abandon { owner: request.owner };
-        self.step("abandon", &request.name, &step).await.map(drop)
+        self.step("abandon", &request.name, request.owner, Verb::Abandon).await.map(drop)
     }
 
     async fn renew(&self, grants: &[&Grant], sent: Instant) -> Vec<Renewal> {
         let renewals = grants.iter().map(|grant| self.renew_one(grant, sent));
-        let renewals: Vec<_> = renewals.collect();
-        stream::iter(renewals).buffered(AT_ONCE).collect().await
+        // What the settings say now counts from the next renewal on.
+        join(join_all(renewals), self.refresh()).await.0
     }
 
     async fn release(&self, grant: &Grant, options: ReleaseOptions<'_>) -> Result<Released, Error> {
-        let step = Step::Release { owner: grant.owner, keep_ms: options.keep.map(whole_millis) };
-        let Stepped { answer, doubtful, .. } = self.step("release", &grant.name, &step).await?;
-        // The lock was held when the first write was sent, so that write has released it.
-        let answer = if doubtful { Answer::Done } else { answer };
+        let verb = Verb::Release(options.keep.map(whole_millis));
+        let (answer, _) = self.step("release", &grant.name, grant.owner, verb).await?;
         Ok(Released::plain(outcome(answer)))
     }
 
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<(), Error> {
         self.check_token(token).map_err(self.at("raise", &grant.name))?;
-        let step = Step::Raise { owner: grant.owner, token };
-        if self.step("raise", &grant.name, &step).await?.answer == Answer::Done {
+        let raise = self.step("raise", &grant.name, grant.owner, Verb::Raise(token));
+        if raise.await?.0 == Answer::Done {
             return Ok(());
         }
         let message = "the grant whose token was to be raised is gone";
@@ -235,14 +265,9 @@ impl Backend for CasBackend {
 
     async fn reown(&self, grant: &Grant, request: &Request) -> Result<Option<Grant>, Error> {
         check_lease(request.lease, self.longest()).map_err(self.at("reown", &grant.name))?;
-        let step = Step::Reown {
-            from: grant.owner,
-            token: grant.token,
-            owner: request.owner,
-            label: request.label.clone(),
-            lease_ms: whole_millis(request.lease),
-        };
-        let Stepped { answer, .. } = self.step("reown", &grant.name, &step).await?;
+        let (label, lease_ms) = (request.label.clone(), whole_millis(request.lease));
+        let verb = Verb::Reown(grant.owner, grant.token, label, lease_ms);
+        let (answer, _) = self.step("reown", &grant.name, request.owner, verb).await?;
         Ok(self.granted(request, answer))
     }
 
@@ -268,9 +293,8 @@ impl Backend for CasBackend {
             number: write.number,
             written_micros: self.runner.env.wall_micros(),
         };
-        let step = Step::Write { owner: grant.owner, value };
-        let Stepped { answer, .. } = self.step("write-record", &grant.name, &step).await?;
-        let done = answer == Answer::Done;
+        let write = self.step("write-record", &grant.name, grant.owner, Verb::Write(value));
+        let done = write.await?.0 == Answer::Done;
         Ok(if done { WriteOutcome::Written } else { WriteOutcome::NotHeld })
     }
 
@@ -283,8 +307,8 @@ impl Backend for CasBackend {
     async fn list(&self, from: Option<Cursor>) -> Result<Page, Error> {
         let at = |error: Error| error.at(self.options.kind, "list");
         let runner = &self.runner;
-        let list = runner.in_time(runner.store.list(keys::LOCKS, from.as_deref()));
-        let listed = list.await.map_err(at)?;
+        let list = || async { runner.store.list(keys::LOCKS, from.as_deref()).await.map(Some) };
+        let listed = runner.in_time(until(&*runner.env, list)).await.map_err(at)?;
         let next = listed.last().cloned();
         let names = listed.iter().filter_map(|key| keys::name(key));
         let read = |name: LockName| async move {
@@ -299,13 +323,9 @@ impl Backend for CasBackend {
     async fn force_release(&self, name: &LockName) -> Result<ReleaseOutcome, Error> {
         let view = self.view("force", name).await?;
         // Only the holder that is seen now: a repeat must not free the next one.
-        let Some(Held { owner, .. }) = view.record().and_then(|record| record.holder.clone())
-        else {
-            return Ok(ReleaseOutcome::NotHeld);
-        };
-        let Stepped { answer, doubtful, .. } =
-            self.step("force", name, &Step::Force { owner }).await?;
-        Ok(outcome(if doubtful { Answer::Done } else { answer }))
+        let held = view.record().and_then(|record| record.holder.as_ref());
+        let Some(held) = held else { return Ok(ReleaseOutcome::NotHeld) };
+        Ok(outcome(self.step("force", name, held.owner, Verb::Force).await?.0))
     }
 
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
@@ -317,16 +337,8 @@ impl Backend for CasBackend {
             let most = Duration::from_secs(86_400);
             check_span("longest_lease", longest, self.options.shortest_lease, most).map_err(at)?;
         }
-        let longest = init.longest_lease.map(whole_millis);
-        let runner = &self.runner;
-        let change = settings::change(&*runner.store, &*runner.env, |settings| {
-            settings.longest_lease_ms = longest.unwrap_or(settings.longest_lease_ms);
-        });
-        let settings = runner.in_time(change).await.map_err(at)?;
-        let longest = settings.longest_lease();
-        let promised = Arc::new(guarantees::of(&self.options, longest));
-        *self.settings.write() = (settings, promised);
-        Ok(StoreSettings::new(longest, None))
+        self.change(init.longest_lease.map(whole_millis)).await.map_err(at)?;
+        Ok(StoreSettings::new(self.longest(), None))
     }
 
     async fn clock_difference_micros(&self) -> Result<Option<i64>, Error> {

@@ -10,84 +10,33 @@ use crate::tunables::MOST_ABANDONED;
 
 /// What a client wants of a record.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Step {
-    /// Take the lock, or hold it on.
-    Acquire {
-        /// Who asks.
-        owner: OwnerId,
-        /// Its label.
-        label: OwnerLabel,
-        /// Its lease.
-        lease_ms: u64,
-        /// The token must be above this.
-        floor: FencingToken,
-    },
-    /// Begin the lease anew.
-    Renew {
-        /// The holder.
-        owner: OwnerId,
-        /// Its lease.
-        lease_ms: u64,
-    },
-    /// Give the lock up, or leave it for a minimum hold.
-    Release {
-        /// The holder.
-        owner: OwnerId,
-        /// The minimum hold.
-        keep_ms: Option<u64>,
-    },
-    /// Make sure that this owner has nothing, and never will.
-    Abandon {
-        /// The owner.
-        owner: OwnerId,
-    },
-    /// Free the lock of this owner by force.
-    Force {
-        /// Whom the operator has seen.
-        owner: OwnerId,
-    },
-    /// Raise the token.
-    Raise {
-        /// The holder.
-        owner: OwnerId,
-        /// At least this.
-        token: FencingToken,
-    },
-    /// Give the held lock to another owner.
-    Reown {
-        /// The present holder.
-        from: OwnerId,
-        /// Its token.
-        token: FencingToken,
-        /// The new holder.
-        owner: OwnerId,
-        /// Its label.
-        label: OwnerLabel,
-        /// Its lease.
-        lease_ms: u64,
-    },
-    /// Write the value.
-    Write {
-        /// The holder.
-        owner: OwnerId,
-        /// The value.
-        value: Value,
-    },
+pub struct Step {
+    /// For whom. All verbs but [`Acquire`](Verb::Acquire) and [`Reown`](Verb::Reown) are about the
+    /// lock that this owner has.
+    pub owner: OwnerId,
+    /// What to do.
+    pub verb: Verb,
 }
 
-impl Step {
-    /// The owner that should hold the lock already, if the step is about one.
-    pub(super) fn of_holder(&self) -> Option<OwnerId> {
-        match self {
-            Self::Renew { owner, .. }
-            | Self::Release { owner, .. }
-            | Self::Abandon { owner }
-            | Self::Force { owner }
-            | Self::Raise { owner, .. }
-            | Self::Write { owner, .. } => Some(*owner),
-            Self::Acquire { .. } | Self::Reown { .. } => None,
-        }
-    }
+/// What a step does. Leases and minimum holds are in milliseconds.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Verb {
+    /// Take the lock, or hold it on, with a token above the floor.
+    Acquire(OwnerLabel, u64, FencingToken),
+    /// Begin the lease anew, with this length.
+    Renew(u64),
+    /// Give the lock up, or leave it for a minimum hold.
+    Release(Option<u64>),
+    /// Make sure that this owner has nothing, and never will.
+    Abandon,
+    /// Free the lock of this owner, whom an operator has seen, by force.
+    Force,
+    /// Raise the token to at least this.
+    Raise(FencingToken),
+    /// Take the lock over from its present holder, by its owner and its token.
+    Reown(OwnerId, FencingToken, OwnerLabel, u64),
+    /// Write the value.
+    Write(Value),
 }
 
 /// The answer to a step.
@@ -107,6 +56,7 @@ pub enum Answer {
 
 /// What a client does next.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::large_enum_variant, reason = "it is taken apart at once")]
 pub enum Decision {
     /// Write this record if the version is still there. Then the answer is true.
     Write(Record, Answer),
@@ -114,104 +64,86 @@ pub enum Decision {
     Answer(Answer),
 }
 
-/// What a decision needs besides the record.
-#[derive(Clone, Debug)]
-pub struct Draw {
-    /// A nonce that was never used.
-    pub nonce: Nonce,
-    /// This client's wall clock, in microseconds since 1970. Only tokens use it.
-    pub wall_micros: u64,
-}
-
 /// Decides a step. `is_over` says that this client has seen the holder's last beat for the whole
-/// lease, on its own clock.
+/// lease, on its own clock. `nonce` was never used. Only tokens use `wall_micros`, this client's
+/// wall clock in microseconds since 1970.
 #[must_use]
-pub fn decide(record: Option<&Record>, is_over: bool, step: &Step, draw: Draw) -> Decision {
+pub fn decide(
+    record: Option<&Record>,
+    is_over: bool,
+    step: &Step,
+    nonce: Nonce,
+    wall_micros: u64,
+) -> Decision {
     use Decision::{Answer as Say, Write};
-    let Draw { nonce, wall_micros } = draw;
-    let mut new = record.cloned().unwrap_or_else(|| Record {
-        nonce: nonce.clone(),
-        token: FencingToken::ZERO,
-        holder: None,
-        abandoned: Vec::new(),
-        value: None,
-    });
+    let mut new = record.cloned().unwrap_or_else(|| Record::new(nonce.clone()));
     new.nonce = nonce.clone();
-    let live = new.holder.as_ref().filter(|_| !is_over);
-    let holds = |wanted: &OwnerId| live.is_some_and(|held| held.owner == *wanted && !held.kept);
-    let is_its_token = !matches!(step, Step::Reown { token, .. } if *token != new.token);
-    let held = |owner: &OwnerId, label: &OwnerLabel, lease_ms| Held {
-        owner: *owner,
-        label: label.clone(),
-        lease_ms,
-        beat: nonce.clone(),
-        kept: false,
+    let (owner, live) = (step.owner, new.holder.as_ref().filter(|_| !is_over));
+    let holds = |wanted: OwnerId| live.is_some_and(|held| held.owner == wanted && !held.kept);
+    let held = |label: &OwnerLabel, lease_ms| {
+        let (label, beat) = (label.clone(), nonce.clone());
+        Some(Held { owner, label, lease_ms, beat, kept: false })
     };
-    match step {
-        Step::Acquire { owner, label, lease_ms, .. }
-        | Step::Reown { owner, label, lease_ms, .. }
-            if holds(owner) && is_its_token =>
-        {
+    match &step.verb {
+        Verb::Reown(_, token, ..) if *token != new.token => Say(Answer::NotHeld),
+        Verb::Acquire(label, lease_ms, _) | Verb::Reown(_, _, label, lease_ms) if holds(owner) => {
             // A late repeat may ask for less. The holder may still count on the longer lease.
             let lease_ms = live.map_or(0, |held| held.lease_ms).max(*lease_ms);
-            new.holder = Some(held(owner, label, lease_ms));
+            new.holder = held(label, lease_ms);
             let token = new.token;
             Write(new, Answer::Granted(token))
         }
-        Step::Acquire { owner, .. } if live.is_some() || new.abandoned.contains(owner) => {
-            Say(Answer::Busy)
-        }
-        Step::Acquire { owner, label, lease_ms, floor } => {
+        Verb::Acquire(..) if live.is_some() || new.abandoned.contains(&owner) => Say(Answer::Busy),
+        Verb::Acquire(label, lease_ms, floor) => {
             let Some(token) = FencingToken::mint(wall_micros, new.token, *floor) else {
                 return Say(Answer::UsedUp);
             };
-            new.holder = Some(held(owner, label, *lease_ms));
-            new.token = token;
+            (new.holder, new.token) = (held(label, *lease_ms), token);
             Write(new, Answer::Granted(token))
         }
-        Step::Abandon { owner } => {
-            new.holder = new.holder.filter(|held| held.owner != *owner || held.kept);
-            new.abandoned.retain(|other| other != owner);
+        Verb::Abandon => {
+            new.holder = new.holder.filter(|held| held.owner != owner || held.kept);
+            new.abandoned.retain(|other| *other != owner);
             if new.abandoned.len() == MOST_ABANDONED {
                 new.abandoned.remove(0);
             }
-            new.abandoned.push(*owner);
+            new.abandoned.push(owner);
             Write(new, Answer::Done)
         }
-        Step::Force { owner } if new.holder.as_ref().is_some_and(|held| held.owner == *owner) => {
-            new.holder = None;
+        Verb::Force if new.holder.as_ref().is_some_and(|held| held.owner == owner) => {
+            (new.holder, new.freed) = (None, Some(nonce));
             Write(new, Answer::Done)
         }
-        Step::Reown { from, token, owner, label, lease_ms }
-            if holds(from) && is_its_token && !new.abandoned.contains(owner) =>
+        Verb::Reown(from, token, label, lease_ms)
+            if holds(*from) && !new.abandoned.contains(&owner) =>
         {
-            new.holder = Some(held(owner, label, *lease_ms));
+            new.holder = held(label, *lease_ms);
             Write(new, Answer::Granted(*token))
         }
-        Step::Renew { owner, lease_ms } if holds(owner) => {
+        Verb::Renew(lease_ms) if holds(owner) => {
             if let Some(held) = &mut new.holder {
                 held.lease_ms = held.lease_ms.max(*lease_ms);
                 held.beat = nonce;
             }
             Write(new, Answer::Done)
         }
-        Step::Release { owner, keep_ms } if holds(owner) => {
+        Verb::Release(keep_ms) if holds(owner) => {
+            new.freed = Some(nonce.clone());
             new.holder = new.holder.and_then(|held| {
                 let lease_ms = (*keep_ms)?;
                 Some(Held { lease_ms, beat: nonce, kept: true, ..held })
             });
             Write(new, Answer::Done)
         }
-        Step::Raise { owner, token } if holds(owner) => {
+        Verb::Raise(token) if holds(owner) => {
             if new.token >= *token {
                 return Say(Answer::Done);
             }
             new.token = *token;
             Write(new, Answer::Done)
         }
-        Step::Write { owner, value } if holds(owner) => {
-            let mut value = value.clone();
-            value.token = new.token;
+        Verb::Write(value) if holds(owner) => {
+            let value = Value { token: new.token, ..value.clone() };
             let is_repeat = |last: &Value| last.token == value.token && last.number >= value.number;
             if new.value.as_ref().is_some_and(is_repeat) {
                 return Say(Answer::Done);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_core::{Assumption, Guarantees, Promise, QuarantineUse};
+use lock_core::{Assumption, Guarantees, Promise};
 
 use super::{backend::CasOptions, settings::RECORD_VERSION};
 use crate::tunables::{CLOCK_BOUND, LONGEST_POLL};
@@ -32,7 +32,6 @@ pub(super) fn of(options: &CasOptions, longest: Duration) -> Guarantees {
     let assuming = [kept, vec![assume("clients-clocks", &clocks)]].concat();
     promised.record = Promise::Holds { assuming };
     promised.most_readers = None;
-    promised.quarantine = QuarantineUse::NotNeeded;
     promised.raise = true;
     promised.hand_over = true;
     promised.longest_poll = LONGEST_POLL;

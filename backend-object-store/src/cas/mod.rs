@@ -24,10 +24,11 @@ mod record;
 mod runner;
 mod settings;
 mod store;
+mod tries;
 
 pub use self::{
     backend::{CasBackend, CasOptions},
-    decide::{Answer, Decision, Draw, Step, decide},
+    decide::{Answer, Decision, Step, Verb, decide},
     record::{Held, Nonce, Record, Value},
     store::{CasStore, Object, Put, Version},
 };

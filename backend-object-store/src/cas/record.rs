@@ -35,6 +35,9 @@ pub struct Record {
     pub abandoned: Vec<OwnerId>,
     /// What a holder wrote for later holders.
     pub value: Option<Value>,
+    /// The nonce of the last write that freed the lock, for its holder or by force. A client whose
+    /// release had no answer finds it here, although there is a next holder.
+    pub freed: Option<Nonce>,
 }
 
 /// Who has a lock.
@@ -86,6 +89,11 @@ impl fmt::Debug for Value {
 }
 
 impl Record {
+    pub(super) fn new(nonce: Nonce) -> Self {
+        let token = FencingToken::ZERO;
+        Self { nonce, token, holder: None, abandoned: Vec::new(), value: None, freed: None }
+    }
+
     /// The record in these bytes. What cannot be read counts as held without an end: only an
     /// operator can say that nobody relies on it.
     #[must_use]
@@ -93,20 +101,9 @@ impl Record {
         serde_json::from_slice(bytes).unwrap_or_else(|_| {
             let Holder { owner, label, remaining, .. } = Holder::unreadable(Holder::WITHOUT_END);
             let nonce = Nonce::of(0);
-            let held = Held {
-                owner,
-                label,
-                lease_ms: whole_millis(remaining),
-                beat: nonce.clone(),
-                kept: false,
-            };
-            Self {
-                nonce,
-                token: FencingToken::ZERO,
-                holder: Some(held),
-                abandoned: Vec::new(),
-                value: None,
-            }
+            let (lease_ms, beat) = (whole_millis(remaining), nonce.clone());
+            let held = Held { owner, label, lease_ms, beat, kept: false };
+            Self { holder: Some(held), ..Self::new(nonce) }
         })
     }
 }

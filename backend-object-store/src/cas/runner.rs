@@ -2,17 +2,18 @@
 
 use std::{future::Future, sync::Arc, time::Duration};
 
-use lock_core::{Env, Error, ErrorKind, LockName, jittered};
+use lock_core::{Env, Error, ErrorKind, LockName};
+use tokio::sync::Semaphore;
 
 use super::{
-    decide::{Answer, Decision, Draw, Step, decide},
+    decide::{Answer, Decision, Step, Verb, decide},
     keys,
-    observed::{Observed, Seen, View},
+    observed::{Observed, View},
     record::{Nonce, Record},
     settings::encode,
     store::{CasStore, Put},
+    tries::{Tries, until},
 };
-use crate::tunables::{FIRST_PAUSE, LONGEST_PAUSE, READ_TRIES};
 
 /// One store, as this client sees it.
 #[derive(Debug)]
@@ -21,20 +22,29 @@ pub(super) struct Runner {
     pub(super) env: Arc<dyn Env>,
     pub(super) observed: Observed,
     pub(super) timeout: Duration,
+    /// The turns of renewals: a client with many locks sends so many at once.
+    pub(super) renewals: Semaphore,
 }
 
-/// What a step has done.
-pub(super) struct Stepped {
-    pub(super) answer: Answer,
-    /// The record after the step.
-    pub(super) view: View,
-    /// Whether an earlier write of the step may have been carried out, and then replaced by another
-    /// client's.
-    pub(super) doubtful: bool,
+/// The answer to a step, and the record after it.
+pub(super) type Stepped = (Answer, View);
+
+/// The writes of one step.
+#[derive(Default)]
+struct Sent {
+    /// Each write, and the answer if it is carried out, which may be late.
+    writes: Vec<(Nonce, Answer)>,
+    /// Whether one may have been carried out, before another client wrote.
+    is_doubtful: bool,
 }
 
-/// A write of this call, and the answer if it is carried out, which may be late.
-type Sent = (Nonce, Answer);
+impl Sent {
+    /// The answer of the write that has made this record, or was the last one to free the lock.
+    fn answer(&self, record: &Record) -> Option<Answer> {
+        let is_in = |nonce: &Nonce| record.nonce == *nonce || record.freed.as_ref() == Some(nonce);
+        self.writes.iter().find(|(own, _)| is_in(own)).map(|(_, answer)| *answer)
+    }
+}
 
 impl Runner {
     /// Ends a call after the timeout.
@@ -55,15 +65,16 @@ impl Runner {
         }
     }
 
-    /// Reads a record.
+    /// Reads a record, and a few times again if the store could not answer.
     ///
     /// # Errors
     /// As the store.
     pub(super) async fn read(&self, name: &LockName) -> Result<View, Error> {
-        let object = self.store.get(&keys::of(name)).await?;
-        let seen = Seen(object.map(|object| (Record::read(&object.bytes), object.version)));
+        let key = keys::of(name);
+        let object = until(&*self.env, || async { self.store.get(&key).await.map(Some) }).await?;
+        let seen = object.map(|object| (Record::read(&object.bytes), object.version));
         // The clock is read after the answer has come.
-        Ok(self.observed.look(name, seen, self.env.now()))
+        Ok(self.observed.look(name, seen, false, self.env.now()))
     }
 
     /// Carries out a step.
@@ -72,34 +83,37 @@ impl Runner {
     /// As the store; `Timeout` and `OutcomeUnknown` if a write was sent, and nobody knows what
     /// became of it.
     pub(super) async fn step(&self, name: &LockName, step: &Step) -> Result<Stepped, Error> {
-        self.in_time(self.rounds(name, step)).await
+        let call = async {
+            let _turn = match step.verb {
+                Verb::Renew(_) => self.renewals.acquire().await.ok(),
+                _ => None,
+            };
+            self.rounds(name, step).await
+        };
+        self.in_time(call).await
     }
 
     async fn rounds(&self, name: &LockName, step: &Step) -> Result<Stepped, Error> {
-        let (mut sent, mut pause, mut tries, mut doubtful) = (Vec::new(), FIRST_PAUSE, 0, false);
-        // A holder knows its own last write, an operator has just read, and both save the read.
+        let (mut sent, mut tries) = (Sent::default(), Tries::new(&*self.env));
+        // A holder knows its own last write, and that saves the read.
         let is_own = |view: &View| {
             let holder = view.record().and_then(|record| record.holder.as_ref());
-            holder.is_some_and(|held| step.of_holder() == Some(held.owner))
+            holder.is_some_and(|held| held.owner == step.owner)
         };
-        let mut known = self.observed.last(name, self.env.now()).filter(is_own);
+        // For a renewal it is the same who has ended the lease.
+        let is_renewal = matches!(step.verb, Verb::Renew(_));
+        let mut known = self.observed.written(name, self.env.now()).filter(is_own);
         loop {
-            match self.round(name, step, known.take(), &mut sent, &mut doubtful).await {
+            match self.round(name, step, known.take(), &mut sent).await {
+                Ok(Some((Answer::NotHeld, _))) if sent.is_doubtful && !is_renewal => {
+                    return Err(unknown());
+                }
                 Ok(Some(stepped)) => return Ok(stepped),
-                Ok(None) => {}
-                Err(error) if sent.is_empty() && (!error.is_retryable() || tries == READ_TRIES) => {
-                    return Err(error);
-                }
-                Err(error) if !error.is_retryable() => {
-                    let message = "the store refuses to say what became of a write";
-                    return Err(Error::new(ErrorKind::OutcomeUnknown, message).with_source(error));
-                }
-                Err(_) => {}
+                Err(error) if sent.writes.is_empty() => return Err(error),
+                Err(error) if !error.is_retryable() => return Err(unknown().with_source(error)),
+                // The next read says what became of the writes.
+                Ok(None) | Err(_) => tries.pause().await,
             }
-            tries += 1;
-            // Clients that were refused together do not come back together.
-            self.env.sleep(jittered(&*self.env, pause)).await;
-            pause = (2 * pause).min(LONGEST_PAUSE);
         }
     }
 
@@ -109,47 +123,44 @@ impl Runner {
         name: &LockName,
         step: &Step,
         known: Option<View>,
-        sent: &mut Vec<Sent>,
-        doubtful: &mut bool,
+        sent: &mut Sent,
     ) -> Result<Option<Stepped>, Error> {
-        let decided = |view: &View| {
-            let nonce = Nonce::of(self.env.random());
-            let draw = Draw { nonce, wall_micros: self.env.wall_micros() };
-            decide(view.record(), view.is_over(), step, draw)
+        let decided = |view: View| {
+            let (nonce, wall) = (Nonce::of(self.env.random()), self.env.wall_micros());
+            (decide(view.record(), view.is_over(), step, nonce, wall), view)
         };
-        let write = known.and_then(|view| match decided(&view) {
-            Decision::Write(record, answer) => Some((view, record, answer)),
-            // A write on an old record fails. An answer from one may be wrong.
-            Decision::Answer(_) => None,
-        });
-        let from_memory = write.is_some();
-        let (view, record, answer) = match write {
-            Some(write) => write,
+        // A write on an old record fails. An answer from one may be wrong.
+        let is_write = |decided: &(Decision, View)| matches!(decided.0, Decision::Write(..));
+        let known = known.map(decided).filter(is_write);
+        let from_memory = known.is_some();
+        let (decision, view) = match known {
+            Some(known) => known,
             None => {
                 let view = self.read(name).await?;
-                let nonce = view.record().map(|record| &record.nonce);
-                if let Some((_, answer)) = sent.iter().find(|(own, _)| Some(own) == nonce) {
-                    return Ok(Some(Stepped { answer: *answer, view, doubtful: false }));
+                if let Some(answer) = view.record().and_then(|record| sent.answer(record)) {
+                    return Ok(Some((answer, view)));
                 }
-                match decided(&view) {
-                    Decision::Write(record, answer) => (view, record, answer),
-                    Decision::Answer(answer) => {
-                        return Ok(Some(Stepped { answer, view, doubtful: *doubtful }));
-                    }
-                }
+                decided(view)
             }
         };
+        let (record, answer) = match decision {
+            Decision::Write(record, answer) => (record, answer),
+            Decision::Answer(answer) => return Ok(Some((answer, view))),
+        };
         let bytes = encode(&record)?;
-        sent.push((record.nonce.clone(), answer));
+        sent.writes.push((record.nonce.clone(), answer));
         let put = self.store.put_if(&keys::of(name), bytes, view.version()).await;
         // What this client remembered was out of date, as after a release by force.
-        *doubtful |= !(from_memory && matches!(put, Ok(Put::Refused)));
+        sent.is_doubtful |= !(from_memory && matches!(put, Ok(Put::Refused)));
         if put.as_ref().is_err_and(|error| !error.is_retryable()) {
-            sent.pop();
+            sent.writes.pop();
         }
         let Put::Written(version) = put? else { return Ok(None) };
-        let seen = Seen(Some((record, version)));
-        let view = self.observed.look(name, seen, self.env.now());
-        Ok(Some(Stepped { answer, view, doubtful: false }))
+        let view = self.observed.look(name, Some((record, version)), true, self.env.now());
+        Ok(Some((answer, view)))
     }
+}
+
+fn unknown() -> Error {
+    Error::new(ErrorKind::OutcomeUnknown, "nobody can say what became of a write")
 }

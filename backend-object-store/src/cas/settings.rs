@@ -1,6 +1,6 @@
 //! What a store keeps for all its clients, and the check that it compares before it writes.
 
-use std::time::Duration;
+use std::{sync::OnceLock, time::Duration};
 
 use lock_core::{
     Env, Error, ErrorKind, OwnerId, StoreSettings, check_record_version, whole_millis,
@@ -11,6 +11,7 @@ use super::{
     keys::{PROBE, SETTINGS},
     record::Nonce,
     store::{CasStore, Object, Put, Version},
+    tries::until,
 };
 use crate::tunables::CLOCK_BOUND;
 
@@ -50,14 +51,15 @@ struct Probe {
     nonce: Nonce,
 }
 
-/// Reads the settings, and makes them if they are missing. Refuses another longest lease than the
-/// one that this client expects.
+/// Tries the store, and reads its settings. Refuses another longest lease than the one that this
+/// client expects.
 pub(super) async fn open(
     store: &dyn CasStore,
     env: &dyn Env,
     expected: Option<Duration>,
 ) -> Result<Settings, Error> {
-    let settings = change(store, env, |_| ()).await?;
+    probe(store, env).await?;
+    let settings = change(store, env, None).await?;
     let stored = settings.longest_lease();
     let Some(expected) = expected.filter(|expected| *expected != stored) else {
         return Ok(settings);
@@ -70,70 +72,73 @@ pub(super) async fn open(
     Err(Error::new(ErrorKind::Config, message))
 }
 
-/// Changes the settings, and makes them if they are missing.
+/// Reads the settings, and makes them if they are missing. Changes the longest lease to the given
+/// one.
 pub(super) async fn change(
     store: &dyn CasStore,
     env: &dyn Env,
-    change: impl Fn(&mut Settings) + Send + Sync,
+    longest_lease_ms: Option<u64>,
 ) -> Result<Settings, Error> {
-    loop {
+    let changed = || async {
         let object = store.get(SETTINGS).await?;
-        let version = object.as_ref().map(|object| object.version.clone());
         let mut settings = match &object {
             Some(object) => read(SETTINGS, object)?,
             None => Settings::new(env),
         };
         check_record_version(&settings.version.to_string(), RECORD_VERSION)?;
-        let before = settings.longest_lease_ms;
-        change(&mut settings);
-        if version.is_some() && settings.longest_lease_ms == before {
-            return Ok(settings);
+        let longest = longest_lease_ms.unwrap_or(settings.longest_lease_ms);
+        if object.is_some() && settings.longest_lease_ms == longest {
+            return Ok(Some(settings));
         }
-        settings.nonce = Nonce::of(env.random());
-        // Whoever was faster, or whatever became of this write: the next read says it.
-        put(store, SETTINGS, &settings, version.as_ref()).await?;
-    }
+        (settings.longest_lease_ms, settings.nonce) = (longest, Nonce::of(env.random()));
+        let version = object.map(|object| object.version);
+        let put = put(store, SETTINGS, &settings, version.as_ref()).await?;
+        // Another client was faster, or the answer is about a repeat: the next read says it.
+        Ok(matches!(put, Put::Written(_)).then_some(settings))
+    };
+    until(env, changed).await
 }
 
 /// Refuses a store that ignores the conditions of writes, and a clock that is far from the store's.
 ///
-/// It costs one read and two refused writes. Only if nobody has connected for a while, or ever, it
-/// writes.
-pub(super) async fn probe(store: &dyn CasStore, env: &dyn Env) -> Result<(), Error> {
-    let bound = u64::try_from(CLOCK_BOUND.as_micros()).unwrap_or(u64::MAX);
-    // Whether this client has just written it.
-    let mut is_new = false;
-    loop {
-        let object = store.get(PROBE).await?;
-        let probe: Option<Probe> = object.as_ref().map(|object| read(PROBE, object)).transpose()?;
-        let now = env.wall_micros();
-        let modified = object.as_ref().and_then(|object| object.modified_micros);
-        let is_young = modified.is_none_or(|modified| modified.saturating_add(bound) >= now);
-        if let Some(modified) = modified
-            && (modified > now.saturating_add(bound) || is_new && !is_young)
-        {
-            return Err(refuse_clock(now, modified));
+/// An object that was written since the first read says what the store's clock is now. An older one
+/// says nothing: a client whose clock is behind would take it for new.
+async fn probe(store: &dyn CasStore, env: &dyn Env) -> Result<(), Error> {
+    // The version of the first read.
+    let first = OnceLock::new();
+    let tried = || async {
+        loop {
+            let object = store.get(PROBE).await?;
+            let probe = object.as_ref().map(|object| read::<Probe>(PROBE, object)).transpose()?;
+            let modified = object.as_ref().and_then(|object| object.modified_micros);
+            let version = object.map(|object| object.version);
+            if *first.get_or_init(|| version.clone()) != version {
+                check_clock(env.wall_micros(), modified)?;
+                if let Some(past) = probe.and_then(|probe| probe.past) {
+                    return compares(store, env, &Version(past)).await.map(Some);
+                }
+            }
+            let past = version.as_ref().map(|version| version.0.clone());
+            let probe = Probe { past, nonce: Nonce::of(env.random()) };
+            if put(store, PROBE, &probe, version.as_ref()).await? == Put::Refused {
+                return Ok(None);
+            }
         }
-        match probe.and_then(|probe| probe.past).map(Version) {
-            Some(past) if is_young => return compares(store, env, &past).await,
-            _ => {}
-        }
-        let present = object.map(|object| object.version);
-        let past = present.as_ref().map(|version| version.0.clone());
-        let probe = Probe { past, nonce: Nonce::of(env.random()) };
-        is_new = matches!(put(store, PROBE, &probe, present.as_ref()).await?, Put::Written(_));
-    }
+    };
+    until(env, tried).await
 }
 
-fn refuse_clock(now: u64, store: u64) -> Error {
-    let which = if now > store { "ahead of" } else { "behind" };
-    let apart = Duration::from_secs(now.abs_diff(store) / 1_000_000);
+fn check_clock(now: u64, modified: Option<u64>) -> Result<(), Error> {
+    let is_far = |modified: &u64| u128::from(now.abs_diff(*modified)) > CLOCK_BOUND.as_micros();
+    let Some(modified) = modified.filter(is_far) else { return Ok(()) };
+    let which = if modified < now { "ahead of" } else { "behind" };
+    let apart = Duration::from_secs(now.abs_diff(modified) / 1_000_000);
     let [apart, bound] = [apart, CLOCK_BOUND].map(humantime::format_duration);
     let message = format!(
         "the clock of this machine is {apart} {which} the store's; it must be within {bound}, \
          because fencing tokens follow it"
     );
-    Error::new(ErrorKind::Config, message)
+    Err(Error::new(ErrorKind::Config, message))
 }
 
 /// Two writes that an honest store refuses.

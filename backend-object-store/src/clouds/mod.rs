@@ -7,6 +7,7 @@ mod variables;
 
 use std::{ffi::OsString, sync::Arc, time::Duration};
 
+use ::url::Url;
 use lock_core::{Backend, ConnectionSecurity, Error, ErrorKind, is_loopback, plaintext_refusal};
 use object_store::{
     ClientOptions, ObjectStore, RetryConfig,
@@ -17,7 +18,7 @@ use object_store::{
 
 use self::{
     http::Connector,
-    url::{Cloud, Place, parse},
+    url::{Cloud, Place, endpoint, parse},
     variables::Variables,
 };
 use crate::{
@@ -63,9 +64,13 @@ pub async fn connect_with(
 ) -> Result<Arc<dyn Backend>, Error> {
     let mut variables = Variables::new(variables);
     let at = |error: Error| error.at("object-store", "connect");
-    let place = parse(url).map_err(at)?;
+    let mut place = parse(url).map_err(at)?;
     if place.cloud == Cloud::Amazon {
         profile::add(&mut variables).map_err(at)?;
+        let given = ENDPOINTS.iter().find_map(|name| Some((name, variables.get(name)?)));
+        if let (None, Some((name, value))) = (&place.endpoint, given) {
+            place.endpoint = Some(endpoint(ErrorKind::Config, name, value).map_err(at)?);
+        }
     }
     let (store, connection) = open(&place, &variables).map_err(at)?;
     let mut options = CasOptions::new("object-store");
@@ -94,12 +99,10 @@ fn open(
         let message = "the store cannot be used with these settings";
         Error::new(ErrorKind::Config, message).with_source(error)
     };
-    let endpoint = place.endpoint.as_deref().or_else(|| match place.cloud {
-        Cloud::Amazon => ENDPOINTS.iter().find_map(|name| variables.get(name)),
-        _ => None,
-    });
+    let endpoint = place.endpoint.as_ref();
     let connection = security(endpoint, place.plaintext)?;
-    let plain = endpoint.is_some_and(|endpoint| endpoint.starts_with("http://"));
+    let plain = endpoint.is_some_and(|endpoint| endpoint.scheme() == "http");
+    let endpoint = endpoint.map(|endpoint| endpoint.as_str().trim_end_matches('/'));
     let store: Arc<dyn ObjectStore> = match place.cloud {
         Cloud::Amazon => {
             let mut builder = variables
@@ -158,12 +161,11 @@ fn open(
 }
 
 /// Refuses to send requests, which may carry a token, unencrypted to another machine.
-fn security(endpoint: Option<&str>, plaintext: bool) -> Result<ConnectionSecurity, Error> {
-    let Some(place) = endpoint.and_then(|endpoint| endpoint.strip_prefix("http://")) else {
+fn security(endpoint: Option<&Url>, plaintext: bool) -> Result<ConnectionSecurity, Error> {
+    let plain = endpoint.filter(|endpoint| endpoint.scheme() == "http");
+    let Some(host) = plain.and_then(Url::host_str) else {
         return Ok(ConnectionSecurity::Verified);
     };
-    let host = place.split('/').next().unwrap_or_default();
-    let host = host.rsplit_once(':').filter(|_| !host.ends_with(']')).map_or(host, |it| it.0);
     match (is_loopback(host), plaintext) {
         (true, _) => Ok(ConnectionSecurity::Local),
         (false, true) => Ok(ConnectionSecurity::Plain),
@@ -187,9 +189,29 @@ mod tests {
             (Some("http://s3.example:9000"), true, Some(Plain)),
             (Some("http://s3.example:9000"), false, None),
             (Some("http://127.0.0.1.example"), false, None),
+            (Some("HTTP://s3.example"), false, None),
         ] {
-            assert_eq!(security(endpoint, plaintext).ok(), expected, "{endpoint:?}");
+            let url = endpoint.map(|endpoint| Url::parse(endpoint).unwrap());
+            assert_eq!(security(url.as_ref(), plaintext).ok(), expected, "{endpoint:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn an_endpoint_of_the_environment_is_named() {
+        let wrong = [("AWS_ENDPOINT_URL".to_owned(), "s3.example:9000".to_owned())];
+        let error = connect_with("s3://bucket", wrong).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Config);
+        let text = error.to_string();
+        assert!(text.contains("AWS_ENDPOINT_URL must be http://HOST:PORT"), "{text}");
+    }
+
+    #[tokio::test]
+    async fn a_prefix_that_is_too_long_is_refused_before_the_store_is_touched() {
+        let endpoint = [("AWS_ENDPOINT_URL".to_owned(), "http://127.0.0.1:1".to_owned())];
+        let url = format!("s3://bucket/{}", "p".repeat(253));
+        let error = connect_with(&url, endpoint).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        assert!(error.to_string().contains("at most 252 bytes"), "{error}");
     }
 
     #[tokio::test]

@@ -18,13 +18,9 @@ const KNOWN: [(&str, &str); 6] = [
 /// What a profile may have in place of keys, and only Amazon's own tools can use.
 const UNKNOWN: [&str; 5] =
     ["credential_process", "credential_source", "login_session", "source_profile", "sso_"];
-/// The variables that name credentials. With one of them no profile is needed.
-const CREDENTIALS: [&str; 4] = [
-    "AWS_ACCESS_KEY_ID",
-    "AWS_WEB_IDENTITY_TOKEN_FILE",
-    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
-    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
-];
+/// The variables that come before a profile, as in the command `aws`, also if `AWS_PROFILE` names
+/// one. The credentials of a container or an instance come after it.
+const CREDENTIALS: [&str; 2] = ["AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE"];
 
 /// Adds to the variables what the chosen profile says, unless a variable says it already.
 ///
@@ -172,6 +168,21 @@ mod tests {
         assert_eq!(of(&added(&keys).unwrap()), [Some("AKOWN"), None, None, Some("eu-west-1")]);
         let region = added(&[("AWS_DEFAULT_REGION", "eu-1"), ("AWS_ACCESS_KEY_ID", "")]).unwrap();
         assert_eq!(of(&region), [Some("AKDEFAULT"), Some("hunter2"), None, Some("eu-1")]);
+    }
+
+    /// The order of the command `aws`.
+    #[test]
+    fn a_profile_comes_before_a_container_and_after_a_web_identity() {
+        let container = ("AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://127.0.0.1:1/");
+        for chosen in [&[][..], &[("AWS_PROFILE", "jobs")]] {
+            let both = added(&[chosen, &[container]].concat()).unwrap();
+            assert!(both.get("AWS_ACCESS_KEY_ID").is_some(), "{chosen:?}");
+        }
+        let error = added(&[("AWS_PROFILE", "sso"), container]).err().unwrap();
+        assert!(error.to_string().contains("has its keys by sso_session"), "{error}");
+        let web = ("AWS_WEB_IDENTITY_TOKEN_FILE", "/own");
+        let web = added(&[("AWS_PROFILE", "jobs"), web]).unwrap();
+        assert_eq!(of(&web), [None, None, None, Some("eu-west-1")]);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use lock_core::{Error, ErrorKind, PLAINTEXT, SeenOptions, check_span, unknown_option};
+use percent_encoding::percent_decode_str;
 use url::Url;
 
 use crate::tunables::{TIMEOUT, TIMEOUTS};
@@ -26,7 +27,7 @@ pub(super) struct Place {
     pub(super) prefix: String,
     pub(super) region: Option<String>,
     pub(super) account: Option<String>,
-    pub(super) endpoint: Option<String>,
+    pub(super) endpoint: Option<Url>,
     pub(super) timeout: Duration,
     pub(super) longest_lease: Option<Duration>,
     pub(super) plaintext: bool,
@@ -48,15 +49,20 @@ pub(super) fn parse(text: &str) -> Result<Place, Error> {
     let is_plain = url.username().is_empty() && url.password().is_none() && url.port().is_none();
     let bucket = url.host_str().filter(|_| is_plain && url.fragment().is_none());
     let bucket = bucket.ok_or_else(|| refuse(FORM))?.to_owned();
-    let prefix = url.path().trim_matches('/').to_owned();
+    let prefix = percent_decode_str(url.path().trim_matches('/')).decode_utf8();
+    let prefix = prefix.map_err(|_| refuse("the prefix in the URL must be UTF-8, percent-encoded"));
+    let prefix = prefix?.into_owned();
     let mut place = Place { cloud, bucket, prefix, timeout: TIMEOUT, ..Place::default() };
     let mut given = SeenOptions::default();
     for (option, value) in url.query_pairs() {
         given.once(&option)?;
         match (&*option, cloud) {
-            ("region", Cloud::Amazon) => place.region = Some(value.into_owned()),
-            ("account", Cloud::Azure) => place.account = Some(value.into_owned()),
-            ("endpoint", _) => place.endpoint = Some(endpoint(&value)?),
+            ("region", Cloud::Amazon) => place.region = Some(value.to_string()),
+            ("account", Cloud::Azure) => place.account = Some(value.to_string()),
+            ("endpoint", _) => {
+                let named = "endpoint in the URL";
+                place.endpoint = Some(endpoint(ErrorKind::InvalidInput, named, &value)?);
+            }
             ("timeout", _) => {
                 place.timeout = duration("timeout", &value)?;
                 check_span("timeout", place.timeout, TIMEOUTS[0], TIMEOUTS[1])?;
@@ -75,22 +81,25 @@ pub(super) fn parse(text: &str) -> Result<Place, Error> {
                 return Err(unknown_option(query, &option, allowed));
             }
         }
+        if value.is_empty() {
+            return Err(refuse(format!("{option} in the URL must not be empty")));
+        }
     }
     Ok(place)
 }
 
-fn endpoint(value: &str) -> Result<String, Error> {
+/// The URL of a server: a scheme, a place and perhaps a path.
+pub(super) fn endpoint(kind: ErrorKind, named: &str, value: &str) -> Result<Url, Error> {
     let url = Url::parse(value).ok().filter(|url| {
         matches!(url.scheme(), "http" | "https")
             && url.has_host()
             && url.username().is_empty()
             && url.password().is_none()
             && url.query().is_none()
+            && url.fragment().is_none()
     });
-    if url.is_none() {
-        return Err(refuse("endpoint in the URL must be http://HOST:PORT or https://HOST:PORT"));
-    }
-    Ok(value.trim_end_matches('/').to_owned())
+    let message = format!("{named} must be http://HOST:PORT or https://HOST:PORT");
+    url.ok_or_else(|| Error::new(kind, message))
 }
 
 fn duration(option: &str, value: &str) -> Result<Duration, Error> {
@@ -109,9 +118,12 @@ mod tests {
                 .unwrap();
         assert_eq!((place.cloud, &*place.bucket, &*place.prefix), (Cloud::Amazon, "b-1", "a/b"));
         assert_eq!(place.region.as_deref(), Some("eu-west-1"));
-        assert_eq!(place.endpoint.as_deref(), Some("http://h:9000"));
+        assert_eq!(place.endpoint.unwrap().as_str(), "http://h:9000/");
         assert_eq!(place.timeout, Duration::from_secs(2));
         assert_eq!(parse("gs://b").unwrap().prefix, "");
+        assert_eq!(parse("s3://b/a%20b/%C3%A4%2525").unwrap().prefix, "a b/ä%25");
+        let upper = parse("s3://b?endpoint=HTTP://H:9000").unwrap();
+        assert_eq!(upper.endpoint.unwrap().as_str(), "http://h:9000/");
         assert_eq!(parse("az://b/p?account=me").unwrap().account.as_deref(), Some("me"));
     }
 
@@ -127,6 +139,11 @@ mod tests {
             ("s3://b?region=x&region=y", "region is given twice"),
             ("s3://b?endpoint=http://me:hunter2@h", "must be http://HOST:PORT"),
             ("s3://b?endpoint=ftp://h", "must be http://HOST:PORT"),
+            ("s3://b?endpoint=http://h%23hunter2", "must be http://HOST:PORT"),
+            ("s3://b?endpoint=", "must be http://HOST:PORT"),
+            ("s3://b?region=", "region in the URL must not be empty"),
+            ("az://b?account=", "account in the URL must not be empty"),
+            ("s3://b/%ff", "must be UTF-8"),
             ("s3://b?timeout=5", "such as 5s"),
             ("s3://b?timeout=5min", "between 100ms and 1m"),
             ("s3://b?longest_lease=x", "longest_lease in the URL must be a duration"),

@@ -1,11 +1,14 @@
 //! What a store must do, and what nobody may do to its objects.
 
-use std::sync::{Arc, atomic::Ordering::SeqCst};
+use std::{
+    sync::{Arc, atomic::Ordering::SeqCst},
+    time::Duration,
+};
 
-use lock_core::{Attempt, Backend as _, ErrorKind, ReleaseOptions, ReleaseOutcome};
+use lock_core::{Attempt, Backend as _, ErrorKind, Init, ReleaseOptions, ReleaseOutcome, Renewal};
 use object_store::{ObjectStoreExt as _, memory::InMemory, path::Path};
 
-use super::support::{Client, clocks, is_lost, job, open, reach};
+use super::support::{Client, LEASE, clocks, is_lost, is_renewed, job, open, reach};
 
 #[tokio::test]
 async fn a_store_that_ignores_a_condition_is_refused() {
@@ -25,21 +28,47 @@ async fn a_store_that_ignores_a_condition_is_refused() {
     }
 }
 
+/// docs/backends/object-store.md says what a connect costs.
 #[tokio::test]
-async fn a_connect_to_a_store_in_use_changes_nothing() {
+async fn a_connect_to_a_store_in_use_changes_only_the_probe() {
     let memory = Arc::new(InMemory::new());
     open(&reach(&memory), &clocks()).await.unwrap();
-    let objects = async || {
-        let mut found = Vec::new();
-        for key in ["settings", "probe"] {
-            found.push(memory.get(&Path::from(key)).await.unwrap().bytes().await.unwrap());
-        }
-        found
-    };
-    let (before, bucket) = (objects().await, reach(&memory));
+    let object =
+        async |key: &str| memory.get(&Path::from(key)).await.unwrap().bytes().await.unwrap();
+    let before = [object("settings").await, object("probe").await];
+    let bucket = reach(&memory);
     open(&bucket, &clocks()).await.unwrap();
-    assert_eq!(objects().await, before);
-    assert_eq!(bucket.writes.load(SeqCst), 2, "writes that the store refuses");
+    assert_eq!(object("settings").await, before[0]);
+    assert_ne!(object("probe").await, before[1]);
+    assert_eq!(bucket.reads.load(SeqCst), 3);
+    assert_eq!(bucket.writes.load(SeqCst), 3, "two of them are refused");
+}
+
+/// As the stores with a server do: whoever runs takes over what `init` has set.
+#[tokio::test]
+async fn a_client_that_runs_learns_of_another_longest_lease_within_a_minute() {
+    let memory = Arc::new(InMemory::new());
+    let (holder, operator) = (Client::of(&memory).await, Client::of(&memory).await);
+    let grant = holder.acquire().await.expect("it is free");
+    let (shorter, longer) = (LEASE / 2, 4 * LEASE);
+    operator.backend.init(&Init::new().with_longest_lease(shorter)).await.unwrap();
+    let start = holder.now();
+    while holder.now().since(start) <= Duration::from_secs(60) {
+        holder.clocks.pass(LEASE / 3);
+        assert!(is_renewed(&holder.renew(&grant).await));
+    }
+    let renewal = holder.renew(&grant).await;
+    assert!(matches!(renewal, Renewal::Renewed { lease, .. } if lease == shorter), "{renewal:?}");
+    assert_eq!(holder.backend.guarantees().longest_lease, shorter);
+
+    let other = Client::of(&memory).await;
+    operator.backend.init(&Init::new().with_longest_lease(longer)).await.unwrap();
+    let mut request = other.request();
+    request.lease = longer;
+    let error = other.backend.try_acquire(&request).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+    other.clocks.pass(Duration::from_secs(60));
+    assert!(other.backend.try_acquire(&request).await.is_ok());
 }
 
 #[tokio::test]
@@ -65,6 +94,12 @@ async fn an_object_of_another_program_is_held_until_an_operator_frees_it() {
     let freed = client.backend.force_release(&job()).await.unwrap();
     assert_eq!(freed, ReleaseOutcome::Released);
     assert!(client.acquire().await.is_some());
+    // The last key of a page is one that no lock has.
+    memory.put(&Path::parse("locks/~%/a").unwrap(), "hello".into()).await.unwrap();
+    let page = client.backend.list(None).await.unwrap();
+    assert_eq!(page.locks.len(), 1);
+    let page = client.backend.list(page.next).await.unwrap();
+    assert!(page.locks.is_empty() && page.next.is_none(), "the listing ends");
     memory.put(&Path::from("settings"), "hello".into()).await.unwrap();
     let error = open(&client.bucket, &client.clocks).await.unwrap_err();
     assert!(error.to_string().contains("choose another prefix"), "{error}");

@@ -83,6 +83,51 @@ async fn a_server_that_asks_for_less_is_no_loss() {
         let released = store.release(&grant, ReleaseOptions::new()).await.unwrap();
         assert_eq!(released.outcome, ReleaseOutcome::Released);
         assert_eq!(server.refusals_left().await.unwrap(), 0, "the server has refused requests");
+        // The same for calls that only read, and for the connect.
+        server.refuse(status, 2).await.unwrap();
+        assert!(store.inspect(&job()).await.unwrap().is_some());
+        server.refuse(status, 2).await.unwrap();
+        store.list(None).await.unwrap();
+        server.refuse(status, 2).await.unwrap();
+        connect(&server.store_url()).await.unwrap();
+        assert_eq!(server.refusals_left().await.unwrap(), 0, "the server has refused requests");
+    }
+}
+
+/// 501 says that the server has no such operation. A repeat does not help.
+#[tokio::test]
+async fn a_server_without_an_operation_is_told_which() {
+    let server = S3::start().await.unwrap();
+    let store = connect(&server.store_url()).await.unwrap();
+    let refused = |error: lock_core::Error, operation: &str| {
+        assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+        let text = error.to_string();
+        assert!(text.contains(&format!("cannot carry out {operation}: NotImplemented")), "{text}");
+    };
+    server.refuse(501, 1).await.unwrap();
+    refused(connect(&server.store_url()).await.unwrap_err(), "a read");
+    server.refuse(501, 1).await.unwrap();
+    refused(store.list(None).await.unwrap_err(), "a listing");
+    let grant = acquire(&*store).await.expect("it is free");
+    server.refuse(501, 1).await.unwrap();
+    let Renewal::Unknown(error) = renew(&*store, &grant).await else { panic!() };
+    refused(error, "a write with If-Match");
+}
+
+/// A prefix is percent-encoded in a URL, and a part of the keys as it is meant.
+#[tokio::test]
+async fn a_prefix_may_have_any_characters() {
+    let server = S3::start().await.unwrap();
+    let url = server.store_url();
+    let store = connect(&url.replace("some/prefix", "some%20prefix/%C3%A4%25%2B")).await.unwrap();
+    acquire(&*store).await.expect("it is free");
+    let page = store.list(None).await.unwrap();
+    assert_eq!(page.locks[0].name, job());
+    let same = url.replace("some/prefix", "%73ome prefix/ä%25+");
+    assert!(connect(&same).await.unwrap().inspect(&job()).await.unwrap().is_some());
+    let others = [url.replace("some/prefix", "some%2520prefix/%25C3%25A4"), url];
+    for other in others {
+        assert!(connect(&other).await.unwrap().inspect(&job()).await.unwrap().is_none());
     }
 }
 

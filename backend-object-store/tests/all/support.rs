@@ -1,7 +1,7 @@
 //! A bucket with faults, and clients with clocks of their own.
 
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, VecDeque},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::SeqCst},
@@ -25,7 +25,8 @@ pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
 /// Nonces and owners of all clients of a test run.
 static DRAWN: AtomicU64 = AtomicU64::new(1);
 
-/// A client's clocks. A sleep moves them, and takes no time.
+/// A client's clocks. A sleep moves them to its end, and takes no time. Of two sleeps that begin at
+/// the same time, the shorter one ends first.
 #[derive(Debug)]
 pub(crate) struct Clocks {
     now: AtomicU64,
@@ -64,8 +65,13 @@ impl Env for TestEnv {
     }
 
     fn sleep(&self, span: Duration) -> BoxFuture {
-        let clocks = Arc::clone(&self.0);
-        Box::pin(async move { clocks.pass(span) })
+        let (env, end) = (self.clone(), self.now() + span);
+        Box::pin(async move {
+            for _ in 0..=span.as_millis() / 10 {
+                tokio::task::yield_now().await;
+            }
+            env.0.pass(end.since(env.now()));
+        })
     }
 }
 
@@ -91,6 +97,14 @@ type Late = (String, Vec<u8>, Option<Version>);
 pub(crate) struct Bucket {
     inner: Objects,
     faults: Mutex<VecDeque<Fault>>,
+    /// So many reads and listings are answered with 503.
+    pub(crate) refused_reads: AtomicU64,
+    /// The store's clock, in microseconds since 1970; 0 for this machine's.
+    pub(crate) clock: AtomicU64,
+    /// When each object was written, on that clock.
+    pub(crate) modified: Mutex<HashMap<String, u64>>,
+    /// Writes that are under way, and the most of them.
+    under_way: [AtomicU64; 2],
     late: Mutex<Vec<Late>>,
     /// What happens while the next read is on its way.
     on_read: Mutex<Option<BoxFuture>>,
@@ -125,6 +139,22 @@ impl Bucket {
         answers
     }
 
+    /// No more faults.
+    pub(crate) fn heal(&self) {
+        self.faults.lock().clear();
+    }
+
+    /// The most writes that were under way at once.
+    pub(crate) fn most_at_once(&self) -> u64 {
+        self.under_way[1].load(SeqCst)
+    }
+
+    fn refuse_read(&self) -> Result<(), Error> {
+        let left = self.refused_reads.load(SeqCst);
+        self.refused_reads.store(left.saturating_sub(1), SeqCst);
+        if left == 0 { Ok(()) } else { Err(unavailable()) }
+    }
+
     pub(crate) fn is_done(&self) -> bool {
         self.faults.lock().is_empty()
     }
@@ -138,7 +168,12 @@ impl CasStore for Bucket {
         if let Some(meanwhile) = meanwhile {
             meanwhile.await;
         }
-        self.inner.get(key).await
+        self.refuse_read()?;
+        let mut object = self.inner.get(key).await?;
+        if let (Some(object), Some(at)) = (&mut object, self.modified.lock().get(key)) {
+            object.modified_micros = Some(*at);
+        }
+        Ok(object)
     }
 
     async fn put_if(
@@ -152,10 +187,16 @@ impl CasStore for Bucket {
             let present = self.inner.get(key).await?.map(|object| object.version);
             return self.inner.put_if(key, bytes, present.as_ref()).await;
         }
-        let unavailable = || Error::new(ErrorKind::Unavailable, "503");
         let fault = self.faults.lock().pop_front().unwrap_or(Fault::None);
         match fault {
-            Fault::None => self.inner.put_if(key, bytes, expected).await,
+            Fault::None => {
+                let put = self.inner.put_if(key, bytes, expected).await?;
+                let now = self.clock.load(SeqCst);
+                if let (Put::Written(_), 1..) = (&put, now) {
+                    self.modified.lock().insert(key.to_owned(), now);
+                }
+                Ok(put)
+            }
             Fault::Throttled => Err(unavailable()),
             Fault::LostReply => {
                 self.inner.put_if(key, bytes, expected).await?;
@@ -167,13 +208,35 @@ impl CasStore for Bucket {
             }
             Fault::Held => {
                 self.late.lock().push((key.to_owned(), bytes, expected.cloned()));
+                let _under_way = UnderWay::new(&self.under_way);
                 std::future::pending().await
             }
         }
     }
 
     async fn list(&self, prefix: &str, after: Option<&str>) -> Result<Vec<String>, Error> {
+        self.refuse_read()?;
         self.inner.list(prefix, after).await
+    }
+}
+
+fn unavailable() -> Error {
+    Error::new(ErrorKind::Unavailable, "503")
+}
+
+/// Counts a write until it ends.
+struct UnderWay<'a>(&'a AtomicU64);
+
+impl<'a> UnderWay<'a> {
+    fn new([now, most]: &'a [AtomicU64; 2]) -> Self {
+        most.fetch_max(now.fetch_add(1, SeqCst) + 1, SeqCst);
+        Self(now)
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, SeqCst);
     }
 }
 
@@ -191,6 +254,10 @@ pub(crate) fn reach(memory: &Arc<InMemory>) -> Arc<Bucket> {
         late: Mutex::default(),
         on_read: Mutex::default(),
         ignores: Mutex::default(),
+        refused_reads: AtomicU64::new(0),
+        clock: AtomicU64::new(0),
+        modified: Mutex::default(),
+        under_way: Default::default(),
         writes: AtomicU64::new(0),
         reads: AtomicU64::new(0),
     })
@@ -219,9 +286,13 @@ impl Client {
     }
 
     pub(crate) fn request(&self) -> Request {
+        self.request_of(job())
+    }
+
+    pub(crate) fn request_of(&self, name: LockName) -> Request {
         let owner = OwnerId::from_bits(DRAWN.fetch_add(1, SeqCst).into());
         let label = OwnerLabel::new("test").unwrap();
-        Request::new(job(), owner, label, LEASE, self.now())
+        Request::new(name, owner, label, LEASE, self.now())
     }
 
     pub(crate) async fn acquire(&self) -> Option<Grant> {
@@ -253,6 +324,11 @@ impl Client {
 
 pub(crate) fn job() -> LockName {
     LockName::new("job").unwrap()
+}
+
+/// The names of many locks.
+pub(crate) fn jobs(count: usize) -> Vec<LockName> {
+    (0..count).map(|number| LockName::new(format!("job {number}")).unwrap()).collect()
 }
 
 pub(crate) fn is_renewed(renewal: &Renewal) -> bool {

@@ -4,7 +4,7 @@
 -- Answer: 1 if it held the lock, otherwise 0.
 
 -- include epoch
--- include limits
+-- include tunables
 -- include records
 -- include holders
 -- include handoff

@@ -22,7 +22,7 @@ end
 -- include unknown
 -- include text
 -- include clock
--- include limits
+-- include tunables
 -- include records
 -- include holders
 -- include handoff

@@ -1,5 +1,5 @@
 -- part: busy
--- The answer to a request that has to wait. limits.lua and `parse` stand before this text.
+-- The answer to a request that has to wait. tunables.lua and `parse` stand before this text.
 
 -- {'busy', owner ('?' if the record cannot be read), label, remaining ms, token, retry ms, 1 if the
 -- asker has an entry}. `record` is the present one, and `queued` the result of `keep_entry` for the

@@ -6,7 +6,7 @@
 local function is_reader(entry) return string.find(entry, '^%d+ r ') ~= nil end
 
 -- part: entries
--- limits.lua stands before this text.
+-- tunables.lua stands before this text.
 
 local function entry_of(mode, lease, floor, channel, label)
   return table.concat({mode == 'r' and 'r' or 'w', lease, floor, channel, label}, ' ')

@@ -9,7 +9,7 @@
 -- Returns the new record, or the given one if nobody gets in, and the token as text if the asker
 -- gets in.
 local function hand_off(now, mark, asker, group)
-  -- include limits
+  -- include tunables
   local record, count, longest_ms, more, pushes = group, 0, 0, {}, {}
   local group_token, label, asker_token
   if group then

@@ -10,7 +10,7 @@
 --       heartbeat. Then the client sends acquire.lua. Or the answer of `unknown`.
 
 -- include unknown
--- include limits
+-- include tunables
 local call, answers = redis.call, {}
 local epoch = call('HMGET', KEYS[1], 'version', 'longest')
 local refusal = unknown(epoch[1], epoch[2])

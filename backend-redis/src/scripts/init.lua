@@ -5,7 +5,7 @@
 --       present one. records: 'complete' if the operator says that none was lost
 -- Answer: {'set', longest lease, quarantine, µs until grants begin}, or that of `unknown`
 
--- include limits
+-- include tunables
 -- include epoch
 -- include server_change
 local now = clock()

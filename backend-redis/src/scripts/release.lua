@@ -86,7 +86,7 @@ if type(mark) == 'table' then return next_owner == '' and mine or mine == 1 and 
 local queued = false
 -- guard: next_tombstone | S6 | an_abandoned_owner_that_a_release_carries | if next_owner ~= '' then
 if next_owner ~= '' and redis.call('EXISTS', KEYS[5]) == 0 then
-  -- include limits
+  -- include tunables
   -- include entries
   -- include unfit
   if next_floor == '' then next_floor = '0' end
@@ -117,7 +117,7 @@ if passed then
 end
 if next_owner == '' then return mine end
 if given then return mine == 1 and given or {0, {'granted', given}} end
--- include limits
+-- include tunables
 -- include parse
 -- include busy
 local answer = busy(next_owner, queued, math.max(mark, token or 0), record)

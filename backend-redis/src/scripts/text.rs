@@ -23,13 +23,13 @@ const FILES: [&str; 17] = [
     include_str!("grant.lua"),
     include_str!("handoff.lua"),
     include_str!("holders.lua"),
-    include_str!("limits.lua"),
     include_str!("make_token.lua"),
     include_str!("reader_token.lua"),
     include_str!("records.lua"),
     include_str!("renewal.lua"),
     include_str!("server.lua"),
     include_str!("since.lua"),
+    include_str!("tunables.lua"),
     include_str!("version.lua"),
 ];
 

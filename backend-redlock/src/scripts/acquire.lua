@@ -20,7 +20,7 @@
 -- backend-redis. The expiry is that of the latest lease. No pattern runs over all lines, since
 -- there may be a thousand.
 -- include epoch
--- include limits
+-- include tunables
 -- include records
 -- include is_reader
 local reader = mode == 'r'

@@ -24,7 +24,7 @@ if type(record) == 'table' then
   -- include read
   record = read(KEYS[2])
 end
--- include limits
+-- include tunables
 -- As in acquire.lua.
 local TURN_US = 100000
 local writer_left, head_left, was_full = false, false, false

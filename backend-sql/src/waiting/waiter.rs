@@ -96,8 +96,9 @@ pub(crate) struct QueueWaiter<D: Queue> {
     pace: Pace,
     /// Whose bell hangs, of those right before it.
     bell: Option<OwnerId>,
-    listening: Option<Listening>,
-    rung: bool,
+    listening: Option<(OwnerId, Listening)>,
+    /// Whose bell has rung.
+    rung: Option<OwnerId>,
 }
 
 /// How fast the queue moves, as a waiter that is not woken has seen by its checks.
@@ -141,8 +142,9 @@ impl<D: Queue> QueueWaiter<D> {
     pub(crate) fn new(store: Arc<D>, request: &Request) -> Self {
         let entry = store.entries().add(request);
         let (request, pace) = (request.clone(), Pace::new(Instant::now()));
-        let (check, is_due, rung) = (Check::default(), false, false);
-        Self { store, request, entry, is_due, check, pace, bell: None, listening: None, rung }
+        let (bell, listening, rung) = (None, None, None);
+        let (check, is_due) = (Check::default(), false);
+        Self { store, request, entry, is_due, check, pace, bell, listening, rung }
     }
 
     async fn wait(&mut self) {
@@ -150,14 +152,14 @@ impl<D: Queue> QueueWaiter<D> {
             return self.entry.woken().await;
         }
         if let Some(bell) = self.bell.take() {
-            self.listening = self.store.listen(bell);
+            self.listening = self.store.listen(bell).map(|listening| (bell, listening));
             self.entry.set_listening(self.listening.is_some());
         }
-        if let Some(listening) = &mut self.listening {
-            self.rung = listening.rung().await;
+        if let Some((bell, listening)) = &mut self.listening {
+            self.rung = listening.rung().await.then_some(*bell);
             self.listening = None;
             self.entry.set_listening(false);
-            if self.rung {
+            if self.rung.is_some() {
                 return;
             }
         }
@@ -180,7 +182,7 @@ impl<D: Queue> Waiter for QueueWaiter<D> {
                 self.is_due = true;
             }
             let Self { store, request, check, pace, rung, .. } = self;
-            let known = Known { is_next: pace.before == Some(0), rung: *rung };
+            let known = Known { is_next: pace.before == Some(0), rung: rung.is_some() };
             let begin = || {
                 let (store, request) = (Arc::clone(store), request.clone());
                 async move {
@@ -198,7 +200,7 @@ impl<D: Queue> Waiter for QueueWaiter<D> {
                 }
             };
             self.is_due = false;
-            self.rung = false;
+            let rung = self.rung.take();
             match result {
                 CheckResult::Granted(token, left) => {
                     // The grant has removed the entry from the queue. If the waiter asks again, it
@@ -220,7 +222,9 @@ impl<D: Queue> Waiter for QueueWaiter<D> {
                 }
                 CheckResult::Wait(before, bell) => {
                     self.pace.note(before, Instant::now());
-                    self.bell = bell;
+                    // A bell that rings and still hangs says nothing. Two sessions that a proxy
+                    // puts on one of the server's have such bells.
+                    self.bell = bell.filter(|bell| Some(*bell) != rung);
                 }
             }
         }

@@ -14,7 +14,7 @@
 -- clients.
 -- include records
 -- include epoch
--- include limits
+-- include tunables
 -- A rest begins after this many consecutive grants, over at least this many microseconds. A grant
 -- belongs to the same run if it comes within RUN_GAP_MS after the last release.
 local RUN_GRANTS, RUN_US, RUN_GAP_MS = 10, 1000000, 100

@@ -1,7 +1,10 @@
 //! Bells of MySQL: what wakes a waiter. A waiter that listens to a bell checks nothing by itself,
 //! and these waiters are not polled. So one that goes on was woken.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use backend_sql::{Strategy, mysql::connect};
 use lock_core::{Backend, Grant, LockClient, OwnerId, ReleaseOptions, Signal, Waiter};
@@ -316,4 +319,35 @@ async fn bells_leave_the_last_sessions_to_others() {
         release(&store, &grant).await;
         drop(others);
     }
+}
+
+/// As behind a proxy that puts all sessions of a client on one of the server's: whoever listens has
+/// the bell itself.
+#[tokio::test]
+async fn a_waiter_whose_bells_ring_at_once_pauses_between_its_checks() {
+    const STATEMENTS: u64 = 100;
+    let (_clock, server) = stopped().await;
+    let strategy = Strategy::PrimaryKey;
+    let holder = made(&server, strategy).await;
+    let listen = "SELECT IF(GET_LOCK(?, ?), RELEASE_LOCK(?), 0)";
+    let rings = "SELECT IF(CONCAT(?, ?, ?) = '', 0, 1)";
+    let proxy = Proxy::altering(server.address(), &[(listen, rings)]).await.unwrap();
+    let url = format!("{}&table_prefix={}", url(proxy.address()), prefix(strategy));
+    let store = connect(&url).await.unwrap();
+    let held = granted(&holder, &request("job")).await;
+    let waiter = waits(enqueue(&store, &request("job")).await);
+    assert_renewed(&holder, &held).await;
+    hangs(&server, held.owner).await;
+    let heard = async || Ok((proxy.counters().altered > 0).then_some(()));
+    until("the waiter to listen", WAIT, heard).await.unwrap();
+    let (begun, before) = (Instant::now(), counted(&server, "Com_stmt_execute").await);
+    let asked = async || {
+        let asked = counted(&server, "Com_stmt_execute").await - before;
+        Ok((asked >= STATEMENTS).then_some(()))
+    };
+    until("the waiter to ask often", WAIT, asked).await.unwrap();
+    // The longer it waits, the longer the pauses. On a slow machine this takes longer, too.
+    assert!(begun.elapsed() > Duration::from_millis(250), "{:?}", begun.elapsed());
+    release(&holder, &held).await;
+    confirmed(&store, waiter.await.unwrap()).await;
 }

@@ -95,14 +95,16 @@ async fn one_reader_above_the_most_is_busy(setting: &Setting) {
     let backend = setting.connect().await;
     let name = setting.name("job");
     let most = setting.promised().most_readers.unwrap();
-    let mut grants = Vec::new();
+    let (mut grants, mut renewed) = (Vec::new(), SystemEnv.now());
     while grants.len() < most {
         // Ten at a time: on a busy machine a reply that waits for many others tells Redlock too
         // little about the clock of its node.
         let requests: Vec<_> = (0..10).map(|_| setting.reader(&name)).collect();
         grants.extend(join_all(requests.iter().map(|request| granted(&*backend, request))).await);
         // On a busy machine a slow store may take longer than a lease for all of them.
-        if grants.len() % 100 == 0 {
+        let now = SystemEnv.now();
+        if now.since(renewed) > setting.long_lease() / 4 {
+            renewed = now;
             let held: Vec<_> = grants.iter().collect();
             for ten in held.chunks(10) {
                 let answers = renew(&*backend, ten).await;
@@ -245,13 +247,13 @@ async fn a_repeat_by_a_reader_is_the_same_grant(setting: &Setting) {
     let Attempt::Granted(again) = other.try_acquire(&request).await.unwrap() else {
         panic!("a repeated request of a reader must be granted again");
     };
-    assert_eq!((again.token, again.owner, again.mode), (first.token, first.owner, first.mode));
+    assert_eq!((again.owner, again.mode), (first.owner, first.mode));
+    // Of several nodes, one may have heard of the reader only now. Its number is higher then.
+    assert!(again.token >= first.token, "{} after {}", again.token, first.token);
     // The same while a writer waits.
     let waiting = other.enqueue(&setting.request(&request.name)).await.unwrap();
     assert!(matches!(waiting, Enqueued::Waiting(..)), "{waiting:?}");
     let again = granted(&*other, &request).await;
-    // Of several nodes, one may have served the writer before it heard of the reader. Its number is
-    // higher by then.
     assert!(again.token >= first.token, "{} after {}", again.token, first.token);
     if let Enqueued::Waiting(entry, _) = waiting {
         entry.leave().await.unwrap();

@@ -2,15 +2,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::schedule::due;
+use super::schedule::{due, due_after_failure};
 use crate::{
     EventKind, Grant, Instant, Renewal,
     client::{
         calls::{expire, lose},
         state::{ClientState, FailedRenewal, Held, validity},
     },
-    env::jittered,
-    tunables::{LONGEST_RETRY_PAUSE, RENEWAL_RETRY_PART, SHORTEST_RETRY_PAUSE},
 };
 
 /// Returns those of the due locks that need a renewal. Ends those whose validity is over.
@@ -86,11 +84,7 @@ fn apply<'a>(
         Renewal::Lost(reason) => lose(state, held, reason),
         Renewal::Unknown(error) => {
             // Not a loss: the store may still keep the lease. Try again until validity ends.
-            let pause = (held.grant.lease / RENEWAL_RETRY_PART)
-                .clamp(SHORTEST_RETRY_PAUSE, LONGEST_RETRY_PAUSE);
-            let again = now + jittered(&*state.env, pause);
-            let until = held.valid_until().unwrap_or(again);
-            state.renewer.reschedule(held, again.min(until));
+            state.renewer.reschedule(held, due_after_failure(held, &*state.env, now));
             let remaining = held.valid_until().map_or(Duration::ZERO, |until| until.since(now));
             return held.count_failure().then_some(FailedRenewal { held, error, remaining });
         }

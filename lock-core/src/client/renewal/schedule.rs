@@ -3,10 +3,13 @@
 use std::sync::Arc;
 
 use crate::{
-    Grant, Instant,
+    Env, Grant, Instant,
     client::state::{ClientState, Held, Wanted},
-    env::spread,
-    tunables::{CONFIRM_PART, RENEWAL_PART, RESEND_PART},
+    env::{jittered, spread},
+    tunables::{
+        CONFIRM_PART, LONGEST_RETRY_PAUSE, RENEWAL_PART, RENEWAL_RETRY_PART, RESEND_PART,
+        SHORTEST_RETRY_PAUSE,
+    },
 };
 
 /// When to renew a grant that counts from `from`: after a third of its lease, so that two renewals
@@ -21,6 +24,14 @@ pub(super) fn due(grant: &Grant, from: Instant) -> Instant {
 pub(super) fn due_again(held: &Held, now: Instant) -> Instant {
     let again = now + held.grant.lease / RESEND_PART;
     held.valid_until().map_or(again, |until| if until > now { again.min(until) } else { again })
+}
+
+/// When a lock is due again after its renewal failed. Not later than the end of its validity.
+pub(super) fn due_after_failure(held: &Held, env: &dyn Env, now: Instant) -> Instant {
+    let pause =
+        (held.grant.lease / RENEWAL_RETRY_PART).clamp(SHORTEST_RETRY_PAUSE, LONGEST_RETRY_PAUSE);
+    let again = now + jittered(env, pause);
+    held.valid_until().map_or(again, |until| again.min(until))
 }
 
 /// Makes a held lock of a grant and registers it for renewal.

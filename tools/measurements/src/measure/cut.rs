@@ -60,6 +60,7 @@ impl CutStore {
 fn cannot_cut(scheme: &str) -> &'static str {
     match scheme {
         "memory" | "sqlite" | "unix" => "there is no network to it",
+        "s3" | "gs" | "az" => "its URL names a bucket in the place of a host",
         "rediss" | "redlocks" => "behind a proxy its certificate would name another host",
         _ => "its clients connect to more than the hosts of the URL",
     }

@@ -81,7 +81,8 @@ impl S3 {
         format!("s3://bucket/some/prefix?endpoint=http://{address}")
     }
 
-    /// Answers the next `count` requests with this status, 503 or 429, and does not carry them out.
+    /// Answers the next `count` requests with this status, 429, 501 or 503, and does not carry
+    /// them out.
     ///
     /// # Errors
     ///

@@ -5,6 +5,7 @@ mod etcd;
 mod faults;
 mod fences;
 mod mysql;
+mod object_store;
 pub mod pairs;
 mod postgres;
 mod record_counters;
@@ -19,8 +20,8 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 use lock_core::{Backend, BoxFuture, Env as _, Error, Init, SystemEnv};
 
 use self::untried::{
-    CLIENT_FAULTS, LOST_TREE, MEMBERS, NO_CLOCK, NO_COPY, NO_FAILOVER, NO_MEMBER, NO_SERVER,
-    NO_TAIL, ON_ONE_SERVER, OPERATOR, UNREPORTED, UNTRIED_ON_JAVA,
+    CLIENT_FAULTS, IN_MEMORY, LOST_TREE, MEMBERS, NO_CLOCK, NO_COPY, NO_FAILOVER, NO_MEMBER,
+    NO_SERVER, NO_TAIL, ON_ONE_SERVER, ONE_REQUEST, OPERATOR, UNREPORTED, UNTRIED_ON_JAVA,
 };
 use crate::proof::{
     Fault, FaultInjector, Guarantee, InQuick, Reason, StartedStore, SystemUnderTest,
@@ -28,7 +29,7 @@ use crate::proof::{
     Withheld,
 };
 use conformance_tests::SetUpError;
-use servers::Proxy;
+use servers::{Proxy, S3};
 
 /// By how much each flush of a slow disk is delayed.
 const FLUSH: Duration = Duration::from_millis(100);
@@ -40,6 +41,10 @@ const NO_STEP: Reason = Reason::Assumption("clock-does-not-step");
 
 /// Opens any store of this project by its URL.
 pub fn connect(url: String) -> BoxFuture<Result<Arc<dyn Backend>, Error>> {
+    if url.starts_with("s3:") && url.contains("endpoint=http://127.0.0.1:") {
+        let any = S3::CREDENTIALS.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        return Box::pin(async move { leasehold::object_store::connect_with(&url, any).await });
+    }
     Box::pin(leasehold::open(url))
 }
 
@@ -117,6 +122,13 @@ fn single() -> Vec<SystemUnderTest> {
             .quick(&[Fault::ServerRestarted])
             .breaks(Fault::ServerRestarted, Guarantee::Exclusion, Reason::Unpromised)
             .rest(As("mysql"))
+            .done(),
+        Row::new("object-store", |_| Box::pin(object_store::start()))
+            .soak(Fault::OF_CLIENTS)
+            .soak(&[Fault::HalfCut, Fault::RequestsLost, Fault::Delayed, Fault::ServerPaused])
+            .untried(&[ONE_REQUEST])
+            .untried(&MEMBERS)
+            .rest(IN_MEMORY)
             .done(),
     ]
 }

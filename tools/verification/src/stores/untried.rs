@@ -24,6 +24,14 @@ pub(super) const NO_MEMBER: (Fault, Untried) = (
     NotTried("a node that has lost its files is no member of the cluster any more"),
 );
 
+/// For a bucket.
+pub(super) const ONE_REQUEST: (Fault, Untried) = (
+    Fault::ConnectionCut,
+    NotTried("the S3 server of the tests closes each connection after one answer"),
+);
+pub(super) const IN_MEMORY: Untried =
+    NotTried("the S3 server of the tests has its objects and its clock in memory of its own");
+
 const ONE: Untried = NotApplicable("there is one server");
 /// The faults of several servers, for a store with one server.
 pub(super) const MEMBERS: [(Fault, Untried); 4] = [

@@ -1,6 +1,6 @@
 //! The steps of clients, the store and an operator.
 
-use backend_object_store::cas::{Answer, Decision, Draw, Nonce, Record, Step, decide};
+use backend_object_store::cas::{Answer, Decision, Nonce, Record, Step, Verb, decide};
 use lock_core::{FencingToken, OwnerId, OwnerLabel};
 
 use super::{
@@ -86,7 +86,7 @@ impl Bucket {
                     client.valid_until = 0;
                 }
                 match client.known.clone() {
-                    Some(known) if goal != Goal::Acquire => self.decide(state, at, Some(known)),
+                    Some(known) => self.decide(state, at, Some(known)),
                     _ => client.phase = Phase::Reading(now),
                 }
             }
@@ -113,10 +113,9 @@ impl Bucket {
                 state.forced += 1;
                 let holder = state.record.as_ref().and_then(|record| record.holder.as_ref());
                 let Some(owner) = holder.map(|held| held.owner) else { return };
-                let draw = Draw { nonce: Nonce::of(1_000), wall_micros: 0 };
-                let step = Step::Force { owner };
+                let step = Step { owner, verb: Verb::Force };
                 if let Decision::Write(record, _) =
-                    decide(state.record.as_ref(), false, &step, draw)
+                    decide(state.record.as_ref(), false, &step, Nonce::of(1_000), 0)
                 {
                     state.record = Some(record);
                 }
@@ -134,8 +133,12 @@ impl Bucket {
             (Some(beat), Some((seen, _))) if beat == seen => {}
             (beat, _) => client.seen = beat.map(|beat| (beat.clone(), first)),
         }
+        let is_in = |nonce: &Nonce, record: &Record| {
+            record.nonce == *nonce || record.freed.as_ref() == Some(nonce)
+        };
         let own = client.sent.iter().copied().find(|write| {
-            record.as_ref().is_some_and(|record| state.writes[*write].record.nonce == record.nonce)
+            let nonce = &state.writes[*write].record.nonce;
+            record.as_ref().is_some_and(|record| is_in(nonce, record))
         });
         match own {
             Some(write) if self.rules.fresh_nonce => Self::done(state, at, write),
@@ -147,16 +150,11 @@ impl Bucket {
     fn decide(&self, state: &mut State, at: usize, record: Option<Record>) {
         let client = &mut state.clients[at];
         let owner = client.owner;
-        let step = match client.goal {
-            Goal::Acquire => Step::Acquire {
-                owner,
-                label: OwnerLabel::of_this_process(),
-                lease_ms: 1,
-                floor: FencingToken::ZERO,
-            },
-            Goal::Renew => Step::Renew { owner, lease_ms: 1 },
-            Goal::Release => Step::Release { owner, keep_ms: None },
-            Goal::Abandon => Step::Abandon { owner },
+        let verb = match client.goal {
+            Goal::Acquire => Verb::Acquire(OwnerLabel::of_this_process(), 1, FencingToken::ZERO),
+            Goal::Renew => Verb::Renew(1),
+            Goal::Release => Verb::Release(None),
+            Goal::Abandon => Verb::Abandon,
         };
         let beat = record.as_ref().and_then(|record| record.holder.as_ref()).map(|held| &held.beat);
         let seen = client.seen.as_ref().filter(|(seen, _)| Some(seen) == beat);
@@ -164,8 +162,7 @@ impl Bucket {
         // A holder's own beat is in its own record.
         let is_over = seen.is_some_and(|(_, first)| first + wait <= state.now);
         let nonce = Nonce::of(state.writes.len() as u128 + 1);
-        let draw = Draw { nonce, wall_micros: wall(at) };
-        match decide(record.as_ref(), is_over, &step, draw) {
+        match decide(record.as_ref(), is_over, &Step { owner, verb }, nonce, wall(at)) {
             Decision::Answer(answer) => {
                 client.phase = Phase::Idle;
                 if answer == Answer::NotHeld {
@@ -174,8 +171,9 @@ impl Bucket {
             }
             Decision::Write(mut new, answer) => {
                 if !self.rules.fresh_nonce {
-                    // The list of the abandoned would be another content.
+                    // The list of the abandoned and the last release would be another content.
                     new.abandoned.clear();
+                    new.freed = None;
                 }
                 let nothing = client.goal == Goal::Abandon
                     && record.as_ref().map(|record| &record.holder) == Some(&new.holder);

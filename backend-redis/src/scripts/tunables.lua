@@ -1,4 +1,4 @@
--- part: limits
+-- part: tunables
 -- Promises of the client rest on these numbers: `expiry_slack` and `dead_waiter_delay` of its
 -- guarantees, and how late an attempt may be. In order: how long the lock of a handoff may stay
 -- unclaimed; when a refused client asks again, near the head of the queue and far from it; how long
