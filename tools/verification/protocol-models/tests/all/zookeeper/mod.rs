@@ -1,5 +1,5 @@
-//! ZooKeeper after elections: every order of the steps of two clients, with elections, copies of the
-//! servers' data, and restores of a copy.
+//! ZooKeeper after elections: every order of the steps of two clients, with elections, copies of
+//! the servers' data, and restores of a copy.
 //!
 //! A restore shows nothing but one more election. So nobody is granted a lock in an epoch that
 //! nobody has opened. `keys/settings.rs` and `session/own.rs` of `backend-zookeeper` have the real
