@@ -64,6 +64,11 @@ fn failed(error: StoreError, request: &str) -> Error {
         StoreError::PermissionDenied { .. } | StoreError::Unauthenticated { .. } => {
             (ErrorKind::Auth, format!("the store refuses this client {request}"))
         }
+        // Amazon's answer, without a place to go to.
+        StoreError::Generic { .. } if text.contains("redirect without LOCATION") => {
+            let message = "the bucket is in another region than that of the URL or the environment";
+            (ErrorKind::Config, message.to_owned())
+        }
         StoreError::Generic { .. } if !text.contains("status code: 501") => {
             (ErrorKind::Unavailable, format!("the store does not answer {request} as it should"))
         }
@@ -135,7 +140,11 @@ impl CasStore for Objects {
             let meta = meta.map_err(|error| failed(error, "a listing"))?;
             Ok(meta.location.as_ref()[own..].to_owned())
         };
-        keys.into_iter().map(key).collect()
+        // A console makes an object for a folder. Its name ends with `/`, which a path leaves out,
+        // so the store lists it after its own path.
+        let is_next = |key: &str| after.is_none_or(|after| key > after);
+        let keys = keys.into_iter().map(key);
+        keys.filter(|key| key.as_ref().map_or(true, |key| is_next(key))).collect()
     }
 }
 

@@ -69,8 +69,8 @@ impl CasOptions {
 pub struct CasBackend {
     runner: Runner,
     options: CasOptions,
-    /// The settings, what they promise, and when they were read.
-    agreed: RwLock<(Settings, Arc<Guarantees>, Instant)>,
+    /// The settings, what they promise, and when they were read; `None` if they must be read again.
+    agreed: RwLock<(Settings, Arc<Guarantees>, Option<Instant>)>,
     /// When this client first and last found a lock busy in its present wait: from this follows how
     /// often it polls.
     waits: Mutex<HashMap<LockName, [Instant; 2]>>,
@@ -95,7 +95,7 @@ impl CasBackend {
         let open = settings::open(&*runner.store, &*runner.env, options.longest_lease);
         let settings = runner.in_time(open).await.map_err(|error| error.at(kind, "connect"))?;
         let promised = Arc::new(guarantees::of(&options, settings.longest_lease()));
-        let agreed = RwLock::new((settings, promised, read_at));
+        let agreed = RwLock::new((settings, promised, Some(read_at)));
         Ok(Self { runner, options, agreed, waits: Mutex::new(HashMap::new()) })
     }
 
@@ -109,21 +109,27 @@ impl CasBackend {
         let changed = settings::change(&*runner.store, &*runner.env, longest_lease_ms);
         let settings = runner.in_time(changed).await?;
         let promised = Arc::new(guarantees::of(&self.options, settings.longest_lease()));
-        *self.agreed.write() = (settings, promised, read_at);
+        *self.agreed.write() = (settings, promised, Some(read_at));
         Ok(())
     }
 
     /// Reads the settings again if they are old: `init` may have changed them.
     async fn refresh(&self) -> Result<(), Error> {
         let now = self.runner.env.now();
-        let is_old = {
+        {
             let mut agreed = self.agreed.write();
-            let is_old = now.since(agreed.2) >= OLD_SETTINGS;
+            if agreed.2.is_some_and(|read_at| now.since(read_at) < OLD_SETTINGS) {
+                return Ok(());
+            }
             // Other calls need not read them, too.
-            agreed.2 = if is_old { now } else { agreed.2 };
-            is_old
-        };
-        if is_old { self.change(None).await } else { Ok(()) }
+            agreed.2 = Some(now);
+        }
+        let changed = self.change(None).await;
+        if changed.as_ref().is_err_and(|error| !error.is_retryable()) {
+            // The next attempt must fail, too, for example after an upgrade of the store.
+            self.agreed.write().2 = None;
+        }
+        changed
     }
 
     fn at(&self, operation: &'static str, name: &LockName) -> impl Fn(Error) -> Error {

@@ -101,6 +101,9 @@ pub fn decide(
             (new.holder, new.token) = (held(label, *lease_ms), token);
             Write(new, Answer::Granted(token))
         }
+        // The object of another program stays as it is. An attempt writes nothing over it, so the
+        // late writes of this owner expect an earlier version, and fail.
+        Verb::Abandon if new.holder.as_ref().is_some_and(Held::is_unreadable) => Say(Answer::Done),
         Verb::Abandon => {
             new.holder = new.holder.filter(|held| held.owner != owner || held.kept);
             new.abandoned.retain(|other| *other != owner);

@@ -22,6 +22,7 @@ impl Nonce {
 /// The record of one name. It stays after a release, so that tokens increase and late requests
 /// fail.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Record {
     /// New in every write.
@@ -42,6 +43,7 @@ pub struct Record {
 
 /// Who has a lock.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Held {
     /// The owner.
     pub owner: OwnerId,
@@ -62,10 +64,16 @@ impl Held {
     pub fn lease(&self) -> Duration {
         Duration::from_millis(self.lease_ms)
     }
+
+    /// Whether the record cannot be read.
+    pub(super) fn is_unreadable(&self) -> bool {
+        Holder::new(self.owner, self.label.clone(), self.lease()).is_unreadable()
+    }
 }
 
 /// A value that a holder wrote.
 #[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Value {
     /// The bytes.
     pub bytes: Vec<u8>,
@@ -95,7 +103,7 @@ impl Record {
     }
 
     /// The record in these bytes. What cannot be read counts as held without an end: only an
-    /// operator can say that nobody relies on it.
+    /// operator can say that nobody relies on it. This includes fields of a later version.
     #[must_use]
     pub fn read(bytes: &[u8]) -> Self {
         serde_json::from_slice(bytes).unwrap_or_else(|_| {
@@ -122,7 +130,8 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_held_without_an_end() {
-        for bytes in [&b""[..], b"{}", b"\xff", b"null"] {
+        let of_a_later_version = br#"{"nonce":"1","token":5,"abandoned":[],"readers":["2"]}"#;
+        for bytes in [&b""[..], b"{}", b"\xff", b"null", of_a_later_version] {
             let held = Record::read(bytes).holder.expect("a holder");
             assert!(held.lease() >= Holder::WITHOUT_END);
             assert!(Holder::new(held.owner, held.label, Duration::ZERO).is_unreadable());

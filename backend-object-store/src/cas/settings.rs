@@ -94,7 +94,7 @@ pub(super) async fn change(
         let version = object.map(|object| object.version);
         let put = put(store, SETTINGS, &settings, version.as_ref()).await?;
         // Another client was faster, or the answer is about a repeat: the next read says it.
-        Ok(matches!(put, Put::Written(_)).then_some(settings))
+        Ok(matches!(put, Some(Put::Written(_))).then_some(settings))
     };
     until(env, changed).await
 }
@@ -115,14 +115,14 @@ async fn probe(store: &dyn CasStore, env: &dyn Env) -> Result<(), Error> {
             if *first.get_or_init(|| version.clone()) != version {
                 check_clock(env.wall_micros(), modified)?;
                 if let Some(past) = probe.and_then(|probe| probe.past) {
-                    return compares(store, env, &Version(past)).await.map(Some);
+                    return compares(store, env, &Version(past)).await;
                 }
             }
             let past = version.as_ref().map(|version| version.0.clone());
             let probe = Probe { past, nonce: Nonce::of(env.random()) };
-            if put(store, PROBE, &probe, version.as_ref()).await? == Put::Refused {
+            let Some(Put::Written(_)) = put(store, PROBE, &probe, version.as_ref()).await? else {
                 return Ok(None);
-            }
+            };
         }
     };
     until(env, tried).await
@@ -141,11 +141,16 @@ fn check_clock(now: u64, modified: Option<u64>) -> Result<(), Error> {
     Err(Error::new(ErrorKind::Config, message))
 }
 
-/// Two writes that an honest store refuses.
-async fn compares(store: &dyn CasStore, env: &dyn Env, past: &Version) -> Result<(), Error> {
+/// Two writes that an honest store refuses. `None` if one has no answer.
+async fn compares(
+    store: &dyn CasStore,
+    env: &dyn Env,
+    past: &Version,
+) -> Result<Option<()>, Error> {
     for (expected, condition) in [(Some(past), "If-Match"), (None, "If-None-Match")] {
         let probe = Probe { past: Some(past.0.clone()), nonce: Nonce::of(env.random()) };
-        if let Put::Written(_) = put(store, PROBE, &probe, expected).await? {
+        let Some(put) = put(store, PROBE, &probe, expected).await? else { return Ok(None) };
+        if put != Put::Refused {
             let message = format!(
                 "the store ignores {condition}: it wrote an object on a condition that was false. \
                  Two clients would hold one lock. The store must support conditional writes"
@@ -153,16 +158,21 @@ async fn compares(store: &dyn CasStore, env: &dyn Env, past: &Version) -> Result
             return Err(Error::new(ErrorKind::Config, message));
         }
     }
-    Ok(())
+    Ok(Some(()))
 }
 
+/// Writes on a condition. `None` if the store was busy or its answer was lost: some stores take one
+/// write a second to an object. The next read says what became of it, or that the store is down.
 async fn put(
     store: &dyn CasStore,
     key: &str,
     content: &(impl Serialize + Sync),
     expected: Option<&Version>,
-) -> Result<Put, Error> {
-    store.put_if(key, encode(content)?, expected).await
+) -> Result<Option<Put>, Error> {
+    match store.put_if(key, encode(content)?, expected).await {
+        Err(error) if error.is_retryable() => Ok(None),
+        put => put.map(Some),
+    }
 }
 
 /// The content of an object.

@@ -41,7 +41,8 @@ impl HttpConnector for Connector {
                 .timeout(self.timeout)
                 // A redirect would repeat a write at another place.
                 .redirect(reqwest::redirect::Policy::none());
-            Ok(client.build()?)
+            // A proxy may be on another machine, and would see the token of an unencrypted request.
+            Ok(if https_only { client } else { client.no_proxy() }.build()?)
         });
         let client =
             made.map_err(|source| object_store::Error::Generic { store: "object-store", source })?;

@@ -96,6 +96,10 @@ fn open(
     // An answer that does not come is asked for again within the time limit of the call.
     let connector = Connector { timeout: place.timeout / 2 };
     let failed = |error: object_store::Error| {
+        // A parser shows what it has read.
+        if error.to_string().contains("Unable to decode") {
+            return Error::new(ErrorKind::Config, "the credentials cannot be decoded");
+        }
         let message = "the store cannot be used with these settings";
         Error::new(ErrorKind::Config, message).with_source(error)
     };
@@ -141,6 +145,8 @@ fn open(
                 .known("AZURE_")
                 .fold(MicrosoftAzureBuilder::new(), |it, (key, value)| it.with_config(key, value))
                 .with_container_name(&place.bucket)
+                // The emulator has an endpoint of its own.
+                .with_use_emulator(false)
                 .with_allow_http(plain)
                 .with_retry(retry)
                 .with_http_connector(connector);
@@ -229,5 +235,40 @@ mod tests {
         let options = CasOptions::new("object-store");
         let shown = format!("{objects:?} {options:?} {place:?}");
         assert!(!shown.contains("hunter") && shown.contains("a/b"), "{shown}");
+    }
+
+    /// A variable of the library would send all requests, unencrypted, to the emulator.
+    #[tokio::test]
+    async fn the_endpoint_comes_before_an_emulator() {
+        let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = server.local_addr().unwrap();
+        let variables =
+            [("AZURE_STORAGE_USE_EMULATOR", "true"), ("AZURE_STORAGE_ACCOUNT_KEY", "aHVudGVyMg==")];
+        let variables = variables.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let url = format!("az://box?account=me&timeout=100ms&endpoint=http://{address}");
+        connect_with(&url, variables).await.unwrap_err();
+        server.set_nonblocking(true).unwrap();
+        assert!(server.accept().is_ok(), "the request went elsewhere");
+    }
+
+    #[tokio::test]
+    async fn credentials_that_cannot_be_used_are_not_shown() {
+        let account = "GOOGLE_SERVICE_ACCOUNT_KEY";
+        let key = r#"{"private_key":"hunter2","private_key_id":"1","client_email":"a"}"#;
+        for (store, name, value) in [
+            ("gs://b?", account, "\"hunter2\""),
+            ("gs://b?", account, key),
+            ("gs://b?", account, r#"{"private_key":{"hunter2":1}}"#),
+            ("gs://b?", account, r#"{"type":"hunter2"}"#),
+            ("az://b?account=me&", "AZURE_STORAGE_ACCOUNT_KEY", "hunter2!"),
+            ("az://b?account=me&", "AZURE_STORAGE_SAS_KEY", "hunter2"),
+            ("az://b?account=me&", "AZURE_STORAGE_SAS_KEY", "sv=1&sig=hunter2"),
+        ] {
+            let variables = [(name.to_owned(), value.to_owned())];
+            let url = format!("{store}endpoint=http://127.0.0.1:1");
+            let error = connect_with(&url, variables).await.unwrap_err();
+            let shown = format!("{error:?} {error:#}");
+            assert!(!shown.contains("hunter"), "{name}={value}: {shown}");
+        }
     }
 }

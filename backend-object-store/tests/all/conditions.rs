@@ -1,14 +1,27 @@
 //! What a store must do, and what nobody may do to its objects.
 
 use std::{
-    sync::{Arc, atomic::Ordering::SeqCst},
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
     time::Duration,
 };
 
-use lock_core::{Attempt, Backend as _, ErrorKind, Init, ReleaseOptions, ReleaseOutcome, Renewal};
+use backend_object_store::{
+    Objects,
+    cas::{CasBackend, CasOptions, CasStore, Object, Put, Version},
+};
+use lock_core::{
+    Attempt, Backend as _, Env as _, Error, ErrorKind, Init, Instant, Mutex, ReleaseOptions,
+    ReleaseOutcome, Renewal, async_trait,
+};
 use object_store::{ObjectStoreExt as _, memory::InMemory, path::Path};
 
-use super::support::{Client, LEASE, clocks, is_lost, is_renewed, job, open, reach};
+use super::support::{
+    Client, LEASE, TestEnv, clocks, is_lost, is_renewed, job, open, reach, unavailable,
+};
 
 #[tokio::test]
 async fn a_store_that_ignores_a_condition_is_refused() {
@@ -91,6 +104,10 @@ async fn an_object_of_another_program_is_held_until_an_operator_frees_it() {
     let attempt = client.backend.try_acquire(&client.request()).await.unwrap();
     let Attempt::Busy(busy) = attempt else { panic!("{attempt:?}") };
     assert!(busy.holder.is_some_and(|holder| holder.is_unreadable() && holder.has_no_end()));
+    // An attempt that is given up needs no mark there: its late writes fail anyway.
+    client.backend.abandon(&client.request()).await.unwrap();
+    let kept = memory.get(&Path::from("locks/job")).await.unwrap().bytes().await.unwrap();
+    assert_eq!(kept, "hello");
     let freed = client.backend.force_release(&job()).await.unwrap();
     assert_eq!(freed, ReleaseOutcome::Released);
     assert!(client.acquire().await.is_some());
@@ -103,4 +120,75 @@ async fn an_object_of_another_program_is_held_until_an_operator_frees_it() {
     memory.put(&Path::from("settings"), "hello".into()).await.unwrap();
     let error = open(&client.bucket, &client.clocks).await.unwrap_err();
     assert!(error.to_string().contains("choose another prefix"), "{error}");
+}
+
+/// An older client in a store that was upgraded.
+#[tokio::test]
+async fn a_client_of_an_older_version_is_refused_at_each_acquire() {
+    let memory = Arc::new(InMemory::new());
+    let client = Client::of(&memory).await;
+    let settings = Path::from("settings");
+    let text = memory.get(&settings).await.unwrap().bytes().await.unwrap();
+    let later = String::from_utf8(text.to_vec()).unwrap();
+    let later = later.replace("\"version\":1", "\"version\":2");
+    memory.put(&settings, later.into()).await.unwrap();
+    client.clocks.pass(Duration::from_secs(60));
+    for _ in 0..2 {
+        let error = client.backend.try_acquire(&client.request()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+    }
+}
+
+/// A store that takes one write a second to an object, as Google says of its own.
+#[derive(Debug)]
+struct OnceASecond {
+    inner: Objects,
+    env: TestEnv,
+    last: Mutex<HashMap<String, Instant>>,
+    refused: AtomicU64,
+}
+
+#[async_trait]
+impl CasStore for OnceASecond {
+    async fn get(&self, key: &str) -> Result<Option<Object>, Error> {
+        self.inner.get(key).await
+    }
+
+    async fn put_if(
+        &self,
+        key: &str,
+        bytes: Vec<u8>,
+        expected: Option<&Version>,
+    ) -> Result<Put, Error> {
+        let last = self.last.lock().get(key).copied();
+        let now = self.env.now();
+        if last.is_some_and(|last| now.since(last) < Duration::from_secs(1)) {
+            self.refused.fetch_add(1, SeqCst);
+            return Err(unavailable());
+        }
+        let put = self.inner.put_if(key, bytes, expected).await?;
+        if put != Put::Refused {
+            self.last.lock().insert(key.to_owned(), now);
+        }
+        Ok(put)
+    }
+
+    async fn list(&self, prefix: &str, after: Option<&str>) -> Result<Vec<String>, Error> {
+        self.inner.list(prefix, after).await
+    }
+}
+
+#[tokio::test]
+async fn a_connect_waits_for_a_store_that_takes_one_write_a_second() {
+    let env = TestEnv(clocks());
+    let store = Arc::new(OnceASecond {
+        inner: Objects::new(Arc::new(InMemory::new()), "").unwrap(),
+        env: env.clone(),
+        last: Mutex::default(),
+        refused: AtomicU64::new(0),
+    });
+    let mut options = CasOptions::new("object-store");
+    options.env = Arc::new(env);
+    CasBackend::open(Arc::clone(&store) as _, options).await.unwrap();
+    assert!(store.refused.load(SeqCst) > 0, "it has refused requests");
 }

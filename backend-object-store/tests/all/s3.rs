@@ -255,3 +255,46 @@ async fn a_bucket_that_is_not_there_is_named() {
     assert_eq!(error.kind(), ErrorKind::Config, "{error:#}");
     assert!(error.to_string().contains("no such bucket"), "{error:#}");
 }
+
+/// A console of S3 makes an object with the name of a folder.
+#[tokio::test]
+async fn a_listing_ends_after_an_object_that_is_a_folder() {
+    let server = S3::start().await.unwrap();
+    let store = connect(&server.store_url()).await.unwrap();
+    server.put("/bucket/some/prefix/locks/").await.unwrap();
+    let page = store.list(None).await.unwrap();
+    assert!(page.next.is_some(), "the server has listed it");
+    let page = store.list(page.next).await.unwrap();
+    assert!(page.next.is_none(), "{page:?}");
+}
+
+/// Amazon answers so. A repeat does not help.
+#[tokio::test]
+async fn a_bucket_in_another_region_is_told() {
+    let server = S3::start().await.unwrap();
+    let store = connect(&server.store_url()).await.unwrap();
+    server.refuse(301, 1).await.unwrap();
+    let error = store.inspect(&job()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config);
+    assert!(error.to_string().contains("in another region"), "{error}");
+}
+
+/// The test runs again as a program of its own, whose environment names a proxy that is not there.
+#[tokio::test]
+async fn an_unencrypted_request_to_this_machine_passes_no_proxy() {
+    const PROXY: &str = "http://127.0.0.1:1";
+    if std::env::var("http_proxy").as_deref() == Ok(PROXY) {
+        let server = S3::start().await.unwrap();
+        connect(&server.store_url()).await.unwrap();
+        return;
+    }
+    let again = tokio::process::Command::new(std::env::current_exe().unwrap())
+        .args(["s3::an_unencrypted_request_to_this_machine_passes_no_proxy", "--exact"])
+        .env("http_proxy", PROXY)
+        .env_remove("no_proxy")
+        .env_remove("NO_PROXY")
+        .output();
+    let again = again.await.unwrap();
+    let shown = String::from_utf8_lossy(&again.stdout);
+    assert!(again.status.success() && shown.contains("1 passed"), "{shown}");
+}

@@ -220,7 +220,7 @@ impl CasStore for Bucket {
     }
 }
 
-fn unavailable() -> Error {
+pub(crate) fn unavailable() -> Error {
     Error::new(ErrorKind::Unavailable, "503")
 }
 

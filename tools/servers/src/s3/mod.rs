@@ -81,7 +81,7 @@ impl S3 {
         format!("s3://bucket/some/prefix?endpoint=http://{address}")
     }
 
-    /// Answers the next `count` requests with this status, 429, 501 or 503, and does not carry
+    /// Answers the next `count` requests with this status, 301, 429, 501 or 503, and does not carry
     /// them out.
     ///
     /// # Errors
@@ -100,6 +100,15 @@ impl S3 {
         let answer = self.ask("GET", "/-/refuse").await?;
         let last = answer.lines().last().unwrap_or_default();
         last.parse().map_err(|_| KitError::Unexpected(answer))
+    }
+
+    /// Makes an empty object at this path, with its bucket.
+    ///
+    /// # Errors
+    ///
+    /// As [`refuse`](Self::refuse).
+    pub async fn put(&self, path: &str) -> Result<()> {
+        self.ask("PUT", path).await.map(drop)
     }
 
     /// A request without a body; the whole answer.

@@ -29,7 +29,12 @@ def carry_out(environ, start_response):
         return [left]
     if refusals:
         status = refusals.pop()
-        reason = {"429": "TooManyRequests", "501": "NotImplemented", "503": "SlowDown"}[status]
+        reason = {
+            "301": "PermanentRedirect",
+            "429": "TooManyRequests",
+            "501": "NotImplemented",
+            "503": "SlowDown",
+        }[status]
         start_response(f"{status} {reason}", [("Content-Type", "application/xml")])
         return [f"<Error><Code>{reason}</Code><Message>refused</Message></Error>".encode()]
     return list(moto(environ, start_response))
