@@ -1,5 +1,5 @@
-//! Distributed locks: one API over SQLite, PostgreSQL, MySQL, Redis, Redlock, etcd and object
-//! stores.
+//! Distributed locks: one API over SQLite, PostgreSQL, MySQL, Redis, Redlock, etcd, ZooKeeper and
+//! object stores.
 //!
 //! ```no_run
 //! #[tokio::main]
@@ -50,6 +50,7 @@
 //! | `redis` | `redis://HOST:PORT`, `rediss:`, `unix:PATH`; `redis+sentinel:`, `redis+cluster:` and `rediss+…` for a Redis that fails over | 1.88 |
 //! | `redlock` | `redlock://HOST:PORT,HOST:PORT,HOST:PORT`, also `redlocks:`, for the clients of the same independent Redis servers | 1.88 |
 //! | `etcd` | `etcd://HOST:PORT,HOST:PORT` for the clients of an etcd cluster, and `etcdctl lock` | 1.88 |
+//! | `zookeeper` | `zookeeper://HOST:PORT,HOST:PORT/PREFIX` for the clients of a ZooKeeper ensemble, and Curator | 1.88 |
 //! | `object-store` | `s3://BUCKET/PREFIX`, `gs:`, `az:` for the clients of a bucket: S3 and servers that speak its protocol, Google Cloud Storage, Azure | 1.88 |
 //! | `foreign` | the locks of another library: beside `redis` `redis://HOST:PORT?layout=LAYOUT`, such as Redisson's; beside `postgres` or `mysql` `postgres://…?layout=shedlock` or `mysql://…?layout=shedlock` | 1.88 |
 //! | `migrate` | `migrate:PHASE?from=URL&to=URL`, from one store to another: see [`migration`] | 1.88 |
@@ -177,6 +178,12 @@ pub mod postgres {
 #[cfg(feature = "etcd")]
 pub mod etcd {
     pub use backend_etcd::{EtcdBuilder, Fence as EtcdFence, HeldKey as EtcdHeldKey, etcd_client};
+}
+
+/// Locks in ZooKeeper, its fence, and a builder.
+#[cfg(feature = "zookeeper")]
+pub mod zookeeper {
+    pub use backend_zookeeper::{Fence as ZooKeeperFence, ZooKeeperBuilder, zookeeper_client};
 }
 
 /// Locks in a bucket with credentials of your program, and over a store of yours that compares and

@@ -6,3 +6,4 @@ mod etcd;
 mod postgres;
 mod process;
 mod proxy;
+mod zookeeper;

@@ -1,0 +1,178 @@
+//! The trait `Backend`, in terms of the steps.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use lock_core::{
+    Attempt, Backend, Cursor, Enqueued, Env as _, Error, ErrorKind, FencingToken, Grant,
+    Guarantees, Init, Instant, LockName, LockState, Page, Quarantined, RecordRead, RecordWrite,
+    ReleaseOptions, ReleaseOutcome, Released, Renewal, Request, StoreSettings, SystemEnv,
+    WriteOutcome,
+};
+
+use crate::{
+    steps::{acquire, admin, claim, enqueue, init, record, release, renew, reown},
+    store::{Held, Store},
+};
+
+/// Adds to an error which operation failed.
+trait During<T> {
+    fn during(self, operation: &'static str) -> Result<T, Error>;
+}
+
+impl<T> During<T> for Result<T, Error> {
+    fn during(self, operation: &'static str) -> Self {
+        self.map_err(|error| error.at("zookeeper", operation))
+    }
+}
+
+/// The state that this backend keeps in its grants.
+fn held(grant: &Grant) -> Option<&Held> {
+    grant.state.as_ref().and_then(|state| state.downcast_ref())
+}
+
+fn known(grant: &Grant) -> Result<&Held, Error> {
+    let refusal = || Error::new(ErrorKind::InvalidInput, "the grant is not of this backend");
+    held(grant).ok_or_else(refusal)
+}
+
+#[async_trait]
+impl Backend for Store {
+    fn kind(&self) -> &'static str {
+        "zookeeper"
+    }
+
+    /// The number comes last, so that it seldom decides the order of two stores.
+    async fn identity(&self) -> Result<String, Error> {
+        let session = self.fresh_session().await.during("identity")?;
+        self.refresh(&session).await.during("identity")?;
+        Ok(format!("zookeeper:{}:{:016x}", self.layout.prefix(), self.settings().store))
+    }
+
+    fn was_busy(&self, name: &LockName) -> bool {
+        Self::was_busy(self, name)
+    }
+
+    fn guarantees(&self) -> Arc<Guarantees> {
+        Self::guarantees(self)
+    }
+
+    async fn try_acquire(&self, request: &Request) -> Result<Attempt, Error> {
+        let attempt = match self.waiters.get(request.owner) {
+            Some(_) => claim::claim(self, request).await,
+            None => acquire::try_acquire(self, request).await,
+        };
+        attempt.during("acquire")
+    }
+
+    async fn enqueue(&self, request: &Request) -> Result<Enqueued, Error> {
+        enqueue::enqueue(self, request).await.during("enqueue")
+    }
+
+    async fn abandon(&self, request: &Request) -> Result<(), Error> {
+        release::abandon(self, request).await.during("abandon")
+    }
+
+    async fn renew(&self, grants: &[&Grant], sent: Instant) -> Vec<Renewal> {
+        let of_ours =
+            grants.iter().enumerate().filter_map(|(at, grant)| Some((at, *grant, held(grant)?)));
+        let mut renewals: Vec<Renewal> = grants
+            .iter()
+            .map(|grant| Renewal::Unknown(known(grant).err().unwrap_or_else(no_answer)))
+            .collect();
+        for (at, renewal) in renew::renew(self, of_ours.collect(), sent).await {
+            renewals[at] = match renewal {
+                Renewal::Unknown(error) => Renewal::Unknown(error.at("zookeeper", "renew")),
+                other => other,
+            };
+        }
+        renewals
+    }
+
+    async fn release(&self, grant: &Grant, options: ReleaseOptions<'_>) -> Result<Released, Error> {
+        let held = known(grant).during("release")?;
+        let (Some(next), None) = (options.next, options.keep) else {
+            let released = release::release(self, grant, held, options.keep).await;
+            return Ok(Released::plain(released.during("release")?));
+        };
+        release::release_and_enqueue(self, grant, held, next).await.during("release")
+    }
+
+    async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<(), Error> {
+        let held = known(grant).during("raise")?;
+        self.check_token(token).during("raise")?;
+        if reown::raise(self, grant, held, token).await.during("raise")? {
+            return Ok(());
+        }
+        let message = "the grant whose token was to be raised is gone";
+        Err(Error::new(ErrorKind::NotHeld, message).at("zookeeper", "raise").on(&grant.name))
+    }
+
+    async fn reown(&self, grant: &Grant, request: &Request) -> Result<Option<Grant>, Error> {
+        let given = reown::reown(self, grant, request).await.during("reown");
+        given.map_err(|error| error.on(&grant.name))
+    }
+
+    async fn read_record(&self, name: &LockName) -> Result<RecordRead, Error> {
+        record::read(self, name).await.during("read-record")
+    }
+
+    async fn write_record(
+        &self,
+        grant: &Grant,
+        write: &RecordWrite,
+    ) -> Result<WriteOutcome, Error> {
+        let held = known(grant).during("write-record")?;
+        record::write(self, grant, held, write).await.during("write-record")
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<Option<LockState>, Error> {
+        admin::inspect(self, name).await.during("inspect")
+    }
+
+    async fn list(&self, from: Option<Cursor>) -> Result<Page, Error> {
+        admin::list(self, from).await.during("list")
+    }
+
+    async fn force_release(&self, name: &LockName) -> Result<ReleaseOutcome, Error> {
+        admin::force_release(self, name).await.during("force-release")
+    }
+
+    async fn force_release_if(
+        &self,
+        name: &LockName,
+        token: FencingToken,
+    ) -> Result<ReleaseOutcome, Error> {
+        admin::force_release_if(self, name, token).await.during("force-release")
+    }
+
+    async fn quarantine(&self) -> Result<Option<Quarantined>, Error> {
+        let session = self.session().await.during("check")?;
+        self.meet_present(&session).await.during("check")?;
+        Ok(self.quarantined())
+    }
+
+    async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
+        init.refuse_reset_tokens().during("init")?;
+        init::init(self, init).await.during("init")
+    }
+
+    async fn clock_difference_micros(&self) -> Result<Option<i64>, Error> {
+        let (theirs, ours) = (self.sessions.clock.earliest(), SystemEnv.wall_micros());
+        Ok(Some(theirs.cast_signed().saturating_sub(ours.cast_signed())))
+    }
+
+    async fn close(&self) {
+        for session in self.sessions.close() {
+            // A detached lock outlives its client.
+            if let Err(error) = release::leave_held(self, &session).await {
+                tracing::trace!(target: "leasehold", %error, "a detached lock ends with its session");
+            }
+            session.close().await;
+        }
+    }
+}
+
+fn no_answer() -> Error {
+    Error::new(ErrorKind::Unavailable, "there is no answer for this grant")
+}

@@ -1,0 +1,87 @@
+//! What this backend guarantees.
+
+use lock_core::{Assumption, ConnectionSecurity, Guarantees, Promise, QuarantineUse};
+
+use crate::{
+    keys::settings::{RECORD_VERSION, Settings},
+    session::Sessions,
+    tunables::{LONGEST_POLL, SESSION_PART, TOUCH_PART},
+};
+
+/// The guarantees that follow from the settings.
+pub(crate) fn guarantees(
+    settings: &Settings,
+    sessions: &Sessions,
+    connection: ConnectionSecurity,
+) -> Guarantees {
+    let (shortest, longest) = (sessions.shortest(), settings.longest_lease());
+    let mut promised = Guarantees::new(shortest, longest);
+    let longest_held = humantime::format_duration(settings.longest_held());
+    let restores = Assumption::new(
+        "old-states",
+        format!(
+            "the servers keep what they have confirmed; if an older state is restored nevertheless, it was saved at \
+             least {longest_held} before the servers start with it, and if all data are lost or there is only one \
+             server, an operator runs `leasehold init --restored` before clients go on"
+        ),
+    );
+    promised.exclusion = if settings.quarantine {
+        let tick = humantime::format_duration(sessions.tick());
+        Promise::Holds {
+            assuming: vec![
+                Assumption::new(
+                    "ticks",
+                    format!(
+                        "tickTime of the servers is at most {tick}, and the leader pings each follower at most one \
+                         tick late"
+                    ),
+                ),
+                Assumption::new(
+                    "no-deletion-by-hand",
+                    "no client deletes the entry of a lock, except its own or as `force-release` does",
+                ),
+                restores.clone(),
+            ],
+        }
+    } else {
+        Promise::Withheld {
+            why: "the quarantine is off: after the restore of a snapshot a second holder may be admitted while the \
+                  first still relies on its lock; turn it on with init"
+                .into(),
+        }
+    };
+    let clocks = Assumption::new(
+        "leader-clocks",
+        "after the restore of a snapshot, or when a lock's directory is made anew, the clock of ZooKeeper's leader \
+         is not behind that of a leader before",
+    );
+    promised.tokens = Promise::Holds { assuming: vec![restores.clone(), clocks] };
+    promised.record = Promise::Holds {
+        assuming: vec![
+            restores,
+            Assumption::new(
+                "flushed",
+                "a majority of the servers keeps what it has flushed, and nobody deletes the nodes of names",
+            ),
+        ],
+    };
+    promised.shared = Promise::Holds { assuming: Vec::new() };
+    promised.most_readers = None;
+    promised.quarantine = if settings.quarantine { QuarantineUse::On } else { QuarantineUse::Off };
+    promised.push = true;
+    promised.fair = true;
+    promised.raise = true;
+    promised.hand_over = true;
+    promised.longest_poll = LONGEST_POLL;
+    // The session is longer than the lease, the leader rounds up to a tick, and a new leader starts
+    // the time of all sessions again.
+    let session = longest + longest / SESSION_PART;
+    promised.expiry_slack = session + sessions.tick() * 2;
+    // The entry of a dead waiter ends with its session.
+    promised.dead_waiter_delay = session + promised.expiry_slack;
+    promised.longest_stall = shortest - shortest / TOUCH_PART;
+    promised.token_lead = longest;
+    promised.connection = connection;
+    promised.record_version = Some(RECORD_VERSION);
+    promised
+}

@@ -1,0 +1,226 @@
+//! The settings that all clients of a store share.
+
+use std::time::Duration;
+
+use lock_core::{
+    Env as _, Error, ErrorKind, Quarantined, SystemEnv, check_record_version, check_span,
+};
+use serde::{Deserialize, Serialize};
+
+use super::data;
+use crate::tunables::LONGEST_LEASES;
+
+/// The version of the layout of paths, entries and settings.
+pub(crate) const RECORD_VERSION: u64 = 1;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Settings {
+    pub(crate) version: u64,
+    /// A random number, drawn with the first settings.
+    pub(crate) store: u64,
+    pub(crate) longest_lease_millis: u64,
+    /// No lease that may still be held is longer than this.
+    pub(crate) longest_held_millis: u64,
+    /// Whether nothing is granted for `longest_held_millis` after a restore.
+    pub(crate) quarantine: bool,
+    /// Nothing is granted before, on the clock of ZooKeeper's leader.
+    pub(crate) grants_from_micros: u64,
+    /// Why.
+    pub(crate) why: String,
+    /// No record that was written since then was lost, unless in an unproven epoch.
+    records_since_micros: u64,
+    /// The last epoch in which nobody holds what this state does not have.
+    epoch: i64,
+    /// A later epoch, of which nobody knows that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    unproven: Option<Unproven>,
+}
+
+/// An epoch that may have begun with an old state. `session/own.rs` says who knows better.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Unproven {
+    epoch: i64,
+    /// Nothing is granted before, since others may hold what was lost.
+    from_micros: u64,
+    /// No record that was written since then was lost.
+    records_since_micros: u64,
+}
+
+const UNPROVEN: &str =
+    "the servers have elected a leader, and no client has seen that they have kept all data";
+
+/// The part that settings of every version have.
+#[derive(Deserialize)]
+struct AnySettings {
+    version: u64,
+}
+
+impl Settings {
+    /// The settings of an unused store.
+    pub(crate) fn first(longest: Duration, epoch: i64) -> Self {
+        let longest_lease_millis = longest.as_millis() as u64;
+        Self {
+            version: RECORD_VERSION,
+            store: SystemEnv.random() as u64,
+            longest_lease_millis,
+            longest_held_millis: longest_lease_millis,
+            quarantine: true,
+            grants_from_micros: 0,
+            why: String::new(),
+            records_since_micros: 0,
+            epoch,
+            unproven: None,
+        }
+    }
+
+    /// Reads settings. First refuses those of another version, since they need not be readable.
+    pub(crate) fn read(bytes: &[u8]) -> Result<Self, Error> {
+        let unreadable = || {
+            let message = "the settings of the store cannot be read; they were changed by hand, or the prefix is \
+                           used by something else";
+            Error::new(ErrorKind::Config, message)
+        };
+        let any: AnySettings = data::read(bytes).ok_or_else(unreadable)?;
+        check_record_version(&any.version.to_string(), RECORD_VERSION)?;
+        data::read(bytes).ok_or_else(unreadable)
+    }
+
+    pub(crate) fn longest_lease(&self) -> Duration {
+        Duration::from_millis(self.longest_lease_millis)
+    }
+
+    pub(crate) fn longest_held(&self) -> Duration {
+        Duration::from_millis(self.longest_held_millis)
+    }
+
+    /// Grants nothing for this long, or for longer if that was so already.
+    pub(crate) fn hold_back(&mut self, now_micros: u64, span: Duration, why: &str) {
+        let until = now_micros.saturating_add(span.as_micros() as u64);
+        if until > self.grants_from_micros {
+            self.grants_from_micros = until;
+            self.why = why.to_owned();
+        }
+    }
+
+    /// Data were lost. Others may still hold locks that are lost, too.
+    pub(crate) fn lost(&mut self, now_micros: u64) {
+        if self.quarantine {
+            self.hold_back(now_micros, self.longest_held(), "the data of the store were lost");
+        }
+        self.records_lost(now_micros);
+    }
+
+    pub(crate) fn records_lost(&mut self, now_micros: u64) {
+        self.records_since_micros = now_micros;
+    }
+
+    /// The quarantine that runs at this time.
+    pub(crate) fn quarantined(&self, now_micros: u64) -> Option<Quarantined> {
+        let reported = (self.grants_from_micros, self.why.as_str());
+        let unproven = self.unproven.as_ref().map(|it| (it.from_micros, UNPROVEN));
+        let (from, why) = unproven.into_iter().chain([reported]).max_by_key(|(from, _)| *from)?;
+        let remaining = Duration::from_micros(from.saturating_sub(now_micros));
+        Some(remaining).filter(|left| !left.is_zero()).map(|left| Quarantined::new(left, why))
+    }
+
+    /// The last epoch that is open at this time.
+    pub(crate) fn open_epoch(&self, now_micros: u64) -> i64 {
+        let waited = self.unproven.as_ref().filter(|it| it.from_micros <= now_micros);
+        waited.map_or(self.epoch, |it| it.epoch.max(self.epoch))
+    }
+
+    /// Whether a client that knows of no loss since `unbroken_since` changes nothing by `meet`.
+    pub(crate) fn has_met(&self, epoch: i64, unbroken_since: i64, now_micros: u64) -> bool {
+        let has_met = self.unproven.as_ref().is_some_and(|it| epoch <= it.epoch);
+        epoch <= self.open_epoch(now_micros) || has_met && unbroken_since > self.epoch
+    }
+
+    /// Opens an epoch, or begins to wait, at a client that knows of no loss since `unbroken_since`.
+    pub(crate) fn meet(&mut self, epoch: i64, unbroken_since: i64, now_micros: u64) {
+        let open = self.open_epoch(now_micros);
+        if epoch <= open {
+            return;
+        }
+        // A client that has lived since an unproven epoch does not know what was lost before.
+        if unbroken_since > self.epoch && self.quarantine {
+            self.records_since_micros = self.records_since();
+        }
+        if unbroken_since <= open || !self.quarantine {
+            (self.epoch, self.unproven) = (epoch, None);
+            return;
+        }
+        let from = now_micros.saturating_add(self.longest_held().as_micros() as u64);
+        let met = Unproven { epoch, from_micros: from, records_since_micros: from };
+        let met = match self.unproven.take() {
+            // Nothing was lost since that wait began.
+            Some(before) if unbroken_since <= before.epoch => Unproven { epoch, ..before },
+            _ => met,
+        };
+        (self.epoch, self.unproven) = (open, Some(met));
+    }
+
+    /// No record that was written since then was lost.
+    pub(crate) fn records_since(&self) -> u64 {
+        let met = self.unproven.as_ref().map_or(0, |it| it.records_since_micros);
+        met.max(self.records_since_micros)
+    }
+
+    /// An operator says that no record was lost.
+    pub(crate) fn records_complete(&mut self) {
+        self.records_since_micros = 0;
+        if let Some(met) = &mut self.unproven {
+            met.records_since_micros = 0;
+        }
+    }
+
+    /// Opens all epochs so far.
+    pub(crate) fn open_all(&mut self) {
+        self.records_since_micros = self.records_since();
+        if let Some(met) = self.unproven.take() {
+            self.epoch = met.epoch;
+        }
+        (self.grants_from_micros, self.why) = (0, String::new());
+    }
+}
+
+pub(crate) fn check_longest(longest: Duration) -> Result<(), Error> {
+    let (least, most) = LONGEST_LEASES.into_inner();
+    check_span("longest_lease", longest, least, most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONGEST: Duration = Duration::from_secs(30);
+    const WAIT: u64 = 30_000_000;
+
+    #[test]
+    fn an_epoch_is_opened_by_who_knows_it_or_after_a_wait() {
+        let mut settings = Settings::first(LONGEST, 3);
+        assert!(settings.has_met(3, 3, 0) && !settings.has_met(4, 3, 0));
+        // A new client waits. A second one changes nothing.
+        settings.meet(4, 4, 100);
+        assert!(settings.quarantined(100).is_some() && settings.has_met(4, 4, 100));
+        let before = settings.clone();
+        settings.meet(4, 4, 200);
+        assert!(settings.quarantined(WAIT + 99).is_some());
+        // In the next epoch, who has lived since the last one goes on with its wait; others do not.
+        settings.meet(5, 4, 300);
+        assert!(settings.quarantined(WAIT + 100).is_none());
+        settings.meet(6, 6, 300);
+        assert!(settings.quarantined(WAIT + 299).is_some());
+        // A client that knows the first epoch opens all, and no record was lost.
+        let mut known = before.clone();
+        known.meet(4, 3, 200);
+        assert!(known.quarantined(200).is_none() && known.open_epoch(200) == 4);
+        assert_eq!((before.records_since() > 0, known.records_since()), (true, 0));
+        // After the wait the epoch is open, but records may be lost.
+        let mut waited = before;
+        assert_eq!(waited.open_epoch(WAIT + 100), 4);
+        waited.meet(5, 4, WAIT + 100);
+        assert!(waited.quarantined(WAIT + 100).is_none() && waited.records_since() > 0);
+        waited.records_complete();
+        assert_eq!(waited.records_since(), 0);
+    }
+}

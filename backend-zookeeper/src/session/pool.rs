@@ -1,0 +1,163 @@
+//! The sessions of a client, by the lease of their locks.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use lock_core::{Env as _, Error, ErrorKind, Mutex, SystemEnv};
+
+use super::{
+    clock::StoreClock,
+    connect::Connect,
+    session::{Parts, Session},
+};
+use crate::{
+    keys::layout::Layout,
+    tunables::{MOST_SESSIONS, SESSION_PART, SHORTEST_TICKS},
+};
+
+/// What ClickHouse Keeper has, and ZooKeeper does not.
+const CLICKHOUSE: &str = "/keeper/api_version";
+
+/// The sessions of a client.
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    connect: Connect,
+    layout: Layout,
+    tick: Duration,
+    pub(crate) clock: Arc<StoreClock>,
+    open: Mutex<Open>,
+    opening: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    by_lease: BTreeMap<Duration, Arc<Session>>,
+    is_closed: bool,
+}
+
+/// How long ZooKeeper must keep a session for locks of this lease.
+fn length(lease: Duration) -> Duration {
+    let length = lease + lease / SESSION_PART;
+    // ZooKeeper counts milliseconds.
+    Duration::from_millis(length.as_nanos().div_ceil(1_000_000) as u64)
+}
+
+/// The longest lease of a session of this length.
+fn lease_of(length: Duration) -> Duration {
+    length * SESSION_PART / (SESSION_PART + 1)
+}
+
+impl Sessions {
+    pub(crate) fn new(connect: Connect, layout: Layout, tick: Duration) -> Self {
+        let (clock, open, opening) = Default::default();
+        Self { connect, layout, tick, clock, open, opening }
+    }
+
+    /// The shortest lease.
+    pub(crate) fn shortest(&self) -> Duration {
+        self.tick * SHORTEST_TICKS
+    }
+
+    pub(crate) fn tick(&self) -> Duration {
+        self.tick
+    }
+
+    /// The session for this lease.
+    pub(crate) async fn for_lease(&self, lease: Duration) -> Result<Arc<Session>, Error> {
+        // ZooKeeper counts milliseconds.
+        let lease = Duration::from_millis(lease.as_nanos().div_ceil(1_000_000) as u64);
+        if let Some(session) = self.living(lease)? {
+            return Ok(session);
+        }
+        let _one = self.opening.lock().await;
+        if let Some(session) = self.living(lease)? {
+            return Ok(session);
+        }
+        self.make_room(lease).await?;
+        let opened = SystemEnv.now();
+        let client = self.connect.open(length(lease)).await?;
+        if client.session_timeout() != length(lease) {
+            return Err(self.out_of_range(lease, client.session_timeout()));
+        }
+        let clock = Arc::clone(&self.clock);
+        let Connect { timeout, access, .. } = self.connect;
+        let parts = Parts { client, lease, opened, tick: self.tick, limit: timeout, access, clock };
+        let session = Session::start(parts, &self.layout).await?;
+        if session.read_one(CLICKHOUSE).await?.is_some() {
+            session.close().await;
+            let message = "this is ClickHouse Keeper: it replaces a lost session without a word, so two clients could \
+                           hold one lock; use ZooKeeper";
+            return Err(Error::new(ErrorKind::Config, message));
+        }
+        let mut open = self.open.lock();
+        open.by_lease.insert(lease, Arc::clone(&session));
+        Ok(session)
+    }
+
+    /// The session of this lease, if it lives.
+    fn living(&self, lease: Duration) -> Result<Option<Arc<Session>>, Error> {
+        let open = self.open.lock();
+        if open.is_closed {
+            return Err(Error::new(ErrorKind::Unavailable, "the client is closed"));
+        }
+        Ok(open.by_lease.get(&lease).filter(|session| session.is_alive()).cloned())
+    }
+
+    /// Any session, to read with, and to write what does not live by a session.
+    pub(crate) async fn any(&self, otherwise: Duration) -> Result<Arc<Session>, Error> {
+        let living = self.open.lock().by_lease.values().rev().find(|it| it.is_alive()).cloned();
+        match living {
+            Some(session) => Ok(session),
+            None => self.for_lease(otherwise).await,
+        }
+    }
+
+    /// Closes a session without entries if there are too many.
+    async fn make_room(&self, lease: Duration) -> Result<(), Error> {
+        let idle = {
+            let mut open = self.open.lock();
+            open.by_lease.retain(|_, session| session.is_alive());
+            if open.by_lease.len() < MOST_SESSIONS {
+                return Ok(());
+            }
+            let idle = open.by_lease.iter().find(|(_, it)| it.is_idle()).map(|(lease, _)| *lease);
+            idle.and_then(|idle| open.by_lease.remove(&idle))
+        };
+        match idle {
+            Some(session) => {
+                session.close().await;
+                Ok(())
+            }
+            None => {
+                let shown = humantime::format_duration(lease);
+                let message = format!(
+                    "lease {shown} is the {}th that this client uses at the same time; it must use at most \
+                     {MOST_SESSIONS} different leases, because each has a connection",
+                    MOST_SESSIONS + 1
+                );
+                Err(Error::new(ErrorKind::InvalidInput, message))
+            }
+        }
+    }
+
+    fn out_of_range(&self, lease: Duration, given: Duration) -> Error {
+        let show = humantime::format_duration;
+        let (asked, limit) = (length(lease), lease_of(given));
+        let side = if given < asked { "most" } else { "least" };
+        let message = format!(
+            "lease {} needs a session of {}, and ZooKeeper gives {}; the lease must be at {side} {}, or change \
+             minSessionTimeout and maxSessionTimeout of the servers",
+            show(lease),
+            show(asked),
+            show(given),
+            show(limit)
+        );
+        Error::new(ErrorKind::InvalidInput, message)
+    }
+
+    /// All sessions. No new ones are opened.
+    pub(crate) fn close(&self) -> Vec<Arc<Session>> {
+        let mut open = self.open.lock();
+        open.is_closed = true;
+        std::mem::take(&mut open.by_lease).into_values().collect()
+    }
+}

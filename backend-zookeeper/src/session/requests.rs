@@ -1,0 +1,199 @@
+//! Reads and writes of a session, each with a time limit.
+
+use lock_core::{Env as _, Error, ErrorKind, SystemEnv};
+use tokio::time::timeout;
+use zookeeper_client::{
+    CreateMode, Error as Refusal, MultiReadResult, MultiWriteResult, MultiWriter, OneshotWatcher,
+    Stat,
+};
+
+use super::session::Session;
+use crate::{
+    error::{Failure, late, of_read, of_write, of_writes},
+    keys::layout::parent,
+};
+
+/// What is to be read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Ask<'a> {
+    Data(&'a str),
+    Children(&'a str),
+}
+
+/// What was read.
+#[derive(Debug)]
+pub(crate) enum Found {
+    Data(Vec<u8>, Stat),
+    Children(Vec<String>),
+    Missing,
+}
+
+/// One step of a write. All steps of a write are carried out, or none.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Write<'a> {
+    Create(&'a str, &'a [u8], CreateMode),
+    /// Changes the data if they have this version.
+    Put(&'a str, &'a [u8], i32),
+    /// Deletes the node, if its data have this version.
+    Delete(&'a str, Option<i32>),
+    /// The data have this version.
+    Unchanged(&'a str, i32),
+}
+
+/// What a write has made.
+#[derive(Debug)]
+pub(crate) enum Made {
+    Node(String, Option<Stat>),
+    Data(Stat),
+    Nothing,
+}
+
+impl Made {
+    pub(super) fn stat(&self) -> Option<&Stat> {
+        match self {
+            Self::Node(_, stat) => stat.as_ref(),
+            Self::Data(stat) => Some(stat),
+            Self::Nothing => None,
+        }
+    }
+}
+
+impl Found {
+    pub(crate) fn data(self) -> Option<(Vec<u8>, Stat)> {
+        match self {
+            Self::Data(data, stat) => Some((data, stat)),
+            _ => None,
+        }
+    }
+}
+
+impl Session {
+    /// Reads several nodes at one point in time.
+    pub(crate) async fn read(&self, asked: &[Ask<'_>]) -> Result<Vec<Found>, Error> {
+        let client = self.client()?;
+        let mut reader = client.new_multi_reader();
+        for ask in asked {
+            match ask {
+                Ask::Data(path) => reader.add_get_data(path),
+                Ask::Children(path) => reader.add_get_children(path),
+            }
+            .map_err(of_read)?;
+        }
+        let answer = timeout(self.limit(), reader.commit()).await;
+        let answer = answer.map_err(|_| late(ErrorKind::Unavailable, self.limit()))?;
+        let found = answer.map_err(of_read)?.into_iter().map(|found| match found {
+            MultiReadResult::Data { data, stat } => Ok(Found::Data(data, stat)),
+            MultiReadResult::Children { children } => Ok(Found::Children(children)),
+            MultiReadResult::Error { err: Refusal::NoNode } => Ok(Found::Missing),
+            MultiReadResult::Error { err } => Err(of_read(err)),
+            _ => Err(Error::new(ErrorKind::Unavailable, "an answer that is not known here")),
+        });
+        let found = found.collect::<Result<Vec<_>, _>>()?;
+        match found.len() == asked.len() {
+            true => Ok(found),
+            false => Err(Error::new(ErrorKind::Unavailable, "the answer to a read is incomplete")),
+        }
+    }
+
+    /// Reads the data of one node.
+    pub(crate) async fn read_one(&self, path: &str) -> Result<Option<(Vec<u8>, Stat)>, Error> {
+        Ok(self.read(&[Ask::Data(path)]).await?.pop().and_then(Found::data))
+    }
+
+    /// Writes in one step.
+    pub(crate) async fn write(&self, steps: &[Write<'_>]) -> Result<Vec<Made>, Failure> {
+        let sent = SystemEnv.now();
+        let answer = timeout(self.limit(), self.send(steps)).await;
+        let made = answer.map_err(|_| late(ErrorKind::OutcomeUnknown, self.limit()))??;
+        self.wrote(sent, made.iter().find_map(Made::stat));
+        Ok(made)
+    }
+
+    async fn send(&self, steps: &[Write<'_>]) -> Result<Vec<Made>, Failure> {
+        let (client, acls) = (self.client()?, self.acls());
+        // A single step costs the server less.
+        let made = match steps {
+            [Write::Create(path, data, mode)] => {
+                let made = client.create(path, data, &mode.with_acls(acls)).await;
+                made.map(|(stat, number)| {
+                    let number = match *mode == CreateMode::EphemeralSequential {
+                        true => format!("{:010}", number.into_i64()),
+                        false => String::new(),
+                    };
+                    Made::Node(format!("{path}{number}"), Some(stat))
+                })
+            }
+            [Write::Put(path, data, version)] => {
+                client.set_data(path, data, Some(*version)).await.map(Made::Data)
+            }
+            [Write::Delete(path, version)] => {
+                client.delete(path, *version).await.map(|()| Made::Nothing)
+            }
+            _ => {
+                let mut writer = client.new_multi_writer();
+                for step in steps {
+                    add(&mut writer, step, acls).map_err(of_write)?;
+                }
+                let made = writer.commit().await.map_err(of_writes)?;
+                return Ok(made.into_iter().map(read_made).collect());
+            }
+        };
+        Ok(vec![made.map_err(of_write)?])
+    }
+
+    /// Makes a persistent node and its parents, if they are missing.
+    pub(crate) async fn make(&self, path: &str, data: &[u8]) -> Result<(), Error> {
+        let (mut missing, mut path) = (Vec::new(), path);
+        let mut data = data;
+        loop {
+            match self.write(&[Write::Create(path, data, CreateMode::Persistent)]).await {
+                Ok(_) => {}
+                Err(failure) if failure.is_changed() => {}
+                Err(failure) if failure.is_no_node() && !parent(path).is_empty() => {
+                    missing.push((path, data));
+                    (path, data) = (parent(path), &[]);
+                    continue;
+                }
+                Err(failure) => return Err(failure.into()),
+            }
+            match missing.pop() {
+                Some(next) => (path, data) = next,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Whether a node exists, and a watch that ends when it is deleted or changed. The watch of a
+    /// missing node ends when the node is made.
+    pub(crate) async fn watch(&self, path: &str) -> Result<(bool, OneshotWatcher), Error> {
+        let client = self.client()?;
+        let answer = timeout(self.limit(), client.check_and_watch_stat(path)).await;
+        let answer = answer.map_err(|_| late(ErrorKind::Unavailable, self.limit()))?;
+        let (stat, watcher) = answer.map_err(of_read)?;
+        Ok((stat.is_some(), watcher))
+    }
+}
+
+fn add(
+    writer: &mut MultiWriter<'_>,
+    step: &Write<'_>,
+    acls: zookeeper_client::Acls<'_>,
+) -> Result<(), Refusal> {
+    match step {
+        Write::Create(path, data, mode) => writer.add_create(path, data, &mode.with_acls(acls)),
+        Write::Put(path, data, version) => writer.add_set_data(path, data, Some(*version)),
+        Write::Delete(path, version) => writer.add_delete(path, *version),
+        Write::Unchanged(path, version) => writer.add_check_version(path, *version),
+    }
+}
+
+fn read_made(made: MultiWriteResult) -> Made {
+    match made {
+        // Some servers send an empty one.
+        MultiWriteResult::Create { path, stat } => {
+            Made::Node(path, Some(stat).filter(|stat| stat.mtime > 0))
+        }
+        MultiWriteResult::SetData { stat } => Made::Data(stat),
+        _ => Made::Nothing,
+    }
+}

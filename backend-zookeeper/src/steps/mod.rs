@@ -1,0 +1,14 @@
+//! The steps of the protocol: each is a method of the trait, or a part of several.
+
+pub(crate) mod acquire;
+pub(crate) mod admin;
+pub(crate) mod claim;
+pub(crate) mod enqueue;
+mod grant;
+pub(crate) mod init;
+pub(crate) mod record;
+pub(crate) mod release;
+pub(crate) mod renew;
+pub(crate) mod reown;
+mod sweep;
+mod view;

@@ -1,0 +1,79 @@
+//! Records of names. A record stands in the node of its name, beside the token.
+
+use std::sync::Arc;
+
+use lock_core::{
+    Error, ErrorKind, Grant, LockName, Mode, RecordRead, RecordWrite, StoreTime, WriteOutcome,
+};
+
+use super::{
+    grant::{Put, put_note},
+    view::read_note,
+};
+use crate::{
+    keys::data::{self, EntryData, Note, StoredRecord},
+    session::{Ask, Found},
+    store::{Held, Store},
+    tunables::TRIES,
+};
+
+/// Reads the record.
+pub(crate) async fn read(store: &Store, name: &LockName) -> Result<RecordRead, Error> {
+    let session = store.fresh_session().await?;
+    let (note, settings) = (store.layout.note(name), store.layout.settings());
+    let found = session.read(&[Ask::Data(&note), Ask::Data(&settings)]).await?;
+    let mut found = found.into_iter();
+    let note = read_note(found.next().unwrap_or(Found::Missing))?;
+    store.check_settings(&session, found.next().unwrap_or(Found::Missing)).await?;
+    let now = store.sessions.clock.earliest();
+    let stored = note.and_then(|(note, _)| note.record).filter(|record| !record.is_over(now));
+    let record = stored.and_then(|stored| stored.record());
+    let written = record.as_ref().map_or(0, |record| record.written.as_micros());
+    let since = StoreTime::from_micros(store.settings().records_since());
+    let now = StoreTime::from_micros(now.max(written));
+    Ok(RecordRead::new(record, now).with_complete_since(since))
+}
+
+/// Writes the record, in one step with the check that the grant holds its lock.
+pub(crate) async fn write(
+    store: &Store,
+    grant: &Grant,
+    held: &Held,
+    write: &RecordWrite,
+) -> Result<WriteOutcome, Error> {
+    if grant.mode == Mode::Shared {
+        return Ok(WriteOutcome::NotHeld);
+    }
+    let path = store.layout.note(&grant.name);
+    let session = store.session_of(held).await?;
+    for _ in 0..TRIES {
+        let found = session.read(&[Ask::Data(&held.path), Ask::Data(&path)]).await?;
+        let mut found = found.into_iter();
+        let entry = found.next().and_then(Found::data);
+        let entry = entry.and_then(|(bytes, stat)| Some((data::read::<EntryData>(&bytes)?, stat)));
+        let is_held = |(data, _): &(EntryData, _)| data.owner == grant.owner && !data.released;
+        let Some((_, entry)) = entry.filter(is_held) else { return Ok(WriteOutcome::NotHeld) };
+        let note = read_note(found.next().unwrap_or(Found::Missing))?;
+        let Some((note, stat)) = note else {
+            let message = "the node of the name was removed by hand, or by a restore";
+            return Err(Error::new(ErrorKind::Unavailable, message));
+        };
+        let is_repeat = note.record.as_ref().is_some_and(|record| {
+            record.token == grant.token.get() && record.number >= write.number
+        });
+        if is_repeat {
+            return Ok(WriteOutcome::Written);
+        }
+        let now = store.sessions.clock.latest();
+        let record =
+            StoredRecord::new(&write.value, grant.token, write.number, now, write.keep_for);
+        let note = Note { record: Some(record), ..note };
+        let session = Arc::clone(&session);
+        let held = Held { session, version: entry.version, ..held.clone() };
+        match put_note(&held, &path, &note, stat.version).await? {
+            Put::Done => return Ok(WriteOutcome::Written),
+            Put::Gone | Put::Changed => {}
+        }
+    }
+    Err(Error::new(ErrorKind::Unavailable, "others changed the record again and again"))
+}

@@ -1,0 +1,152 @@
+//! Forgets names that nobody has used for days, so that the store does not grow with every name.
+//!
+//! All nodes of a name are removed in one step, which raises the watermark of the bucket to the
+//! last token. Later tokens are above the watermark. The step fails if the directory has an entry, or if
+//! the data of the name have changed. A grant of a name that was unused for so long changes them,
+//! since its token must follow the clock.
+
+use std::sync::Arc;
+
+use lock_core::{Env as _, Error, LockName, SystemEnv};
+
+use super::view::read_note;
+use crate::{
+    error::Failure,
+    keys::{
+        data::{micros, read_watermark},
+        layout::{Layout, parent, unescape},
+    },
+    session::{Ask, Found, Session, Write, in_background},
+    store::Store,
+    tunables::{FORGOTTEN_AFTER, SWEEP_EVERY, SWEPT_AT_ONCE},
+};
+
+/// After some releases: sweeps a part of a bucket in the background.
+pub(super) fn now_and_then(store: &Store, session: &Arc<Session>) {
+    let random = SystemEnv.random();
+    if !random.is_multiple_of(SWEEP_EVERY) {
+        return;
+    }
+    let (session, layout) = (Arc::clone(session), store.layout.clone());
+    let now = store.sessions.clock.earliest();
+    in_background(async move {
+        let bucket = (random >> 64) as u8;
+        if let Err(error) = sweep(&session, &layout, bucket, now).await {
+            tracing::trace!(target: "leasehold", %error, "old names were not forgotten");
+        }
+    });
+}
+
+async fn sweep(session: &Session, layout: &Layout, bucket: u8, now: u64) -> Result<(), Error> {
+    let path = layout.bucket(bucket);
+    let found = session.read(&[Ask::Children(&path)]).await?.pop();
+    let Some(Found::Children(names)) = found else { return Ok(()) };
+    let start = SystemEnv.random() as usize % names.len().max(1);
+    let names = names.iter().cycle().skip(start).take(names.len().min(SWEPT_AT_ONCE));
+    for name in names.filter_map(|name| unescape(name)) {
+        forget(session, layout, &name, now).await?;
+    }
+    Ok(())
+}
+
+/// Forgets a name that is old and free.
+async fn forget(
+    session: &Session,
+    layout: &Layout,
+    name: &LockName,
+    now: u64,
+) -> Result<(), Error> {
+    let (note, directory) = (layout.note(name), layout.directory(name));
+    let bucket = parent(&note);
+    let asked = [Ask::Data(&note), Ask::Data(&directory), Ask::Data(bucket)];
+    let mut found = session.read(&asked).await?.into_iter();
+    let mut next = || found.next().unwrap_or(Found::Missing);
+    let (Some((data, stat)), there, Some((watermark, bucket_stat))) =
+        (read_note(next())?, next().data(), next().data())
+    else {
+        return Ok(());
+    };
+    let is_used = data.record.as_ref().is_some_and(|record| !record.is_over(now))
+        || micros(stat.mtime).saturating_add(FORGOTTEN_AFTER.as_micros() as u64) > now
+        || there.as_ref().is_some_and(|(_, stat)| stat.num_children > 0);
+    if is_used {
+        return Ok(());
+    }
+    // No entry so far has a higher number.
+    let known = there.as_ref().and_then(|(_, stat)| data.token_of(stat.cversion, stat.czxid));
+    let last = known.unwrap_or_else(|| data.highest(&stat, now));
+    let watermark = read_watermark(&watermark).max(last).get().to_string();
+    let mut steps = vec![
+        Write::Put(bucket, watermark.as_bytes(), bucket_stat.version),
+        Write::Delete(&note, Some(stat.version)),
+    ];
+    steps.extend(there.map(|_| Write::Delete(&directory, None)));
+    match session.write(&steps).await {
+        // Somebody uses the name.
+        Ok(_) | Err(Failure::Refused(..)) => Ok(()),
+        Err(failure) => Err(failure.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::time::Duration;
+
+    use lock_core::{
+        Attempt, Backend as _, Grant, OwnerId, OwnerLabel, RecordWrite, ReleaseOptions, Request,
+    };
+    use servers::{ZooKeeper, ZooKeeperOptions};
+
+    use super::*;
+    use crate::builder::store;
+
+    fn request(name: &str) -> Request {
+        let owner = OwnerId::from_bits(SystemEnv.random());
+        let (name, label) = (LockName::new(name).unwrap(), OwnerLabel::new("test").unwrap());
+        Request::new(name, owner, label, Duration::from_secs(20), SystemEnv.now())
+    }
+
+    async fn granted(store: &Store, name: &str) -> Grant {
+        match store.try_acquire(&request(name)).await.unwrap() {
+            Attempt::Granted(grant) => grant,
+            other => panic!("not granted: {other:?}"),
+        }
+    }
+
+    /// Tries to forget a name, `later` from now. Returns whether it did.
+    async fn forgotten(store: &Store, name: &str, later: Duration) -> bool {
+        let (session, name) = (store.session().await.unwrap(), LockName::new(name).unwrap());
+        let now = store.sessions.clock.latest() + later.as_micros() as u64;
+        forget(&session, &store.layout, &name, now).await.unwrap();
+        let (note, directory) = (store.layout.note(&name), store.layout.directory(&name));
+        let found = session.read(&[Ask::Data(&note), Ask::Data(&directory)]).await.unwrap();
+        let is_there = found.into_iter().map(|found| found.data().is_some()).collect::<Vec<_>>();
+        assert_eq!(is_there[0], is_there[1], "a part of the name is left");
+        !is_there[0]
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn old_names_are_forgotten_and_their_tokens_are_not() {
+        let zookeeper = ZooKeeper::single(ZooKeeperOptions::new()).await.unwrap();
+        let url = format!("zookeeper://{}?tick=200ms", zookeeper.endpoints()[0]);
+        let store = store(&url).await.unwrap();
+        let later = FORGOTTEN_AFTER + Duration::from_secs(60);
+        let mut floored = request("job");
+        floored.floor = granted(&store, "other").await.token;
+        floored.floor = lock_core::FencingToken::new(floored.floor.get() + 10_000_000).unwrap();
+        let Attempt::Granted(grant) = store.try_acquire(&floored).await.unwrap() else {
+            panic!("not granted")
+        };
+        assert!(!forgotten(&store, "job", later).await, "a held lock");
+        let write = RecordWrite::new("value", later * 2).unwrap();
+        store.write_record(&grant, &write).await.unwrap();
+        store.release(&grant, ReleaseOptions::default()).await.unwrap();
+        assert!(!forgotten(&store, "job", later).await, "a record");
+        assert!(!forgotten(&store, "job", Duration::from_secs(60)).await, "used lately");
+        assert!(forgotten(&store, "job", later * 3).await);
+        let next = granted(&store, "job").await;
+        assert!(next.token > grant.token, "{} after {}", next.token, grant.token);
+    }
+}

@@ -1,0 +1,166 @@
+//! A snapshot is restored: ZooKeeper has lost locks, and shows nothing of it.
+
+use std::{sync::Arc, time::Duration};
+
+use lock_core::{Attempt, Backend, Grant, Init, Quarantined, Renewal, Request};
+use servers::{Data, Server as _, ZooKeeper, ZooKeeperOptions};
+
+use crate::support::{
+    LEASE, WAIT, connect, granted, is_over, release, request, request_for, until,
+};
+
+const LONGEST: Duration = Duration::from_secs(2);
+
+async fn start(is_ensemble: bool) -> ZooKeeper {
+    let options = ZooKeeperOptions::new();
+    let zookeeper = match is_ensemble {
+        true => ZooKeeper::three(options).await,
+        false => ZooKeeper::single(options).await,
+    };
+    zookeeper.unwrap()
+}
+
+/// A client of a store whose longest lease is short.
+async fn first_client(zookeeper: &ZooKeeper) -> Arc<dyn Backend> {
+    let client = connect(&zookeeper.endpoints(), "10s").await;
+    let first = Init::new().with_first_use(true).with_longest_lease(LONGEST);
+    client.init(&first).await.unwrap();
+    client
+}
+
+fn asked() -> Request {
+    request_for("job", LONGEST)
+}
+
+/// The answer to an attempt, after errors that allow a repeat.
+async fn answer(backend: &dyn Backend) -> Attempt {
+    let asking = async {
+        loop {
+            match backend.try_acquire(&asked()).await {
+                Ok(attempt) => return attempt,
+                Err(error) => assert!(error.is_retryable(), "{error}"),
+            }
+        }
+    };
+    tokio::time::timeout(WAIT, asking).await.expect("an answer")
+}
+
+async fn held_back(backend: &dyn Backend) -> Quarantined {
+    match answer(backend).await {
+        Attempt::Quarantined(held_back) => held_back,
+        attempt => panic!("two holders: {attempt:?}"),
+    }
+}
+
+async fn eventually_granted_short(backend: &dyn Backend) -> Grant {
+    loop {
+        if let Attempt::Granted(grant) = answer(backend).await {
+            return grant;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// The next holder comes after the one whose lock was lost, with a higher token.
+async fn next_after(lost: &Grant, backend: &dyn Backend) {
+    let next = eventually_granted_short(backend).await;
+    is_over(lost);
+    assert!(next.token > lost.token, "{} after {}", next.token, lost.token);
+}
+
+/// The operator reports it before clients go on: so also where one server is alone, which shows
+/// nothing at all to new clients.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reported_restore_is_waited_out() {
+    let mut zookeeper = start(false).await;
+    let holder = first_client(&zookeeper).await;
+    zookeeper.save_data().unwrap();
+    let lost = granted(&*holder, &asked()).await;
+    zookeeper.restore_data().await.unwrap();
+    let operator = connect(&zookeeper.endpoints(), "10s").await;
+    let settings = operator.init(&Init::new().with_restored(true)).await.unwrap();
+    assert!(settings.grants_in > LONGEST / 2, "{settings:?}");
+    let other = connect(&zookeeper.endpoints(), "10s").await;
+    let why = held_back(&*other).await.why;
+    assert!(why.contains("restore"), "{why}");
+    next_after(&lost, &*other).await;
+}
+
+/// Nobody reports it. New clients see an epoch that nobody has opened. The session of the holder is
+/// in the copy, and its zxids are below those of the new epoch, so ZooKeeper lets it go on.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_ensemble_that_went_back_waits_although_nobody_reports_it() {
+    let mut zookeeper = start(true).await;
+    let holder = first_client(&zookeeper).await;
+    let warm = granted(&*holder, &asked()).await;
+    release(&*holder, &warm).await;
+    zookeeper.save_data().unwrap();
+    // The store assumes that the copy is this old.
+    tokio::time::sleep(LONGEST).await;
+    let lost = granted(&*holder, &asked()).await;
+    zookeeper.restore_data().await.unwrap();
+    let other = connect(&zookeeper.endpoints(), "10s").await;
+    let why = held_back(&*other).await.why;
+    assert!(why.contains("elected"), "{why}");
+    // The holder does not open it either, and learns of its loss.
+    held_back(&*holder).await;
+    let renewed = async {
+        while let Renewal::Unknown(error) =
+            holder.renew(&[&lost], lost.from).await.pop().expect("an answer")
+        {
+            assert!(error.is_retryable(), "{error}");
+        }
+    };
+    tokio::time::timeout(WAIT, renewed).await.expect("an answer");
+    next_after(&lost, &*other).await;
+}
+
+/// A client that has lived through the election knows that nothing was lost. So a new client waits
+/// only until the other one has said so.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_election_without_a_loss_is_not_waited_out() {
+    let mut zookeeper = start(true).await;
+    let old = connect(&zookeeper.endpoints(), "10s").await;
+    let grant = granted(&*old, &request_for("other", LEASE)).await;
+    let leader = zookeeper.leader().await.unwrap();
+    zookeeper.member_mut(leader).kill().unwrap();
+    assert_ne!(zookeeper.leader().await.unwrap(), leader, "the fault did not happen");
+    let new = connect(&zookeeper.endpoints(), "10s").await;
+    let held_back = held_back(&*new).await;
+    assert!(held_back.remaining > WAIT, "{held_back:?}");
+    until("a renewal", async || {
+        let sent = grant.from + LEASE / 2;
+        matches!(old.renew(&[&grant], sent).await[..], [Renewal::Renewed { .. }])
+    })
+    .await;
+    granted(&*new, &request()).await;
+}
+
+/// The client that had a lock sees that the single server's transactions were numbered before.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_lived_through_the_restore_of_a_single_server_waits() {
+    let mut zookeeper = start(false).await;
+    let holder = first_client(&zookeeper).await;
+    zookeeper.save_data().unwrap();
+    let lost = granted(&*holder, &asked()).await;
+    zookeeper.restore_data().await.unwrap();
+    let why = held_back(&*holder).await.why;
+    assert!(why.contains("lost"), "{why}");
+    next_after(&lost, &*holder).await;
+}
+
+/// A client that knows the store finds it empty. It opens it after the longest lease.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_finds_all_data_lost_waits() {
+    let mut zookeeper = start(false).await;
+    // The server refuses sessions that have seen later data, until they end.
+    let url = format!("zookeeper://{}?tick=200ms&longest_lease=2s", zookeeper.endpoints()[0]);
+    let knows = backend_zookeeper::connect(&url).await.unwrap();
+    let lost = granted(&*knows, &asked()).await;
+    zookeeper.member_mut(0).restart(Data::Lose).await.unwrap();
+    let why = held_back(&*knows).await.why;
+    assert!(why.contains("lost"), "{why}");
+    let first = Init::new().with_first_use(true);
+    knows.init(&first).await.unwrap();
+    assert!(eventually_granted_short(&*knows).await.token > lost.token);
+}

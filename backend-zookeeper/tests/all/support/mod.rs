@@ -1,0 +1,119 @@
+//! Helpers of the tests.
+
+pub(crate) mod touches;
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use lock_core::{
+    Attempt, Backend, Busy, Env as _, Grant, LockName, OwnerId, OwnerLabel, ReleaseOptions,
+    Request, SystemEnv, drift_margin,
+};
+use servers::{ZooKeeper, ZooKeeperOptions};
+use tokio::time::{sleep, timeout};
+
+/// Longer than any test takes: what is left behind stays.
+pub(crate) const LEASE: Duration = Duration::from_secs(30);
+/// Longer than any wait on a busy machine, and shorter than the lease: what is left behind blocks
+/// others.
+pub(crate) const WAIT: Duration = Duration::from_secs(20);
+
+pub(crate) async fn single() -> ZooKeeper {
+    ZooKeeper::single(ZooKeeperOptions::new()).await.unwrap()
+}
+
+pub(crate) async fn connect(servers: &[SocketAddr], timeout: &str) -> Arc<dyn Backend> {
+    let servers: Vec<_> = servers.iter().map(ToString::to_string).collect();
+    let url = format!("zookeeper://{}?tick=200ms&timeout={timeout}", servers.join(","));
+    backend_zookeeper::connect(&url).await.unwrap()
+}
+
+/// One server and two clients.
+pub(crate) async fn pair() -> (ZooKeeper, [Arc<dyn Backend>; 2]) {
+    let zookeeper = single().await;
+    let servers = zookeeper.endpoints();
+    let clients = [connect(&servers, "10s").await, connect(&servers, "10s").await];
+    (zookeeper, clients)
+}
+
+pub(crate) fn name() -> LockName {
+    LockName::new("job").unwrap()
+}
+
+pub(crate) fn request() -> Request {
+    request_for("job", LEASE)
+}
+
+pub(crate) fn request_for(name: &str, lease: Duration) -> Request {
+    let owner = OwnerId::from_bits(SystemEnv.random());
+    let label = OwnerLabel::new("test").unwrap();
+    Request::new(LockName::new(name).unwrap(), owner, label, lease, SystemEnv.now())
+}
+
+/// A grant to this request, which is repeated after errors that allow it.
+pub(crate) async fn granted(backend: &dyn Backend, request: &Request) -> Grant {
+    let acquiring = async {
+        loop {
+            match backend.try_acquire(request).await {
+                Ok(Attempt::Granted(grant)) => return grant,
+                Ok(other) => panic!("not granted: {other:?}"),
+                Err(error) => assert!(error.is_retryable(), "{error}"),
+            }
+        }
+    };
+    timeout(WAIT, acquiring).await.expect("an answer")
+}
+
+/// The grant to a new request, when the lock is free.
+pub(crate) async fn eventually_granted(backend: &dyn Backend) -> Grant {
+    let acquiring = async {
+        loop {
+            if let Ok(Attempt::Granted(grant)) = backend.try_acquire(&request()).await {
+                return grant;
+            }
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(WAIT * 3, acquiring).await.expect("the lock is free")
+}
+
+pub(crate) async fn busy(backend: &dyn Backend, request: &Request) -> Busy {
+    match backend.try_acquire(request).await.unwrap() {
+        Attempt::Busy(busy) => busy,
+        other => panic!("two holders: {other:?}"),
+    }
+}
+
+pub(crate) async fn release(backend: &dyn Backend, grant: &Grant) {
+    backend.release(grant, ReleaseOptions::default()).await.unwrap();
+}
+
+/// Asserts that the holder of this grant does not believe in it any more.
+pub(crate) fn is_over(grant: &Grant) {
+    let until = grant.from + grant.lease - drift_margin(grant.lease);
+    let left = until.since(SystemEnv.now());
+    assert!(left.is_zero(), "two holders: the first is valid for another {left:?}");
+}
+
+/// Waits until this holds.
+pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let waiting = async {
+        while !holds().await {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(WAIT, waiting).await.expect(what);
+}
+
+/// A number that `mntr` shows.
+pub(crate) async fn monitored(zookeeper: &ZooKeeper, key: &str) -> u64 {
+    let all = zookeeper.members()[0].ask("mntr").await.unwrap();
+    let line = all.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('\t'));
+    line.expect(key).parse().unwrap()
+}
+
+/// The last transaction of a single server.
+pub(crate) async fn zxid(zookeeper: &ZooKeeper) -> u64 {
+    let all = zookeeper.members()[0].ask("srvr").await.unwrap();
+    let zxid = all.lines().find_map(|line| line.strip_prefix("Zxid: 0x")).unwrap();
+    u64::from_str_radix(zxid, 16).unwrap()
+}

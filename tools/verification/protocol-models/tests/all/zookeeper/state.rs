@@ -1,0 +1,100 @@
+//! The servers and their clients between two steps.
+
+pub(super) const CLIENTS: usize = 2;
+/// In ticks.
+pub(super) const LEASE: u8 = 2;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Budget {
+    /// How many sessions the clients open together.
+    pub(super) sessions: u8,
+    /// How often they write their own nodes.
+    pub(super) writes: u8,
+    /// How many of these writes are carried out without an answer.
+    pub(super) lost_answers: u8,
+    pub(super) elections: u8,
+    pub(super) restores: u8,
+}
+
+/// The settings of the store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Settings {
+    pub(super) epoch: u8,
+    /// A later epoch, and how many ticks the store waits.
+    pub(super) unproven: Option<(u8, u8)>,
+}
+
+impl Settings {
+    pub(super) fn open_epoch(&self) -> u8 {
+        match self.unproven {
+            Some((epoch, 0)) => epoch.max(self.epoch),
+            _ => self.epoch,
+        }
+    }
+
+    fn tick(&mut self) {
+        if let Some((_, left)) = &mut self.unproven {
+            *left = left.saturating_sub(1);
+        }
+    }
+}
+
+/// What the servers keep, and a copy of it has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Data {
+    pub(super) epoch: u8,
+    pub(super) settings: Settings,
+    pub(super) lock: Option<usize>,
+    /// The node of each client: the number of the session, and the version.
+    pub(super) nodes: [Option<(u8, u8)>; CLIENTS],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Session {
+    pub(super) number: u8,
+    /// The version of its node, as the last answered write has left it.
+    pub(super) version: u8,
+    /// Whether a later write was not answered.
+    pub(super) is_unknown: bool,
+    /// Ticks since that write.
+    pub(super) idle: u8,
+    pub(super) epoch: u8,
+    pub(super) unbroken_since: u8,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Client {
+    pub(super) session: Option<Session>,
+    /// For how many ticks it relies on its lock.
+    pub(super) valid: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct State {
+    pub(super) data: Data,
+    /// The highest epoch that ever was.
+    pub(super) last_epoch: u8,
+    /// A copy, and its age in ticks.
+    pub(super) copy: Option<(Data, u8)>,
+    pub(super) clients: [Client; CLIENTS],
+    pub(super) sessions: u8,
+    pub(super) left: Budget,
+    /// A client has opened an epoch by what it knows.
+    pub(super) has_opened: bool,
+}
+
+impl State {
+    pub(super) fn tick(&mut self) {
+        self.data.settings.tick();
+        if let Some((data, age)) = &mut self.copy {
+            data.settings.tick();
+            *age = (*age + 1).min(LEASE);
+        }
+        for client in &mut self.clients {
+            client.valid = client.valid.saturating_sub(1);
+            if let Some(session) = &mut client.session {
+                session.idle = (session.idle + 1).min(LEASE);
+            }
+        }
+    }
+}

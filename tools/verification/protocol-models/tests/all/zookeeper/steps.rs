@@ -1,0 +1,206 @@
+//! The rules after an election, and the steps that clients, servers and operator may take.
+
+use stateright::{Model, Property};
+
+use super::state::{Budget, CLIENTS, Client, Data, LEASE, Session, State};
+
+/// Which rules are in force.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rules {
+    /// Nothing is granted in an epoch that is not open.
+    pub(super) meets: bool,
+    /// An epoch that nobody knows is waited for.
+    pub(super) waits: bool,
+    /// A session writes its node with a check of the version, and ends if it is another one.
+    pub(super) checks_version: bool,
+    /// A pause of a lease between two writes breaks the chain.
+    pub(super) unbroken: bool,
+    /// The chain of a new session begins in the epoch in which it was opened.
+    pub(super) own_epoch: bool,
+    /// A client that does not know an epoch which is waited for waits anew in the next one.
+    pub(super) waits_anew: bool,
+    /// A copy that is restored is a lease old.
+    pub(super) old_copies: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Store {
+    pub(super) rules: Rules,
+    /// How often each may happen.
+    pub(super) budget: Budget,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Step {
+    Open(usize),
+    Write(usize),
+    WriteWithoutAnswer(usize),
+    /// Writes the node and the settings in one step.
+    Meet(usize),
+    Acquire(usize),
+    Renew(usize),
+    Expire,
+    Tick,
+    Elect,
+    Copy,
+    /// The number of the epoch follows that of the copy, or the last one.
+    Restore {
+        follows_copy: bool,
+    },
+}
+
+impl Store {
+    /// Writes the node of a client. `None` if it cannot; the session may have ended.
+    fn write(&self, state: &mut State, me: usize, is_answered: bool) -> Option<()> {
+        state.left.writes = state.left.writes.checked_sub(1)?;
+        let (data, client) = (&mut state.data, &mut state.clients[me]);
+        let session = client.session.as_mut()?;
+        let stored = data.nodes[me].filter(|(number, _)| *number == session.number);
+        let version = stored.map(|(_, version)| version);
+        if session.is_unknown && version == Some(session.version + 1) {
+            (session.version, session.is_unknown) = (session.version + 1, false);
+        }
+        if self.rules.checks_version && version != Some(session.version) {
+            // The end of the session removes what it has.
+            (data.nodes[me], client.session, client.valid) = (None, None, 0);
+            data.lock = data.lock.filter(|holder| *holder != me);
+            return Some(());
+        }
+        let next = version.unwrap_or(session.version) + 1;
+        data.nodes[me] = Some((session.number, next));
+        if !is_answered {
+            session.is_unknown = true;
+            return Some(());
+        }
+        if session.idle >= LEASE && self.rules.unbroken {
+            session.unbroken_since = data.epoch;
+        }
+        (session.version, session.idle, session.epoch) = (next, 0, data.epoch);
+        session.is_unknown = false;
+        Some(())
+    }
+
+    /// As `meet` of the real settings.
+    fn meet(&self, state: &mut State, session: Session) {
+        let settings = &mut state.data.settings;
+        let open = settings.open_epoch();
+        if session.epoch <= open {
+            return;
+        }
+        if session.unbroken_since <= open || !self.rules.waits {
+            (settings.epoch, settings.unproven) = (session.epoch, None);
+            state.has_opened = true;
+            return;
+        }
+        let left = match settings.unproven {
+            Some((epoch, left)) if session.unbroken_since <= epoch || !self.rules.waits_anew => {
+                left
+            }
+            _ => LEASE,
+        };
+        (settings.epoch, settings.unproven) = (open, Some((session.epoch, left)));
+    }
+}
+
+impl Model for Store {
+    type State = State;
+    type Action = Step;
+
+    fn init_states(&self) -> Vec<State> {
+        vec![State {
+            data: Data::default(),
+            last_epoch: 0,
+            copy: None,
+            clients: [Client::default(); CLIENTS],
+            sessions: 0,
+            left: self.budget,
+            has_opened: false,
+        }]
+    }
+
+    fn actions(&self, _: &State, steps: &mut Vec<Step>) {
+        use Step::*;
+        for me in 0..CLIENTS {
+            steps.extend([Open(me), Write(me), WriteWithoutAnswer(me), Meet(me)]);
+            steps.extend([Acquire(me), Renew(me)]);
+        }
+        steps.extend([Expire, Tick, Elect, Copy]);
+        steps.extend([Restore { follows_copy: false }, Restore { follows_copy: true }]);
+    }
+
+    fn next_state(&self, last: &State, step: Step) -> Option<State> {
+        let mut state = *last;
+        // `None` if the step cannot be taken now.
+        let possible = |yes: bool| yes.then_some(());
+        match step {
+            Step::Open(me) => {
+                possible(state.clients[me].session.is_none())?;
+                state.left.sessions = state.left.sessions.checked_sub(1)?;
+                let (number, epoch) = (state.sessions, state.data.epoch);
+                state.sessions += 1;
+                state.data.nodes[me] = Some((number, 0));
+                let unbroken_since = if self.rules.own_epoch { epoch } else { 0 };
+                let (version, is_unknown, idle) = (0, false, 0);
+                state.clients[me].session =
+                    Some(Session { number, version, is_unknown, idle, epoch, unbroken_since });
+            }
+            Step::Write(me) => self.write(&mut state, me, true)?,
+            Step::WriteWithoutAnswer(me) => {
+                state.left.lost_answers = state.left.lost_answers.checked_sub(1)?;
+                self.write(&mut state, me, false)?;
+            }
+            Step::Meet(me) => {
+                possible(state.data.settings.open_epoch() < state.data.epoch)?;
+                self.write(&mut state, me, true)?;
+                if let Some(session) = state.clients[me].session {
+                    self.meet(&mut state, session);
+                }
+            }
+            Step::Acquire(me) => {
+                let (data, client) = (&mut state.data, &mut state.clients[me]);
+                let is_open = data.settings.open_epoch() >= data.epoch || !self.rules.meets;
+                possible(is_open && data.lock.is_none())?;
+                possible(client.session.is_some() && client.valid == 0)?;
+                (data.lock, client.valid) = (Some(me), LEASE);
+            }
+            Step::Renew(me) => {
+                let client = &mut state.clients[me];
+                possible(client.valid > 0 && client.session.is_some())?;
+                client.valid = if state.data.lock == Some(me) { LEASE } else { 0 };
+            }
+            Step::Expire => {
+                possible(state.clients[state.data.lock?].valid == 0)?;
+                state.data.lock = None;
+            }
+            Step::Tick => state.tick(),
+            Step::Elect => {
+                state.left.elections = state.left.elections.checked_sub(1)?;
+                state.data.epoch += 1;
+            }
+            Step::Copy => {
+                possible(state.left.restores > 0)?;
+                state.copy = Some((state.data, 0));
+            }
+            Step::Restore { follows_copy } => {
+                let (data, age) = state.copy?;
+                possible(age == LEASE || !self.rules.old_copies)?;
+                state.left.restores = state.left.restores.checked_sub(1)?;
+                let epoch = if follows_copy { data.epoch } else { state.last_epoch };
+                state.data = Data { epoch: epoch + 1, ..data };
+            }
+        }
+        state.last_epoch = state.last_epoch.max(state.data.epoch);
+        (state != *last).then_some(state)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always("one holder", |_, state: &State| {
+                state.clients.iter().any(|client| client.valid == 0)
+            }),
+            Property::sometimes(OPENS, |_, state: &State| state.has_opened),
+        ]
+    }
+}
+
+pub(super) const OPENS: &str = "a client opens an epoch by what it knows";
