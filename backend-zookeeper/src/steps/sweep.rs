@@ -1,9 +1,9 @@
 //! Forgets names that nobody has used for days, so that the store does not grow with every name.
 //!
 //! All nodes of a name are removed in one step, which raises the watermark of the bucket to the
-//! last token. Later tokens are above the watermark. The step fails if the directory has an entry, or if
-//! the data of the name have changed. A grant of a name that was unused for so long changes them,
-//! since its token must follow the clock.
+//! last token. Later tokens are above the watermark. The step fails if the directory has an entry,
+//! or if the data of the name have changed. A grant of a name that was unused for so long changes
+//! them, since its token must follow the clock.
 
 use std::sync::Arc;
 
