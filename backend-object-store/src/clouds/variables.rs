@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeMap, str::FromStr};
 
-/// Variables by their names. An empty one counts as not set, as in those tools. Of two names for one
-/// setting, the last one counts. The values may be secret, so there is no `Debug`.
+/// Variables by their names. An empty one counts as not set, as in those tools. Of two names for
+/// one setting, the last one counts. The values may be secret, so there is no `Debug`.
 pub(super) struct Variables(BTreeMap<String, String>);
 
 impl Variables {
