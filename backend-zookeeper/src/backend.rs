@@ -11,6 +11,7 @@ use lock_core::{
 };
 
 use crate::{
+    session::in_background,
     steps::{acquire, admin, claim, enqueue, init, record, release, renew, reown},
     store::{Held, Store},
 };
@@ -164,11 +165,17 @@ impl Backend for Store {
 
     async fn close(&self) {
         for session in self.sessions.close() {
-            // A detached lock outlives its client.
-            if let Err(error) = release::leave_held(self, &session).await {
-                tracing::trace!(target: "leasehold", %error, "a detached lock ends with its session");
-            }
-            session.close().await;
+            release::end_session(&session, &self.sessions.clock).await;
+        }
+    }
+}
+
+/// A client may be dropped without a close.
+impl Drop for Store {
+    fn drop(&mut self) {
+        for session in self.sessions.close() {
+            let clock = Arc::clone(&self.sessions.clock);
+            in_background(async move { release::end_session(&session, &clock).await });
         }
     }
 }

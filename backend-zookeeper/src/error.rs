@@ -34,11 +34,6 @@ impl Failure {
         matches!(self, Self::Refused(_, Refusal::NoNode))
     }
 
-    /// Whether a node of which this client alone knows the version has another one.
-    pub(crate) fn is_rolled_back(&self) -> bool {
-        matches!(self, Self::Refused(_, Refusal::BadVersion | Refusal::NoNode))
-    }
-
     /// Whether a node was changed or made by others meanwhile.
     pub(crate) fn is_changed(&self) -> bool {
         matches!(self, Self::Refused(_, Refusal::BadVersion | Refusal::NodeExists))

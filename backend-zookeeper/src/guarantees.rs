@@ -37,8 +37,19 @@ pub(crate) fn guarantees(
                     ),
                 ),
                 Assumption::new(
+                    "session-timeouts",
+                    "all servers have the same maxSessionTimeout: a session that moves to a server which allows less \
+                     becomes shorter",
+                ),
+                Assumption::new(
                     "no-deletion-by-hand",
-                    "no client deletes the entry of a lock, except its own or as `force-release` does",
+                    "no client deletes the entry of a lock or the node of a session, except its own or as \
+                     `force-release` does",
+                ),
+                Assumption::new(
+                    "waits-by-clock",
+                    "while the store waits after an election or a restore, and while a lock is kept without its \
+                     client, the clock of a later leader of ZooKeeper is not ahead of that of a leader before",
                 ),
                 restores.clone(),
             ],

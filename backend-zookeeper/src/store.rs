@@ -15,7 +15,7 @@ use crate::{
         layout::Layout,
         settings::{Settings, check_longest},
     },
-    session::{Found, Session, Sessions, Write},
+    session::{Ending, Found, Session, Sessions, Write},
     tunables::{REMEMBERED_NAMES, TRIES},
     waiting::Waiters,
 };
@@ -194,7 +194,7 @@ impl Store {
             session.write_with_own(&[]).await?;
             let (mut settings, version) = self.versioned_settings();
             let since = session.unbroken_since(settings.longest_held());
-            settings.meet(session.epoch(), since, clock.latest());
+            settings.meet(session.epoch(), since, [clock.earliest(), clock.latest()]);
             if gone_back {
                 settings.lost(clock.latest());
             }
@@ -265,10 +265,9 @@ impl Store {
 
     /// Removes an entry that is of no use. If that fails, the keeper of the session removes it.
     pub(crate) async fn remove(&self, held: &Held) {
-        held.session.end_at(&held.path, SystemEnv.now() + held.session.lease, false);
-        match held.session.write(&[Write::Delete(&held.path, None)]).await {
-            Err(failure) if !failure.is_no_node() => {
-                held.session.end_at(&held.path, SystemEnv.now(), false);
+        match held.session.write(&[Write::Delete(&held.path, Some(held.version))]).await {
+            Err(failure) if !failure.is_no_node() && !failure.is_changed() => {
+                held.session.end_at(&held.path, SystemEnv.now(), Ending::Unused);
             }
             _ => held.session.forget(&held.path),
         }
@@ -281,7 +280,7 @@ impl Store {
         path: &str,
         at: Instant,
     ) -> Result<(), Error> {
-        session.end_at(path, at, false);
+        session.end_at(path, at, Ending::Other);
         loop {
             match session.write(&[Write::Create(path, &[], CreateMode::Ephemeral)]).await {
                 Ok(_) => return Ok(()),

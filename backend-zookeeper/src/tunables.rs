@@ -41,8 +41,8 @@ pub(crate) const SHORTEST_TICKS: u32 = 5;
 /// the leader knows of it: followers report to the leader with its pings, each half tick. One tick
 /// more for a ping that is late.
 pub(crate) const KNOWN_AFTER_HALF_TICKS: u32 = 3;
-/// How many lease lengths a client uses at the same time: each has a session and a connection, and
-/// ZooKeeper allows 60 connections of one address by default.
+/// How many lease lengths a client may use: each has a session and a connection, and ZooKeeper
+/// allows 60 connections of one address by default.
 pub(crate) const MOST_SESSIONS: usize = 8;
 /// Requests that are this part of the lease apart are remembered one by one.
 pub(crate) const REMEMBERED_PART: u32 = 24;

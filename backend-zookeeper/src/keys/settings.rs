@@ -136,8 +136,10 @@ impl Settings {
     }
 
     /// Opens an epoch, or begins to wait, at a client that knows of no loss since `unbroken_since`.
-    pub(crate) fn meet(&mut self, epoch: i64, unbroken_since: i64, now_micros: u64) {
-        let open = self.open_epoch(now_micros);
+    /// The present time is between `earliest` and `latest`.
+    pub(crate) fn meet(&mut self, epoch: i64, unbroken_since: i64, [earliest, latest]: [u64; 2]) {
+        // A wait is over when it surely is. A new one is counted from as late as it may begin.
+        let open = self.open_epoch(earliest);
         if epoch <= open {
             return;
         }
@@ -149,7 +151,7 @@ impl Settings {
             (self.epoch, self.unproven) = (epoch, None);
             return;
         }
-        let from = now_micros.saturating_add(self.longest_held().as_micros() as u64);
+        let from = latest.saturating_add(self.longest_held().as_micros() as u64);
         let met = Unproven { epoch, from_micros: from, records_since_micros: from };
         let met = match self.unproven.take() {
             // Nothing was lost since that wait began.
@@ -200,25 +202,29 @@ mod tests {
         let mut settings = Settings::first(LONGEST, 3);
         assert!(settings.has_met(3, 3, 0) && !settings.has_met(4, 3, 0));
         // A new client waits. A second one changes nothing.
-        settings.meet(4, 4, 100);
+        settings.meet(4, 4, [100; 2]);
         assert!(settings.quarantined(100).is_some() && settings.has_met(4, 4, 100));
         let before = settings.clone();
-        settings.meet(4, 4, 200);
+        settings.meet(4, 4, [200; 2]);
         assert!(settings.quarantined(WAIT + 99).is_some());
         // In the next epoch, who has lived since the last one goes on with its wait; others do not.
-        settings.meet(5, 4, 300);
+        settings.meet(5, 4, [300; 2]);
         assert!(settings.quarantined(WAIT + 100).is_none());
-        settings.meet(6, 6, 300);
+        settings.meet(6, 6, [300; 2]);
         assert!(settings.quarantined(WAIT + 299).is_some());
         // A client that knows the first epoch opens all, and no record was lost.
         let mut known = before.clone();
-        known.meet(4, 3, 200);
+        known.meet(4, 3, [200; 2]);
         assert!(known.quarantined(200).is_none() && known.open_epoch(200) == 4);
         assert_eq!((before.records_since() > 0, known.records_since()), (true, 0));
         // After the wait the epoch is open, but records may be lost.
         let mut waited = before;
         assert_eq!(waited.open_epoch(WAIT + 100), 4);
-        waited.meet(5, 4, WAIT + 100);
+        // Perhaps it is not over yet, for a client that knows the time only roughly.
+        let mut rough = waited.clone();
+        rough.meet(5, 4, [WAIT + 99, WAIT + 101]);
+        assert_eq!(rough.open_epoch(WAIT + 99), 3);
+        waited.meet(5, 4, [WAIT + 100; 2]);
         assert!(waited.quarantined(WAIT + 100).is_none() && waited.records_since() > 0);
         waited.records_complete();
         assert_eq!(waited.records_since(), 0);

@@ -15,7 +15,7 @@ pub(crate) enum Access {
     /// Everybody.
     #[default]
     Open,
-    /// Who has the same credentials. Everybody may read.
+    /// Who has the same credentials. Others may not even read.
     Creator,
 }
 

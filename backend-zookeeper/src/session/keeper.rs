@@ -7,11 +7,14 @@ use std::{
 
 use futures_util::future::join_all;
 use lock_core::{Env as _, Error, Instant, SystemEnv};
-
 use zookeeper_client::Stat;
 
-use super::{requests::Write, runtime::runtime, session::Session};
-use crate::tunables::TOUCH_PAUSE;
+use super::{
+    requests::{Ask, Found, Write},
+    runtime::runtime,
+    session::{Ending, Session},
+};
+use crate::{keys::layout::parent, tunables::TOUCH_PAUSE};
 
 /// Starts the keeper. It ends with the session.
 pub(super) fn start(session: &Arc<Session>) -> Result<(), Error> {
@@ -49,31 +52,55 @@ async fn run(session: Weak<Session>) {
 async fn remove_ended(session: &Arc<Session>, now: Instant) {
     let ended: Vec<_> = {
         let mut ends = session.ends.lock();
-        ends.extract_if(|_, end| end.at <= now).map(|(path, _)| path).collect()
+        let ended = ends.iter_mut().filter(|(_, end)| end.at <= now).map(|(path, end)| {
+            if matches!(end.what, Ending::Held | Ending::Other) {
+                end.what = Ending::Unused;
+            }
+            (path.clone(), end.what)
+        });
+        ended.collect()
     };
-    let removed = join_all(ended.iter().map(|ended| remove(session, ended))).await;
-    for (ended, removed) in ended.iter().zip(removed) {
-        if let Err(error) = removed {
-            tracing::trace!(target: "leasehold", %error, "an ended node is removed later");
-            session.end_at(ended, now + TOUCH_PAUSE, false);
+    let removed =
+        join_all(ended.iter().map(|(path, what)| remove(session, path, *what, now))).await;
+    let mut ends = session.ends.lock();
+    for ((path, _), removed) in ended.iter().zip(removed) {
+        // It may have got a later end meanwhile.
+        let Some(end) = ends.get_mut(path).filter(|end| end.at <= now) else { continue };
+        match removed {
+            Ok(()) => {
+                ends.remove(path);
+            }
+            Err(error) => {
+                tracing::trace!(target: "leasehold", %error, "an ended node is removed later");
+                end.at = now + TOUCH_PAUSE;
+            }
         }
     }
 }
 
-/// It may have moved to another session of the same owner. What is kept without a session has a
-/// version.
-async fn remove(session: &Session, ended: &str) -> Result<(), Error> {
-    let (path, version) = match ended.split_once('#') {
-        Some((path, version)) => (path, version.parse::<i32>().ok()),
-        None => (ended, None),
+/// A node may have moved to another session of the same owner.
+async fn remove(session: &Session, path: &str, what: Ending, now: Instant) -> Result<(), Error> {
+    if what == Ending::Unnamed {
+        return end_unnamed(session, path, now).await;
+    }
+    let is_ours = |stat: &Stat| match what {
+        Ending::Kept(version) => stat.ephemeral_owner == 0 && stat.version == version,
+        _ => stat.ephemeral_owner == session.id(),
     };
     let found = session.read_one(path).await?;
-    let is_ours = |stat: &Stat| match version {
-        Some(version) => stat.ephemeral_owner == 0 && stat.version == version,
-        None => stat.ephemeral_owner == session.id(),
-    };
     if let Some((_, stat)) = found.filter(|(_, stat)| is_ours(stat)) {
         session.write(&[Write::Delete(path, Some(stat.version))]).await?;
+    }
+    Ok(())
+}
+
+/// Entries that were made for an attempt which did not learn their names. They end now, too.
+async fn end_unnamed(session: &Session, stem: &str, now: Instant) -> Result<(), Error> {
+    let directory = parent(stem);
+    let found = session.read(&[Ask::Children(directory)]).await?.pop();
+    if let Some(Found::Children(children)) = found {
+        let paths = children.iter().map(|child| format!("{directory}/{child}"));
+        session.end_unnamed(stem, paths.filter(|path| path.starts_with(stem)), now);
     }
     Ok(())
 }

@@ -24,10 +24,11 @@ mod runtime;
 mod session;
 
 pub(crate) use self::{
+    clock::StoreClock,
     connect::{Access, Connect},
     own::epoch_of,
     pool::Sessions,
     requests::{Ask, Found, Made, Write},
     runtime::in_background,
-    session::Session,
+    session::{Ending, Session},
 };

@@ -10,13 +10,15 @@
 //! assumes that no state is restored that is so young. A chain of such writes leads from an epoch
 //! that was open to the present one.
 //!
-//! If the version is another one, the servers have gone back. Then the session ends at once: the
-//! locks that it had may be missing, and those that it has there may be over.
+//! If the version is another one, the servers have gone back. Then the session is over for its
+//! client: the locks that it had may be missing, and those that it has there may be over. ZooKeeper
+//! keeps it until the last of its guards would end: they learn of the loss with their next renewal,
+//! and until then nobody else may have their locks.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
 use lock_core::{Env as _, Error, ErrorKind, Instant, SystemEnv};
-use zookeeper_client::Stat;
+use zookeeper_client::{Error as Refusal, Stat};
 
 use super::{
     requests::{Made, Write},
@@ -29,10 +31,20 @@ use crate::error::Failure;
 pub(super) struct OwnNode {
     pub(super) path: String,
     version: i32,
-    /// A write was not answered, so the version may be higher by one.
+    /// A write was sent and no answer has come so far, so the version may be higher by one.
     is_unknown: bool,
     /// When that write was sent.
     sent: Instant,
+}
+
+/// What a failed write of the node means.
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    /// An earlier write was carried out. The same write is to be sent for the next version.
+    Behind,
+    /// The servers do not have the last confirmed write.
+    GoneBack,
+    Failed,
 }
 
 /// The epoch of a transaction.
@@ -43,6 +55,29 @@ pub(crate) fn epoch_of(zxid: i64) -> i64 {
 impl OwnNode {
     pub(super) fn new(path: String, sent: Instant) -> Self {
         Self { path, version: 0, is_unknown: false, sent }
+    }
+
+    /// Before a write is sent: its caller may go away before the answer comes. Returns whether an
+    /// earlier write is unknown.
+    fn begin(&mut self) -> bool {
+        std::mem::replace(&mut self.is_unknown, true)
+    }
+
+    /// After a write that failed. `was_unknown` is what [`begin`](Self::begin) returned.
+    fn judge(&mut self, was_unknown: bool, failure: &Failure) -> Verdict {
+        match failure {
+            Failure::Refused(0, Refusal::BadVersion) if was_unknown => {
+                (self.version, self.is_unknown) = (self.version + 1, false);
+                Verdict::Behind
+            }
+            Failure::Refused(0, Refusal::BadVersion | Refusal::NoNode) => Verdict::GoneBack,
+            // Nothing was carried out, and the version was not looked at.
+            Failure::Refused(..) => {
+                self.is_unknown = was_unknown;
+                Verdict::Failed
+            }
+            Failure::Error(_) => Verdict::Failed,
+        }
     }
 }
 
@@ -79,10 +114,10 @@ impl Session {
 
     async fn write_own(&self, own: &mut OwnNode, more: &[Write<'_>]) -> Result<(), Failure> {
         loop {
-            let sent = SystemEnv.now();
+            let (sent, was_unknown) = (SystemEnv.now(), own.begin());
             let mut steps = vec![Write::Put(&own.path, &[], own.version)];
             steps.extend(more);
-            match self.write(&steps).await {
+            let failure = match self.write(&steps).await {
                 Ok(made) => {
                     let Some(Made::Data(stat)) = made.into_iter().next() else {
                         let message = "ZooKeeper does not say what it has written";
@@ -91,21 +126,18 @@ impl Session {
                     self.wrote_own(own, &stat, sent);
                     return Ok(());
                 }
-                Err(Failure::Refused(0, _)) if own.is_unknown => {
-                    // The write that was not answered was carried out.
-                    (own.version, own.is_unknown) = (own.version + 1, false);
-                }
-                Err(failure @ Failure::Refused(0, _)) if failure.is_rolled_back() => {
+                Err(failure) => failure,
+            };
+            match own.judge(was_unknown, &failure) {
+                Verdict::Behind => {}
+                Verdict::GoneBack => {
                     self.clock.note_gone_back(true);
-                    self.end();
+                    self.give_up();
                     let message = "the servers have gone back to an earlier state, or the node of the session was \
                                    changed by hand";
                     return Err(Error::new(ErrorKind::Unavailable, message).into());
                 }
-                Err(failure) => {
-                    own.is_unknown |= matches!(failure, Failure::Error(_));
-                    return Err(failure);
-                }
+                Verdict::Failed => return Err(failure),
             }
         }
     }
@@ -117,5 +149,46 @@ impl Session {
         }
         self.epoch.store(epoch, Ordering::Release);
         (own.version, own.is_unknown, own.sent) = (stat.version, false, sent);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node() -> OwnNode {
+        OwnNode::new(String::new(), SystemEnv.now())
+    }
+
+    /// A caller that goes away leaves the node as it is after `begin`.
+    #[test]
+    fn a_write_that_nobody_waits_for_is_unknown() {
+        let mut own = node();
+        assert!(!own.begin());
+        let was_unknown = own.begin();
+        let changed = Failure::Refused(0, Refusal::BadVersion);
+        assert_eq!(own.judge(was_unknown, &changed), Verdict::Behind);
+        assert_eq!(own.version, 1);
+        // No other write was sent, so the second refusal has another reason.
+        let was_unknown = own.begin();
+        assert_eq!(own.judge(was_unknown, &changed), Verdict::GoneBack);
+    }
+
+    /// The server says nothing of the version, so an earlier write stays unknown.
+    #[test]
+    fn a_refusal_of_another_kind_says_nothing_of_an_earlier_write() {
+        let refusals = [Refusal::Throttled, Refusal::NoAuth, Refusal::QuotaExceeded];
+        for was_unknown in [false, true] {
+            let mut own = node();
+            own.is_unknown = was_unknown;
+            for refusal in refusals.clone() {
+                let before = own.begin();
+                assert_eq!(own.judge(before, &Failure::Refused(0, refusal)), Verdict::Failed);
+                assert_eq!((own.version, own.is_unknown), (0, was_unknown));
+            }
+            let before = own.begin();
+            let gone = Failure::Refused(0, Refusal::NoNode);
+            assert_eq!(own.judge(before, &gone), Verdict::GoneBack);
+        }
     }
 }

@@ -34,6 +34,10 @@ struct Open {
     is_closed: bool,
 }
 
+fn closed() -> Error {
+    Error::new(ErrorKind::Unavailable, "the client is closed")
+}
+
 /// How long ZooKeeper must keep a session for locks of this lease.
 fn length(lease: Duration) -> Duration {
     let length = lease + lease / SESSION_PART;
@@ -72,7 +76,7 @@ impl Sessions {
         if let Some(session) = self.living(lease)? {
             return Ok(session);
         }
-        self.make_room(lease).await?;
+        self.check_count(lease)?;
         let opened = SystemEnv.now();
         let client = self.connect.open(length(lease)).await?;
         if client.session_timeout() != length(lease) {
@@ -88,8 +92,17 @@ impl Sessions {
                            hold one lock; use ZooKeeper";
             return Err(Error::new(ErrorKind::Config, message));
         }
-        let mut open = self.open.lock();
-        open.by_lease.insert(lease, Arc::clone(&session));
+        let is_open = {
+            let mut open = self.open.lock();
+            if !open.is_closed {
+                open.by_lease.insert(lease, Arc::clone(&session));
+            }
+            !open.is_closed
+        };
+        if !is_open {
+            session.close().await;
+            return Err(closed());
+        }
         Ok(session)
     }
 
@@ -97,7 +110,7 @@ impl Sessions {
     fn living(&self, lease: Duration) -> Result<Option<Arc<Session>>, Error> {
         let open = self.open.lock();
         if open.is_closed {
-            return Err(Error::new(ErrorKind::Unavailable, "the client is closed"));
+            return Err(closed());
         }
         Ok(open.by_lease.get(&lease).filter(|session| session.is_alive()).cloned())
     }
@@ -111,32 +124,20 @@ impl Sessions {
         }
     }
 
-    /// Closes a session without entries if there are too many.
-    async fn make_room(&self, lease: Duration) -> Result<(), Error> {
-        let idle = {
-            let mut open = self.open.lock();
-            open.by_lease.retain(|_, session| session.is_alive());
-            if open.by_lease.len() < MOST_SESSIONS {
-                return Ok(());
-            }
-            let idle = open.by_lease.iter().find(|(_, it)| it.is_idle()).map(|(lease, _)| *lease);
-            idle.and_then(|idle| open.by_lease.remove(&idle))
-        };
-        match idle {
-            Some(session) => {
-                session.close().await;
-                Ok(())
-            }
-            None => {
-                let shown = humantime::format_duration(lease);
-                let message = format!(
-                    "lease {shown} is the {}th that this client uses at the same time; it must use at most \
-                     {MOST_SESSIONS} different leases, because each has a connection",
-                    MOST_SESSIONS + 1
-                );
-                Err(Error::new(ErrorKind::InvalidInput, message))
-            }
+    /// Refuses one lease more than a client may use.
+    fn check_count(&self, lease: Duration) -> Result<(), Error> {
+        let mut open = self.open.lock();
+        open.by_lease.retain(|_, session| session.is_alive());
+        if open.by_lease.len() < MOST_SESSIONS {
+            return Ok(());
         }
+        let shown = humantime::format_duration(lease);
+        let message = format!(
+            "lease {shown} is the {}th that this client uses; it may use at most {MOST_SESSIONS} different leases, \
+             because each has a connection as long as the client lives",
+            MOST_SESSIONS + 1
+        );
+        Err(Error::new(ErrorKind::InvalidInput, message))
     }
 
     fn out_of_range(&self, lease: Duration, given: Duration) -> Error {

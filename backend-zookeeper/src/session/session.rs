@@ -17,6 +17,7 @@ use super::{
     known::Known,
     own::{OwnNode, epoch_of},
     requests::{Made, Write},
+    runtime::in_background,
 };
 use crate::{
     keys::layout::{Layout, parent},
@@ -48,10 +49,24 @@ pub(crate) struct Session {
 
 /// When the client removes one of its nodes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct End {
-    pub(crate) at: Instant,
-    /// Whether it is the entry of a holder.
-    pub(crate) is_held: bool,
+pub(super) struct End {
+    pub(super) at: Instant,
+    pub(super) what: Ending,
+}
+
+/// What is removed at an end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// The entry of a holder.
+    Held,
+    /// An entry that waits, or another node of the session.
+    Other,
+    /// A node that nobody uses any more. The keeper may be removing it already.
+    Unused,
+    /// A node without a session, if its data have this version.
+    Kept(i32),
+    /// Entries with names that begin so: the answer that names them was lost, or comes later.
+    Unnamed,
 }
 
 /// What a session is made of.
@@ -162,42 +177,112 @@ impl Session {
     }
 
     /// Removes a node at this time, unless it is extended or forgotten before.
-    pub(crate) fn end_at(&self, path: &str, at: Instant, is_held: bool) {
-        self.ends.lock().insert(path.to_owned(), End { at, is_held });
+    pub(crate) fn end_at(&self, path: &str, at: Instant, what: Ending) {
+        self.ends.lock().insert(path.to_owned(), End { at, what });
         self.earlier.notify_one();
     }
 
-    /// Moves the end of an entry. `false` if it is over.
+    /// Before an entry is made: removes what has been made after a lease, if no answer names it. The
+    /// keeper need not be told, since it wakes in each third of the lease.
+    pub(crate) fn expect(&self, stem: &str) {
+        let end = End { at: SystemEnv.now() + self.lease, what: Ending::Unnamed };
+        self.ends.lock().insert(stem.to_owned(), end);
+    }
+
+    /// After that: the answer has named the entry.
+    pub(crate) fn learn_name(&self, stem: &str, path: &str) {
+        let end = End { at: SystemEnv.now() + self.lease, what: Ending::Other };
+        let mut ends = self.ends.lock();
+        ends.remove(stem);
+        ends.insert(path.to_owned(), end);
+    }
+
+    /// The keeper removes these entries, unless it knows them already, or an attempt that began
+    /// after `now` may have made them.
+    pub(super) fn end_unnamed(
+        &self,
+        stem: &str,
+        paths: impl Iterator<Item = String>,
+        now: Instant,
+    ) {
+        let mut ends = self.ends.lock();
+        if ends.get(stem).is_some_and(|end| end.at <= now) {
+            for path in paths {
+                ends.entry(path).or_insert(End { at: now, what: Ending::Unused });
+            }
+        }
+    }
+
+    /// Before the entry of an earlier try is used. `false` if the keeper may be removing it.
+    pub(crate) fn take(&self, path: &str) -> bool {
+        let end = End { at: SystemEnv.now() + self.lease, what: Ending::Other };
+        let mut ends = self.ends.lock();
+        let taken = ends.entry(path.to_owned()).or_insert(end);
+        if taken.what == Ending::Unused {
+            return false;
+        }
+        taken.at = taken.at.max(end.at);
+        true
+    }
+
+    /// An entry becomes that of a holder. `false` if it may be gone: the keeper removes it, or the
+    /// session was given up.
+    pub(crate) fn hold(&self, path: &str) -> bool {
+        let end = End { at: SystemEnv.now() + self.lease, what: Ending::Held };
+        {
+            let mut ends = self.ends.lock();
+            let held = ends.entry(path.to_owned()).or_insert(end);
+            if held.what == Ending::Unused {
+                return false;
+            }
+            *held = end;
+        }
+        self.earlier.notify_one();
+        self.is_alive()
+    }
+
+    /// Moves the end of the entry of a holder. `false` if it is over.
     pub(crate) fn extend(&self, path: &str, at: Instant) -> bool {
         let mut ends = self.ends.lock();
-        let Some(end) = ends.get_mut(path) else { return false };
+        let end = ends.get_mut(path).filter(|end| end.what == Ending::Held);
+        let Some(end) = end else { return false };
         end.at = end.at.max(at);
         true
     }
 
-    pub(crate) fn is_registered(&self, path: &str) -> bool {
-        self.ends.lock().contains_key(path)
+    /// Ends an entry whose waiter is gone, unless it holds the lock.
+    pub(crate) fn end_waiting(&self, path: &str) {
+        let mut ends = self.ends.lock();
+        if let Some(end) = ends.get_mut(path).filter(|end| end.what == Ending::Other) {
+            end.at = SystemEnv.now() + self.lease;
+        }
+        drop(ends);
+        self.earlier.notify_one();
     }
 
     pub(crate) fn forget(&self, path: &str) {
         self.ends.lock().remove(path);
     }
 
-    /// Whether no entry lives by it.
-    pub(super) fn is_idle(&self) -> bool {
-        self.ends.lock().is_empty()
-    }
-
     /// The held entries, with their ends.
     pub(crate) fn held(&self) -> Vec<(String, Instant)> {
         let ends = self.ends.lock();
-        let held = ends.iter().filter(|(_, end)| end.is_held);
+        let held = ends.iter().filter(|(_, end)| end.what == Ending::Held);
         held.map(|(path, end)| (path.clone(), end.at)).collect()
     }
 
-    /// Ends the session, without waiting for ZooKeeper.
-    pub(super) fn end(&self) {
-        drop(self.client.write().take());
+    /// Nothing more is asked, since the servers have gone back. ZooKeeper keeps the session until
+    /// the last of its guards ends: they do not know yet that their locks may be lost.
+    pub(super) fn give_up(&self) {
+        let client = self.client.write().take();
+        // Whoever extends an end, or adds one, looks whether the session is alive after that.
+        let last = self.held().into_iter().map(|(_, at)| at).max();
+        if let (Some(client), Some(last)) = (client, last) {
+            in_background(async move {
+                SystemEnv.sleep_until(last).await;
+                drop(client);
+            });
+        }
     }
 
     /// Ends the session, and waits until ZooKeeper has confirmed it.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lock_core::{Attempt, Busy, Error, ErrorKind, Mode, Quarantined, Request};
+use lock_core::{Attempt, Busy, Env as _, Error, ErrorKind, Mode, Quarantined, Request, SystemEnv};
 use zookeeper_client::CreateMode;
 
 use super::{
@@ -14,7 +14,7 @@ use crate::{
         data::{EntryData, to_bytes},
         entry::{Entry, kind_of, stem},
     },
-    session::{Made, Session, Write},
+    session::{Ending, Made, Session, Write},
     store::{Held, Store},
     tunables::{POLL, TRIES},
 };
@@ -70,8 +70,8 @@ async fn look(store: &Store, request: &Request) -> Result<Option<Busy>, Error> {
 pub(super) async fn place(store: &Store, request: &Request) -> Result<Placed, Error> {
     let session = store.sessions.for_lease(request.lease).await?;
     for _ in 0..TRIES {
-        let (made, view) = make(store, &session, request).await?;
-        if let Some(placed) = judge(store, request, made, view).await? {
+        let (held, view) = make(store, &session, request).await?;
+        if let Some(placed) = judge(store, request, held, view).await? {
             return Ok(placed);
         }
     }
@@ -89,9 +89,10 @@ async fn make(
     store: &Store,
     session: &Arc<Session>,
     request: &Request,
-) -> Result<(Held, View), Error> {
+) -> Result<(Held, Result<View, Error>), Error> {
     let (path, data) = (stem_of(store, request), to_bytes(&EntryData::new(request, session.lease)));
     loop {
+        session.expect(&path);
         let steps = [Write::Create(&path, &data, CreateMode::EphemeralSequential)];
         // The first of the two is sent first.
         let (made, view) = tokio::join!(
@@ -101,8 +102,7 @@ async fn make(
         );
         match made {
             Ok(made) => {
-                let held = held(session, made.into_iter().next())?;
-                return Ok((held, view?));
+                return Ok((held(session, &path, made.into_iter().next())?, view));
             }
             Err(failure) if failure.is_no_node() => {
                 session.make(&store.layout.directory(&request.name), &[]).await?;
@@ -113,17 +113,36 @@ async fn make(
 }
 
 /// The state of an entry that was just made.
-pub(super) fn held(session: &Arc<Session>, made: Option<Made>) -> Result<Held, Error> {
+pub(super) fn held(session: &Arc<Session>, stem: &str, made: Option<Made>) -> Result<Held, Error> {
     if let Some(Made::Node(path, _)) = made
         && let Some(number) = Entry::at(&path).number
     {
+        session.learn_name(stem, &path);
         return Ok(Held { session: Arc::clone(session), path, number, version: 0 });
     }
     Err(Error::new(ErrorKind::OutcomeUnknown, "ZooKeeper does not say which node it has made"))
 }
 
-/// Decides about an entry by what was read after it was made. `None` if the entry has ended.
+/// Decides about an entry by what was read after it was made. `None` if the entry has ended. If that
+/// fails, the keeper removes the entry: the error does not say that there is one.
 pub(super) async fn judge(
+    store: &Store,
+    request: &Request,
+    held: Held,
+    view: Result<View, Error>,
+) -> Result<Option<Placed>, Error> {
+    let (session, path) = (Arc::clone(&held.session), held.path.clone());
+    let placed = match view {
+        Ok(view) => decide(store, request, held, view).await,
+        Err(error) => Err(error),
+    };
+    if placed.is_err() {
+        session.end_at(&path, SystemEnv.now(), Ending::Unused);
+    }
+    placed
+}
+
+async fn decide(
     store: &Store,
     request: &Request,
     mut held: Held,
@@ -189,6 +208,9 @@ pub(super) async fn adopt(
     let session = store.sessions.for_lease(data.lease().max(request.lease)).await?;
     let path = format!("{}/{}", store.layout.directory(&request.name), seen.entry.node);
     let mut version = seen.stat.version;
+    if !session.take(&path) {
+        return Ok(None);
+    }
     if seen.stat.ephemeral_owner != session.id() {
         data.lease_millis = session.lease.as_millis() as u64;
         data.until_micros = None;

@@ -82,7 +82,6 @@ pub(crate) async fn claim(store: &Store, request: &Request) -> Result<Attempt, E
         if let Some(quarantined) = store.quarantined() {
             return Ok(Attempt::Quarantined(quarantined));
         }
-        waiting.set_granted();
         let granted = grant(store, request, held.clone(), note, directory).await;
         return match granted {
             Ok(Some(grant)) => Ok(Attempt::Granted(grant)),

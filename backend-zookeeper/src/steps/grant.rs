@@ -1,6 +1,6 @@
 //! Makes the token of an entry that has become the first, and so a holder.
 
-use lock_core::{Env as _, Error, ErrorKind, FencingToken, Grant, Mode, Request, SystemEnv};
+use lock_core::{Error, ErrorKind, FencingToken, Grant, Mode, Request};
 use zookeeper_client::{CreateMode, Stat};
 
 use super::view::read_note;
@@ -32,7 +32,9 @@ pub(super) async fn grant(
         grant = grant.with_mode(Mode::Shared);
     }
     // The entry lives by its client: it ends when nobody has renewed it.
-    session.end_at(&held.path, SystemEnv.now() + session.lease, true);
+    if !session.hold(&held.path) {
+        return Ok(None);
+    }
     Ok(Some(grant.with_state(std::sync::Arc::new(held))))
 }
 

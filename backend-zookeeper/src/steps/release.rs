@@ -2,7 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use lock_core::{Env as _, Error, Grant, ReleaseOutcome, Released, Request, SystemEnv};
+use futures_util::future::join_all;
+use lock_core::{Env as _, Error, Grant, Instant, ReleaseOutcome, Released, Request, SystemEnv};
 use zookeeper_client::CreateMode;
 
 use super::{
@@ -16,7 +17,7 @@ use crate::{
         data::{self, EntryData, to_bytes},
         entry::in_order,
     },
-    session::{Ask, Found, Session, Write},
+    session::{Ask, Ending, Found, Session, StoreClock, Write},
     store::{Held, Store},
     tunables::{TOMBSTONE_LIFE, TRIES},
 };
@@ -47,6 +48,10 @@ pub(crate) async fn release(
         };
         if let Some(released) = released {
             held.session.forget(&held.path);
+            // Clients of other libraries do not know that it ends.
+            if let Some(keep) = keep.filter(|_| released) {
+                session.end_at(&held.path, SystemEnv.now() + keep, Ending::Kept(version + 1));
+            }
             now_and_then(store, &session);
             return Ok(outcome(released));
         }
@@ -75,29 +80,34 @@ async fn keep_for(
     let until = store.sessions.clock.latest().saturating_add(keep.as_micros() as u64);
     (data.until_micros, data.released) = (Some(until), true);
     let kept = replace(session, &held.path, &data, version, CreateMode::Persistent).await?;
-    if kept.is_some() {
-        remove_later(session, &held.path, version + 1, keep);
-    }
     Ok(kept.map(|_| true))
 }
 
-/// Removes what is kept at its end, for clients of other libraries: they do not know that it ends.
-fn remove_later(session: &Session, path: &str, version: i32, keep: Duration) {
-    session.end_at(&format!("{path}#{version}"), SystemEnv.now() + keep, false);
+/// Ends a session. What is held then is detached, and outlives its client.
+pub(crate) async fn end_session(session: &Session, clock: &StoreClock) {
+    let held = session.held();
+    for left in join_all(held.iter().map(|(path, at)| leave(session, clock, path, *at))).await {
+        if let Err(error) = left {
+            tracing::trace!(target: "leasehold", %error, "a detached lock ends with its session");
+        }
+    }
+    session.close().await;
 }
 
-/// Leaves the locks that are held without a session, each until its lease ends.
-pub(crate) async fn leave_held(store: &Store, session: &Session) -> Result<(), Error> {
-    for (path, at) in session.held() {
-        let Some((bytes, stat)) = session.read_one(&path).await? else { continue };
-        let Some(mut data) = data::read::<EntryData>(&bytes) else { continue };
-        if stat.ephemeral_owner != session.id() {
-            continue;
-        }
-        let left = at.since(SystemEnv.now()).as_micros() as u64;
-        data.until_micros = Some(store.sessions.clock.latest().saturating_add(left));
-        replace(session, &path, &data, stat.version, CreateMode::Persistent).await?;
-    }
+/// Leaves a held lock without a session, until its lease ends.
+async fn leave(
+    session: &Session,
+    clock: &StoreClock,
+    path: &str,
+    at: Instant,
+) -> Result<(), Error> {
+    let found =
+        session.read_one(path).await?.filter(|(_, stat)| stat.ephemeral_owner == session.id());
+    let Some((bytes, stat)) = found else { return Ok(()) };
+    let Some(mut data) = data::read::<EntryData>(&bytes) else { return Ok(()) };
+    let left = at.since(SystemEnv.now()).as_micros() as u64;
+    data.until_micros = Some(clock.latest().saturating_add(left));
+    replace(session, path, &data, stat.version, CreateMode::Persistent).await?;
     Ok(())
 }
 
@@ -119,6 +129,7 @@ pub(crate) async fn release_and_enqueue(
     let session = &current.session;
     let path = stem_of(store, next);
     let entry = to_bytes(&EntryData::new(next, session.lease));
+    session.expect(&path);
     let steps = [
         Write::Create(&path, &entry, CreateMode::EphemeralSequential),
         Write::Delete(&current.path, Some(current.version)),
@@ -134,8 +145,8 @@ pub(crate) async fn release_and_enqueue(
     };
     session.forget(&current.path);
     let placed = async {
-        let held = held(session, made.into_iter().next())?;
-        match judge(store, next, held, view?).await? {
+        let held = held(session, &path, made.into_iter().next())?;
+        match judge(store, next, held, view).await? {
             Some(placed) => enqueued(store, next, placed).await.map(Some),
             None => Ok::<_, Error>(None),
         }

@@ -34,7 +34,7 @@ async fn of_session(store: &Store, grants: Vec<One<'_>>, sent: Instant) -> Vec<(
     let mut renewals = Vec::new();
     let (mut held, mut lost) = (Vec::new(), Vec::new());
     for one in grants {
-        // The keeper of the session has removed what has ended.
+        // What has ended, the keeper of the session removes: also what is lost below.
         let is_held = session.extend(&one.2.path, sent + session.lease);
         if is_held && session.is_alive() { held.push(one) } else { lost.push(one) }
     }
@@ -68,9 +68,6 @@ async fn of_session(store: &Store, grants: Vec<One<'_>>, sent: Instant) -> Vec<(
                 }
             }
         }
-    }
-    for (_, _, held) in &lost {
-        session.forget(&held.path);
     }
     let reasons = lost.iter().map(|(index, grant, _)| async move {
         (*index, Renewal::Lost(why_lost(store, grant).await))

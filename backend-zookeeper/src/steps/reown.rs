@@ -1,6 +1,6 @@
 //! Gives a held lock to a new owner, and raises the token of a held lock.
 
-use lock_core::{Env as _, Error, ErrorKind, FencingToken, Grant, Request, SystemEnv};
+use lock_core::{Error, ErrorKind, FencingToken, Grant, Request};
 use zookeeper_client::CreateMode;
 
 use super::{
@@ -51,7 +51,9 @@ pub(crate) async fn reown(
             store.remove(&held).await;
             return Ok(None);
         }
-        held.session.end_at(&held.path, SystemEnv.now() + held.session.lease, true);
+        if !held.session.hold(&held.path) {
+            continue;
+        }
         let mut new = Grant::new(request, token);
         new.lease = held.session.lease;
         new.from = held.session.counts_from(request.sent);
@@ -64,6 +66,9 @@ async fn give(store: &Store, request: &Request, seen: Seen) -> Result<Option<Hel
     let Some(number) = seen.entry.number else { return Ok(None) };
     let session = store.sessions.for_lease(request.lease).await?;
     let path = format!("{}/{}", store.layout.directory(&request.name), seen.entry.node);
+    if !session.take(&path) {
+        return Ok(None);
+    }
     let data = EntryData::new(request, session.lease);
     let mode = CreateMode::Ephemeral;
     let version = replace(&session, &path, &data, seen.stat.version, mode).await?;

@@ -81,14 +81,15 @@ impl Store {
         }
     }
 
-    /// Each entry that comes or goes changes the number in `directory`. So if no election is known
-    /// there since the store was open, the queue is the one that was in force then.
+    /// Each entry that comes or goes changes the number in `directory`. So if neither it nor the
+    /// session knows of an election since the store was open, the queue is the one of that time.
     pub(super) async fn meet_queue(
         &self,
         session: &Session,
         directory: Option<&Stat>,
     ) -> Result<(), Error> {
-        self.meet(session, directory.map_or(0, |stat| epoch_of(stat.pzxid))).await
+        let changed = directory.map_or(0, |stat| epoch_of(stat.pzxid));
+        self.meet(session, changed.max(session.epoch())).await
     }
 
     /// The quarantine that runs, if any.

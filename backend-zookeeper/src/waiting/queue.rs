@@ -40,14 +40,11 @@ pub(crate) struct WaiterEntry {
     /// lists the directory again.
     ahead: Mutex<Vec<Entry>>,
     is_lost: AtomicBool,
-    /// Whether it was granted the lock, so that its entry must stay.
-    is_granted: AtomicBool,
 }
 
 impl WaiterEntry {
     pub(crate) fn new(owner: OwnerId, name: LockName, held: Held, ahead: Vec<Entry>) -> Self {
-        let (ahead, is_lost, is_granted) = (Mutex::new(ahead), false.into(), false.into());
-        Self { owner, name, held, ahead, is_lost, is_granted }
+        Self { owner, name, held, ahead: Mutex::new(ahead), is_lost: false.into() }
     }
 
     /// The entries that it waits for, if any.
@@ -84,14 +81,6 @@ impl WaiterEntry {
 
     pub(crate) fn is_lost(&self) -> bool {
         self.is_lost.load(Ordering::Acquire) || !self.held.session.is_alive()
-    }
-
-    pub(crate) fn set_granted(&self) {
-        self.is_granted.store(true, Ordering::Release);
-    }
-
-    pub(super) fn is_granted(&self) -> bool {
-        self.is_granted.load(Ordering::Acquire)
     }
 }
 

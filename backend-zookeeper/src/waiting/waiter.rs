@@ -7,7 +7,11 @@ use lock_core::{BoxFuture, Env as _, Error, Instant, Signal, SystemEnv, Waiter};
 use zookeeper_client::EventType;
 
 use super::queue::{Ahead, WaiterEntry, Waiters};
-use crate::{keys::layout::Layout, session::Write, tunables::POLL};
+use crate::{
+    keys::layout::Layout,
+    session::{Ending, Write},
+    tunables::POLL,
+};
 
 /// No waiter is kept for as long as this.
 const NEVER: Instant = Instant::from_nanos(u64::MAX);
@@ -41,7 +45,7 @@ impl ZooKeeperWaiter {
     /// A waiter in an entry that was just made.
     pub(crate) fn start(entry: WaiterEntry, waiters: &Waiters, layout: &Layout) -> Self {
         let entry = Arc::new(entry);
-        entry.held.session.end_at(&entry.held.path, NEVER, false);
+        entry.held.session.end_at(&entry.held.path, NEVER, Ending::Other);
         waiters.add(&entry);
         let (waiters, layout) = (waiters.clone(), layout.clone());
         Self { entry, waiters, layout, watch: None, is_told: false }
@@ -77,14 +81,8 @@ impl ZooKeeperWaiter {
 impl Drop for ZooKeeperWaiter {
     fn drop(&mut self) {
         self.waiters.remove(self.entry.owner);
-        if !self.entry.is_granted() {
-            // Nobody left the queue: the entry ends as that of a dead client.
-            let held = &self.entry.held;
-            let lease = held.session.lease;
-            if held.session.is_registered(&held.path) {
-                held.session.end_at(&held.path, SystemEnv.now() + lease, false);
-            }
-        }
+        // If it has not left the queue, the entry ends as that of a dead client.
+        self.entry.held.session.end_waiting(&self.entry.held.path);
     }
 }
 

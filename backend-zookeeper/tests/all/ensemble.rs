@@ -10,17 +10,17 @@ use crate::support::{
     touches::Touches, until,
 };
 
-const SHORT: Duration = Duration::from_secs(3);
+const SHORT: Duration = Duration::from_secs(9);
 
 /// An ensemble, a follower, a client of the follower, and a client of the leader.
 async fn follower_and_leader() -> (ZooKeeper, usize, usize, [Arc<dyn Backend>; 2]) {
     // The follower goes on for longer than any session of the test.
-    let options = ZooKeeperOptions::new().peers_by_proxy().line("syncLimit=100");
+    let options = ZooKeeperOptions::new().peers_by_proxy().line("syncLimit=200");
     let zookeeper = ZooKeeper::three(options).await.unwrap();
     let leader = zookeeper.leader().await.unwrap();
     let follower = (leader + 1) % 3;
     let endpoints = zookeeper.endpoints();
-    let behind = connect(&[endpoints[follower]], "1s").await;
+    let behind = connect(&[endpoints[follower]], "3s").await;
     let other = connect(&[endpoints[leader]], "10s").await;
     (zookeeper, follower, leader, [behind, other])
 }
@@ -70,9 +70,9 @@ async fn a_holder_behind_a_follower_that_is_cut_off_is_no_second_holder() {
 /// session was used. The session was silent before: nothing passed its connection for a while.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_and_then_a_cut_leave_no_second_holder() {
-    let lease = Duration::from_secs(6);
+    let lease = Duration::from_secs(20);
     let options = ZooKeeperOptions::new().tick(Duration::from_millis(100)).peers_by_proxy();
-    let options = options.line("syncLimit=200").line("maxSessionTimeout=60000");
+    let options = options.line("syncLimit=500").line("maxSessionTimeout=60000");
     let zookeeper = ZooKeeper::three(options).await.unwrap();
     let leader = zookeeper.leader().await.unwrap();
     let follower = (leader + 1) % 3;
@@ -96,7 +96,7 @@ async fn a_write_and_then_a_cut_leave_no_second_holder() {
     way.set(Mode::Hold).await.unwrap();
     // Shorter than it takes the client to look for another server, and longer than the time by
     // which the session outlasts the lease.
-    tokio::time::sleep(lease * 29 / 60).await;
+    tokio::time::sleep(lease * 43 / 100).await;
     touches.lose();
     way.set(Mode::Pass).await.unwrap();
     let answers = behind.renew(&[&grant], SystemEnv.now()).await;

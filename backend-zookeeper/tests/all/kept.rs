@@ -3,39 +3,57 @@
 use std::time::Duration;
 
 use lock_core::{ReleaseOptions, ReleaseOutcome};
+use zookeeper_client::Client;
 
-use crate::support::{busy, granted, monitored, name, pair, release, request, until};
+use crate::support::{LEASE, busy, granted, monitored, pair, request, request_for, until};
 
 /// Clients of other libraries do not know that it ends. So the client that released removes it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_minimum_hold_is_removed_at_its_end_although_nobody_waits() {
     let (zookeeper, [one, other]) = pair().await;
+    let client = Client::connect(&zookeeper.endpoints()[0].to_string()).await.unwrap();
+    // `#` has no meaning in a path.
+    for (name, keep) in [("job", 30), ("brief", 1), ("a#2", 1)] {
+        let keep = Duration::from_secs(keep);
+        let grant = granted(&*one, &request_for(name, LEASE)).await;
+        let released = one.release(&grant, ReleaseOptions::new().with_keep(keep)).await.unwrap();
+        assert_eq!(released.outcome, ReleaseOutcome::Released);
+    }
+    assert!(busy(&*other, &request()).await.retry_after <= Duration::from_secs(30));
+    for name in ["brief", "a#2"] {
+        let directory = format!("/leasehold/{name}");
+        until("it is removed", async || client.list_children(&directory).await.unwrap().is_empty())
+            .await;
+    }
+}
+
+/// Nobody closes the client of a lock that is detached.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_held_lock_outlives_a_client_that_is_dropped() {
+    let (zookeeper, [one, other]) = pair().await;
+    let sessions = async || monitored(&zookeeper, "zk_num_alive_connections").await;
     let grant = granted(&*one, &request()).await;
-    let keep = Duration::from_secs(1);
-    let released = one.release(&grant, ReleaseOptions::new().with_keep(keep)).await.unwrap();
-    assert_eq!(released.outcome, ReleaseOutcome::Released);
-    assert!(busy(&*other, &request()).await.retry_after <= keep);
-    let nodes = monitored(&zookeeper, "zk_znode_count").await;
-    until("it is removed", async || monitored(&zookeeper, "zk_znode_count").await < nodes).await;
-    assert!(other.inspect(&name()).await.unwrap().unwrap().holder.is_none());
+    let (before, token) = (sessions().await, grant.token);
+    drop((grant, one));
+    until("the end of its session", async || sessions().await < before).await;
+    assert_eq!(busy(&*other, &request()).await.token, token);
 }
 
 /// The client that released is gone. The next one that asks removes it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_minimum_hold_of_a_client_that_is_gone_ends_all_the_same() {
     let (_zookeeper, [one, other]) = pair().await;
-    let grant = granted(&*one, &request()).await;
-    let keep = ReleaseOptions::new().with_keep(Duration::from_secs(1));
-    one.release(&grant, keep).await.unwrap();
+    let long = granted(&*one, &request()).await;
+    let brief = granted(&*one, &request_for("brief", LEASE)).await;
+    for (grant, keep) in [(&long, 30), (&brief, 1)] {
+        let keep = ReleaseOptions::new().with_keep(Duration::from_secs(keep));
+        one.release(grant, keep).await.unwrap();
+    }
     one.close().await;
     busy(&*other, &request()).await;
-    until("it ends", async || match other.try_acquire(&request()).await.unwrap().granted() {
-        Some(next) => {
-            assert!(next.token > grant.token);
-            release(&*other, &next).await;
-            true
-        }
-        None => false,
+    until("it ends", async || {
+        let attempt = other.try_acquire(&request_for("brief", LEASE)).await.unwrap();
+        attempt.granted().is_some_and(|next| next.token > brief.token)
     })
     .await;
 }

@@ -2,14 +2,15 @@
 
 use std::{sync::Arc, time::Duration};
 
-use lock_core::{Attempt, Backend, Grant, Init, Quarantined, Renewal, Request};
+use lock_core::{Attempt, Backend, Grant, Init, LockName, Quarantined, Renewal, Request};
 use servers::{Data, Server as _, ZooKeeper, ZooKeeperOptions};
+use zookeeper_client::Client;
 
 use crate::support::{
-    LEASE, WAIT, connect, granted, is_over, release, request, request_for, until,
+    LEASE, WAIT, connect, granted, is_over, name, release, request, request_for, until,
 };
 
-const LONGEST: Duration = Duration::from_secs(2);
+const LONGEST: Duration = Duration::from_secs(5);
 
 async fn start(is_ensemble: bool) -> ZooKeeper {
     let options = ZooKeeperOptions::new();
@@ -136,6 +137,38 @@ async fn an_election_without_a_loss_is_not_waited_out() {
     granted(&*new, &request()).await;
 }
 
+/// The directory of the lock was changed before the election for the last time. The session of the
+/// waiter has written after it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_meets_the_epoch_that_its_session_knows() {
+    let mut zookeeper = start(true).await;
+    let endpoints = zookeeper.endpoints();
+    let servers: Vec<_> = endpoints.iter().map(ToString::to_string).collect();
+    let plain = Client::connect(&servers.join(",")).await.unwrap();
+    let open_epoch = async || {
+        let mut read = plain.get_data("/leasehold/%leasehold/settings").await;
+        while read.is_err() {
+            read = plain.get_data("/leasehold/%leasehold/settings").await;
+        }
+        let settings: serde_json::Value = serde_json::from_slice(&read.unwrap().0).unwrap();
+        settings["epoch"].as_i64().unwrap()
+    };
+    let (holder, waiter) = (connect(&endpoints, "10s").await, connect(&endpoints, "10s").await);
+    let grant = granted(&*holder, &request()).await;
+    let waiting = request();
+    let _place = waiter.enqueue(&waiting).await.unwrap();
+    release(&*holder, &grant).await;
+    let before = open_epoch().await;
+    let leader = zookeeper.leader().await.unwrap();
+    zookeeper.member_mut(leader).kill().unwrap();
+    assert_ne!(zookeeper.leader().await.unwrap(), leader, "the fault did not happen");
+    until("a write", async || waiter.read_record(&name()).await.is_ok()).await;
+    assert_eq!(open_epoch().await, before);
+    assert!(granted(&*waiter, &waiting).await.token > grant.token);
+    // The server of the plain client may be behind.
+    until("the epoch is open", async || open_epoch().await > before).await;
+}
+
 /// The client that had a lock sees that the single server's transactions were numbered before.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_lived_through_the_restore_of_a_single_server_waits() {
@@ -149,12 +182,40 @@ async fn a_client_that_lived_through_the_restore_of_a_single_server_waits() {
     next_after(&lost, &*holder).await;
 }
 
+/// A session finds another version of its node. Its guard does not know yet, so its lock stays held
+/// until the guard would end, also at other clients.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_outlives_the_session_that_finds_an_older_state() {
+    let zookeeper = start(false).await;
+    let plain = Client::connect(&zookeeper.endpoints()[0].to_string()).await.unwrap();
+    let holder = connect(&zookeeper.endpoints(), "10s").await;
+    let lost = granted(&*holder, &request()).await;
+    let brief = granted(&*holder, &request_for("brief", Duration::from_secs(1))).await;
+    let sessions = "/leasehold/%leasehold/sessions";
+    for node in plain.list_children(sessions).await.unwrap() {
+        plain.set_data(&format!("{sessions}/{node}"), b"", None).await.unwrap();
+    }
+    for grant in [&lost, &brief] {
+        let renewal = holder.renew(&[grant], grant.from + grant.lease / 2).await.pop().unwrap();
+        assert!(!matches!(renewal, Renewal::Renewed { .. }), "the fault did not happen");
+    }
+    // Another session of the same client: its requests come after the end of the first one.
+    assert!(holder.quarantine().await.unwrap().is_some());
+    let other = connect(&zookeeper.endpoints(), "10s").await;
+    let holder_of = async |name: &str| {
+        let name = LockName::new(name).unwrap();
+        other.inspect(&name).await.unwrap().and_then(|state| state.holder)
+    };
+    assert!(holder_of("job").await.is_some(), "it is free before its guard ends");
+    until("the end of the brief one", async || holder_of("brief").await.is_none()).await;
+}
+
 /// A client that knows the store finds it empty. It opens it after the longest lease.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_finds_all_data_lost_waits() {
     let mut zookeeper = start(false).await;
     // The server refuses sessions that have seen later data, until they end.
-    let url = format!("zookeeper://{}?tick=200ms&longest_lease=2s", zookeeper.endpoints()[0]);
+    let url = format!("zookeeper://{}?tick=200ms&longest_lease=5s", zookeeper.endpoints()[0]);
     let knows = backend_zookeeper::connect(&url).await.unwrap();
     let lost = granted(&*knows, &asked()).await;
     zookeeper.member_mut(0).restart(Data::Lose).await.unwrap();
