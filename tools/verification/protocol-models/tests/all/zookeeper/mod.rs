@@ -22,13 +22,15 @@ use stateright::{Checker, HasDiscoveries, Model};
 
 use self::{
     state::Budget,
-    steps::{OPENS, Rules, Store},
+    steps::{NO_EARLY_END, OPENS, Rules, Store},
 };
 
 const ALL: Rules = Rules {
     meets: true,
     waits: true,
     checks_version: true,
+    notes_before: true,
+    keeps_session: true,
     unbroken: true,
     own_epoch: true,
     waits_anew: true,
@@ -67,6 +69,7 @@ fn without_any_rule_two_hold() {
         Rules { meets: false, ..ALL },
         Rules { waits: false, ..ALL },
         Rules { checks_version: false, ..ALL },
+        Rules { keeps_session: false, ..ALL },
         Rules { unbroken: false, ..ALL },
         Rules { own_epoch: false, ..ALL },
         Rules { waits_anew: false, ..ALL },
@@ -75,4 +78,11 @@ fn without_any_rule_two_hold() {
         let (found, _) = search(rules, RESTORES);
         assert!(found.contains(&"one holder"), "{rules:?}: {found:?}");
     }
+}
+
+/// A caller that goes away must not cost its client the session, and the locks with it.
+#[test]
+fn a_write_that_counts_as_unknown_too_late_ends_a_session() {
+    let (found, _) = search(Rules { notes_before: false, ..ALL }, LOST_ANSWERS);
+    assert!(found.contains(&NO_EARLY_END), "{found:?}");
 }

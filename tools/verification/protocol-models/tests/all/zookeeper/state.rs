@@ -10,7 +10,7 @@ pub(super) struct Budget {
     pub(super) sessions: u8,
     /// How often they write their own nodes.
     pub(super) writes: u8,
-    /// How many of these writes are carried out without an answer.
+    /// How many of these writes are carried out without an answer, or after their senders have gone.
     pub(super) lost_answers: u8,
     pub(super) elections: u8,
     pub(super) restores: u8,
@@ -54,7 +54,7 @@ pub(super) struct Session {
     pub(super) number: u8,
     /// The version of its node, as the last answered write has left it.
     pub(super) version: u8,
-    /// Whether a later write was not answered.
+    /// Whether a later write was not answered so far.
     pub(super) is_unknown: bool,
     /// Ticks since that write.
     pub(super) idle: u8,
@@ -67,6 +67,8 @@ pub(super) struct Client {
     pub(super) session: Option<Session>,
     /// For how many ticks it relies on its lock.
     pub(super) valid: u8,
+    /// The number of the session by which it was given that lock.
+    pub(super) held_by: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -79,6 +81,9 @@ pub(super) struct State {
     pub(super) clients: [Client; CLIENTS],
     pub(super) sessions: u8,
     pub(super) left: Budget,
+    pub(super) was_restored: bool,
+    /// A client has given its session up, although nothing was restored.
+    pub(super) gave_up_early: bool,
     /// A client has opened an epoch by what it knows.
     pub(super) has_opened: bool,
 }

@@ -11,8 +11,12 @@ pub(super) struct Rules {
     pub(super) meets: bool,
     /// An epoch that nobody knows is waited for.
     pub(super) waits: bool,
-    /// A session writes its node with a check of the version, and ends if it is another one.
+    /// A session writes its node with a check of the version, and is given up if it is another one.
     pub(super) checks_version: bool,
+    /// A write counts as unknown from before it is sent, and not only after its answer was missed.
+    pub(super) notes_before: bool,
+    /// ZooKeeper keeps a session that is given up until its guard would end.
+    pub(super) keeps_session: bool,
     /// A pause of a lease between two writes breaks the chain.
     pub(super) unbroken: bool,
     /// The chain of a new session begins in the epoch in which it was opened.
@@ -35,6 +39,8 @@ pub(super) enum Step {
     Open(usize),
     Write(usize),
     WriteWithoutAnswer(usize),
+    /// The write is carried out, and its sender is gone before the answer.
+    WriteAndForget(usize),
     /// Writes the node and the settings in one step.
     Meet(usize),
     Acquire(usize),
@@ -49,9 +55,17 @@ pub(super) enum Step {
     },
 }
 
+/// What becomes of the answer to a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    Comes,
+    IsLost,
+    HasNoReader,
+}
+
 impl Store {
-    /// Writes the node of a client. `None` if it cannot; the session may have ended.
-    fn write(&self, state: &mut State, me: usize, is_answered: bool) -> Option<()> {
+    /// Writes the node of a client. `None` if it cannot; the session may have been given up.
+    fn write(&self, state: &mut State, me: usize, answer: Answer) -> Option<()> {
         state.left.writes = state.left.writes.checked_sub(1)?;
         let (data, client) = (&mut state.data, &mut state.clients[me]);
         let session = client.session.as_mut()?;
@@ -61,15 +75,19 @@ impl Store {
             (session.version, session.is_unknown) = (session.version + 1, false);
         }
         if self.rules.checks_version && version != Some(session.version) {
-            // The end of the session removes what it has.
-            (data.nodes[me], client.session, client.valid) = (None, None, 0);
-            data.lock = data.lock.filter(|holder| *holder != me);
+            // The guard learns of it later.
+            client.session = None;
+            if !self.rules.keeps_session {
+                data.nodes[me] = None;
+                data.lock = data.lock.filter(|holder| *holder != me);
+            }
+            state.gave_up_early |= !state.was_restored;
             return Some(());
         }
         let next = version.unwrap_or(session.version) + 1;
         data.nodes[me] = Some((session.number, next));
-        if !is_answered {
-            session.is_unknown = true;
+        if answer != Answer::Comes {
+            session.is_unknown |= answer == Answer::IsLost || self.rules.notes_before;
             return Some(());
         }
         if session.idle >= LEASE && self.rules.unbroken {
@@ -114,6 +132,8 @@ impl Model for Store {
             clients: [Client::default(); CLIENTS],
             sessions: 0,
             left: self.budget,
+            was_restored: false,
+            gave_up_early: false,
             has_opened: false,
         }]
     }
@@ -121,8 +141,8 @@ impl Model for Store {
     fn actions(&self, _: &State, steps: &mut Vec<Step>) {
         use Step::*;
         for me in 0..CLIENTS {
-            steps.extend([Open(me), Write(me), WriteWithoutAnswer(me), Meet(me)]);
-            steps.extend([Acquire(me), Renew(me)]);
+            steps.extend([Open(me), Write(me), WriteWithoutAnswer(me), WriteAndForget(me)]);
+            steps.extend([Meet(me), Acquire(me), Renew(me)]);
         }
         steps.extend([Expire, Tick, Elect, Copy]);
         steps.extend([Restore { follows_copy: false }, Restore { follows_copy: true }]);
@@ -144,14 +164,18 @@ impl Model for Store {
                 state.clients[me].session =
                     Some(Session { number, version, is_unknown, idle, epoch, unbroken_since });
             }
-            Step::Write(me) => self.write(&mut state, me, true)?,
+            Step::Write(me) => self.write(&mut state, me, Answer::Comes)?,
             Step::WriteWithoutAnswer(me) => {
                 state.left.lost_answers = state.left.lost_answers.checked_sub(1)?;
-                self.write(&mut state, me, false)?;
+                self.write(&mut state, me, Answer::IsLost)?;
+            }
+            Step::WriteAndForget(me) => {
+                state.left.lost_answers = state.left.lost_answers.checked_sub(1)?;
+                self.write(&mut state, me, Answer::HasNoReader)?;
             }
             Step::Meet(me) => {
                 possible(state.data.settings.open_epoch() < state.data.epoch)?;
-                self.write(&mut state, me, true)?;
+                self.write(&mut state, me, Answer::Comes)?;
                 if let Some(session) = state.clients[me].session {
                     self.meet(&mut state, session);
                 }
@@ -160,13 +184,15 @@ impl Model for Store {
                 let (data, client) = (&mut state.data, &mut state.clients[me]);
                 let is_open = data.settings.open_epoch() >= data.epoch || !self.rules.meets;
                 possible(is_open && data.lock.is_none())?;
-                possible(client.session.is_some() && client.valid == 0)?;
+                possible(client.valid == 0)?;
+                client.held_by = client.session?.number;
                 (data.lock, client.valid) = (Some(me), LEASE);
             }
             Step::Renew(me) => {
                 let client = &mut state.clients[me];
-                possible(client.valid > 0 && client.session.is_some())?;
-                client.valid = if state.data.lock == Some(me) { LEASE } else { 0 };
+                possible(client.valid > 0)?;
+                let lives = client.session.is_some_and(|it| it.number == client.held_by);
+                client.valid = if lives && state.data.lock == Some(me) { LEASE } else { 0 };
             }
             Step::Expire => {
                 possible(state.clients[state.data.lock?].valid == 0)?;
@@ -185,6 +211,7 @@ impl Model for Store {
                 let (data, age) = state.copy?;
                 possible(age == LEASE || !self.rules.old_copies)?;
                 state.left.restores = state.left.restores.checked_sub(1)?;
+                state.was_restored = true;
                 let epoch = if follows_copy { data.epoch } else { state.last_epoch };
                 state.data = Data { epoch: epoch + 1, ..data };
             }
@@ -198,9 +225,11 @@ impl Model for Store {
             Property::always("one holder", |_, state: &State| {
                 state.clients.iter().any(|client| client.valid == 0)
             }),
+            Property::always(NO_EARLY_END, |_, state: &State| !state.gave_up_early),
             Property::sometimes(OPENS, |_, state: &State| state.has_opened),
         ]
     }
 }
 
+pub(super) const NO_EARLY_END: &str = "a session is given up only after a restore";
 pub(super) const OPENS: &str = "a client opens an epoch by what it knows";
