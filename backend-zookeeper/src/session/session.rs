@@ -182,7 +182,7 @@ impl Session {
         self.earlier.notify_one();
     }
 
-    /// Before an entry is made: removes what has been made after a lease, if no answer names it. The
+    /// Before an entry is made: removes what was made after a lease, if no answer names it. The
     /// keeper need not be told, since it wakes in each third of the lease.
     pub(crate) fn expect(&self, stem: &str) {
         let end = End { at: SystemEnv.now() + self.lease, what: Ending::Unnamed };

@@ -123,8 +123,8 @@ pub(super) fn held(session: &Arc<Session>, stem: &str, made: Option<Made>) -> Re
     Err(Error::new(ErrorKind::OutcomeUnknown, "ZooKeeper does not say which node it has made"))
 }
 
-/// Decides about an entry by what was read after it was made. `None` if the entry has ended. If that
-/// fails, the keeper removes the entry: the error does not say that there is one.
+/// Decides about an entry by what was read after it was made. `None` if the entry has ended. After
+/// an error the keeper removes the entry: the error does not say that there is one.
 pub(super) async fn judge(
     store: &Store,
     request: &Request,

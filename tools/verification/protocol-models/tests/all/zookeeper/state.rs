@@ -10,7 +10,7 @@ pub(super) struct Budget {
     pub(super) sessions: u8,
     /// How often they write their own nodes.
     pub(super) writes: u8,
-    /// How many of these writes are carried out without an answer, or after their senders have gone.
+    /// How many of these writes are carried out and not answered, or after their senders have gone.
     pub(super) lost_answers: u8,
     pub(super) elections: u8,
     pub(super) restores: u8,
