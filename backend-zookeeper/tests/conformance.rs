@@ -42,8 +42,8 @@ impl Harness for OnZooKeeper {
     }
 
     fn lease(&self) -> Duration {
-        // Five ticks of the kit's servers.
-        Duration::from_secs(1)
+        // Ten ticks of the kit's servers, and a tenth of the longest lease.
+        Duration::from_secs(2)
     }
 }
 
