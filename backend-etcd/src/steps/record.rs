@@ -125,19 +125,22 @@ async fn read_one(store: &Store, key: &str) -> Result<GetResponse, Error> {
 
 /// The lease by which the record will live, and whether it is new. The lease of the record before
 /// is extended if it is as long, so that a name that is written often has one lease.
+///
+/// It begins before the record says that it was written, by one call at most, and is longer by as
+/// much.
 async fn lease_of(
     store: &Store,
     before: Option<&Stored>,
     write: &RecordWrite,
 ) -> Result<(Lease, bool), Error> {
-    let wanted = whole_seconds(write.keep_for);
+    let keep_for = write.keep_for + store.rpc.limit;
     if let Some(seen) = before.filter(|seen| seen.lease != 0)
         && let Some(lease) = store.keepalives.extend(seen.lease).await?
-        && lease.ttl.as_secs() == wanted
+        && lease.ttl.as_secs() == whole_seconds(keep_for)
     {
         return Ok((lease, false));
     }
-    Ok((store.rpc.grant(write.keep_for).await?, true))
+    Ok((store.rpc.grant(keep_for).await?, true))
 }
 
 /// Ends a lease that no key uses any more. If that fails, it ends by itself.

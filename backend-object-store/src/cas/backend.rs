@@ -108,14 +108,9 @@ impl CasBackend {
         let (runner, read_at) = (&self.runner, self.runner.env.now());
         let changed = settings::change(&*runner.store, &*runner.env, longest_lease_ms);
         let settings = runner.in_time(changed).await?;
-        // What was read before a change of this client comes too late.
-        let known_at = if longest_lease_ms.is_some() { runner.env.now() } else { read_at };
         let longest = settings.longest_lease();
         let promised = Arc::new(guarantees::of(&self.options, longest));
-        let mut agreed = self.agreed.write();
-        if agreed.2.is_none_or(|other| other <= known_at) {
-            *agreed = (settings, promised, Some(known_at));
-        }
+        *self.agreed.write() = (settings, promised, Some(read_at));
         Ok(longest)
     }
 
@@ -237,8 +232,8 @@ impl Backend for CasBackend {
         self.refresh().await.map_err(self.at("acquire", name))?;
         check_lease(request.lease, self.longest()).map_err(self.at("acquire", name))?;
         self.check_token(request.floor).map_err(self.at("acquire", name))?;
-        let lease_ms = whole_millis(request.lease);
-        let verb = Verb::Acquire(request.label.clone(), lease_ms, request.floor);
+        let (label, lease_ms) = (request.label.clone(), whole_millis(request.lease));
+        let verb = Verb::Acquire { label, lease_ms, floor: request.floor };
         let (answer, view) = self.step("acquire", name, request.owner, verb).await?;
         if answer == Answer::UsedUp {
             let error = Error::new(ErrorKind::Config, "the fencing tokens are used up");
@@ -287,7 +282,7 @@ impl Backend for CasBackend {
     async fn reown(&self, grant: &Grant, request: &Request) -> Result<Option<Grant>, Error> {
         check_lease(request.lease, self.longest()).map_err(self.at("reown", &grant.name))?;
         let (label, lease_ms) = (request.label.clone(), whole_millis(request.lease));
-        let verb = Verb::Reown(grant.owner, grant.token, label, lease_ms);
+        let verb = Verb::Reown { from: grant.owner, token: grant.token, label, lease_ms };
         let (answer, _) = self.step("reown", &grant.name, request.owner, verb).await?;
         Ok(self.granted(request, answer))
     }

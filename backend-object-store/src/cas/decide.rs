@@ -11,8 +11,8 @@ use crate::tunables::MOST_ABANDONED;
 /// What a client wants of a record.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Step {
-    /// For whom. All verbs but [`Acquire`](Verb::Acquire) and [`Reown`](Verb::Reown) are about the
-    /// lock that this owner has.
+    /// [`Acquire`](Verb::Acquire) and [`Reown`](Verb::Reown) give this owner the lock. All other
+    /// verbs are about the lock that it has.
     pub owner: OwnerId,
     /// What to do.
     pub verb: Verb,
@@ -21,20 +21,36 @@ pub struct Step {
 /// What a step does. Leases and minimum holds are in milliseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Verb {
-    /// Take the lock, or hold it on, with a token above the floor.
-    Acquire(OwnerLabel, u64, FencingToken),
+    /// Take the lock, or hold it on.
+    Acquire {
+        /// Who asks, for operators.
+        label: OwnerLabel,
+        /// The length of the lease.
+        lease_ms: u64,
+        /// The new token is above this.
+        floor: FencingToken,
+    },
     /// Begin the lease anew, with this length.
     Renew(u64),
     /// Give the lock up, or leave it for a minimum hold.
     Release(Option<u64>),
     /// Make sure that this owner has nothing, and never will.
     Abandon,
-    /// Free the lock of this owner, whom an operator has seen, by force.
+    /// Free the lock of this owner by force, for an operator.
     Force,
     /// Raise the token to at least this.
     Raise(FencingToken),
-    /// Take the lock over from its present holder, by its owner and its token.
-    Reown(OwnerId, FencingToken, OwnerLabel, u64),
+    /// Take the lock over from its present holder, with its token.
+    Reown {
+        /// The present holder.
+        from: OwnerId,
+        /// The holder's token.
+        token: FencingToken,
+        /// Who takes it over, for operators.
+        label: OwnerLabel,
+        /// The length of the lease.
+        lease_ms: u64,
+    },
     /// Write the value.
     Write(Value),
 }
@@ -85,16 +101,20 @@ pub fn decide(
         Some(Held { owner, label, lease_ms, beat, kept: false })
     };
     match &step.verb {
-        Verb::Reown(_, token, ..) if *token != new.token => Say(Answer::NotHeld),
-        Verb::Acquire(label, lease_ms, _) | Verb::Reown(_, _, label, lease_ms) if holds(owner) => {
+        Verb::Reown { token, .. } if *token != new.token => Say(Answer::NotHeld),
+        Verb::Acquire { label, lease_ms, .. } | Verb::Reown { label, lease_ms, .. }
+            if holds(owner) =>
+        {
             // A late repeat may ask for less. The holder may still count on the longer lease.
             let lease_ms = live.map_or(0, |held| held.lease_ms).max(*lease_ms);
             new.holder = held(label, lease_ms);
             let token = new.token;
             Write(new, Answer::Granted(token))
         }
-        Verb::Acquire(..) if live.is_some() || new.abandoned.contains(&owner) => Say(Answer::Busy),
-        Verb::Acquire(label, lease_ms, floor) => {
+        Verb::Acquire { .. } if live.is_some() || new.abandoned.contains(&owner) => {
+            Say(Answer::Busy)
+        }
+        Verb::Acquire { label, lease_ms, floor } => {
             let Some(token) = FencingToken::mint(wall_micros, new.token, *floor) else {
                 return Say(Answer::UsedUp);
             };
@@ -117,7 +137,7 @@ pub fn decide(
             (new.holder, new.freed) = (None, Some(nonce));
             Write(new, Answer::Done)
         }
-        Verb::Reown(from, token, label, lease_ms)
+        Verb::Reown { from, token, label, lease_ms }
             if holds(*from) && !new.abandoned.contains(&owner) =>
         {
             new.holder = held(label, *lease_ms);

@@ -151,7 +151,7 @@ fn open(
                 .known("AZURE_")
                 .fold(MicrosoftAzureBuilder::new(), |it, (key, value)| it.with_config(key, value))
                 .with_container_name(&place.bucket)
-                // The emulator has an endpoint of its own.
+                // For an emulator the library would pass over the endpoint.
                 .with_use_emulator(false)
                 .with_allow_http(plain)
                 .with_retry(retry)

@@ -57,7 +57,7 @@ async fn a_connect_to_a_store_in_use_changes_only_the_probe() {
     assert_eq!(bucket.writes.load(SeqCst), 3, "two of them are refused");
 }
 
-/// As the stores with a server do: whoever runs takes over what `init` has set.
+/// As on stores with a server: a running client takes over what `init` has set.
 #[tokio::test]
 async fn a_client_that_runs_learns_of_another_longest_lease_within_a_minute() {
     let memory = Arc::new(InMemory::new());
@@ -148,7 +148,7 @@ async fn a_client_of_an_older_version_is_refused_by_each_call() {
     }
 }
 
-/// A store that takes one write a second to an object, as Google says of its own.
+/// A store that takes one write a second to an object. Google says that its store does.
 #[derive(Debug)]
 struct OnceASecond {
     inner: Objects,

@@ -279,7 +279,7 @@ async fn a_bucket_in_another_region_is_told() {
     assert!(error.to_string().contains("in another region"), "{error}");
 }
 
-/// The test runs again as a program of its own, whose environment names a proxy that is not there.
+/// The test runs again in a process whose environment names a proxy that is not there.
 #[tokio::test]
 async fn an_unencrypted_request_to_this_machine_passes_no_proxy() {
     const PROXY: &str = "http://127.0.0.1:1";

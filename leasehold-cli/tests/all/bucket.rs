@@ -84,7 +84,7 @@ async fn a_job_that_runs_or_has_just_ended_is_not_run_again() {
 }
 
 /// A job that ends early keeps its lock for a while, so that a machine whose clock is late does not
-/// run it again. Whoever looks for long enough frees the lock, and does not run the job.
+/// run it again. A later call that looks for long enough frees the lock, and does not run the job.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_rest_of_a_minimum_hold_is_waited_out_and_the_job_is_not_run_again() {
     let server = S3::start().await.unwrap();

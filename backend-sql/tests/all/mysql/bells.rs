@@ -321,8 +321,8 @@ async fn bells_leave_the_last_sessions_to_others() {
     }
 }
 
-/// As behind a proxy that puts all sessions of a client on one of the server's: whoever listens has
-/// the bell itself.
+/// As behind a proxy that puts all sessions of a client on one session of the server. That session
+/// has the bell already, so it hears it at once.
 #[tokio::test]
 async fn a_waiter_whose_bells_ring_at_once_pauses_between_its_checks() {
     const STATEMENTS: u64 = 100;

@@ -151,7 +151,11 @@ impl Bucket {
         let client = &mut state.clients[at];
         let owner = client.owner;
         let verb = match client.goal {
-            Goal::Acquire => Verb::Acquire(OwnerLabel::of_this_process(), 1, FencingToken::ZERO),
+            Goal::Acquire => Verb::Acquire {
+                label: OwnerLabel::of_this_process(),
+                lease_ms: 1,
+                floor: FencingToken::ZERO,
+            },
             Goal::Renew => Verb::Renew(1),
             Goal::Release => Verb::Release(None),
             Goal::Abandon => Verb::Abandon,
