@@ -11,8 +11,7 @@ use lock_core::{
 };
 
 use crate::{
-    session::in_background,
-    steps::{acquire, admin, claim, enqueue, init, record, release, renew, reown},
+    steps::{acquire, admin, claim, enqueue, init, raise, record, release, renew},
     store::{Held, Store},
 };
 
@@ -46,12 +45,12 @@ impl Backend for Store {
     /// The number comes last, so that it seldom decides the order of two stores.
     async fn identity(&self) -> Result<String, Error> {
         let session = self.fresh_session().await.during("identity")?;
-        self.refresh(&session).await.during("identity")?;
-        Ok(format!("zookeeper:{}:{:016x}", self.layout.prefix(), self.settings().store))
+        let (settings, _) = self.read_settings(&session).await.during("identity")?;
+        Ok(format!("zookeeper:{}:{:016x}", self.layout.prefix(), settings.store))
     }
 
     fn was_busy(&self, name: &LockName) -> bool {
-        Self::was_busy(self, name)
+        self.busy.lock().contains(name)
     }
 
     fn guarantees(&self) -> Arc<Guarantees> {
@@ -60,7 +59,7 @@ impl Backend for Store {
 
     async fn try_acquire(&self, request: &Request) -> Result<Attempt, Error> {
         let attempt = match self.waiters.get(request.owner) {
-            Some(_) => claim::claim(self, request).await,
+            Some(waiting) => claim::claim(self, request, &waiting).await,
             None => acquire::try_acquire(self, request).await,
         };
         attempt.during("acquire")
@@ -102,16 +101,11 @@ impl Backend for Store {
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<(), Error> {
         let held = known(grant).during("raise")?;
         self.check_token(token).during("raise")?;
-        if reown::raise(self, grant, held, token).await.during("raise")? {
+        if raise::raise(self, grant, held, token).await.during("raise")? {
             return Ok(());
         }
         let message = "the grant whose token was to be raised is gone";
         Err(Error::new(ErrorKind::NotHeld, message).at("zookeeper", "raise").on(&grant.name))
-    }
-
-    async fn reown(&self, grant: &Grant, request: &Request) -> Result<Option<Grant>, Error> {
-        let given = reown::reown(self, grant, request).await.during("reown");
-        given.map_err(|error| error.on(&grant.name))
     }
 
     async fn read_record(&self, name: &LockName) -> Result<RecordRead, Error> {
@@ -149,8 +143,8 @@ impl Backend for Store {
 
     async fn quarantine(&self) -> Result<Option<Quarantined>, Error> {
         let session = self.session().await.during("check")?;
-        self.meet_present(&session).await.during("check")?;
-        Ok(self.quarantined())
+        let (settings, _) = self.meet_present(&session).await.during("check")?;
+        Ok(settings.quarantined(self.sessions.clock.earliest()))
     }
 
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
@@ -165,17 +159,7 @@ impl Backend for Store {
 
     async fn close(&self) {
         for session in self.sessions.close() {
-            release::end_session(&session, &self.sessions.clock).await;
-        }
-    }
-}
-
-/// A client may be dropped without a close.
-impl Drop for Store {
-    fn drop(&mut self) {
-        for session in self.sessions.close() {
-            let clock = Arc::clone(&self.sessions.clock);
-            in_background(async move { release::end_session(&session, &clock).await });
+            session.close().await;
         }
     }
 }

@@ -185,9 +185,10 @@ impl Settings {
     }
 }
 
-pub(crate) fn check_longest(longest: Duration) -> Result<(), Error> {
+/// `shortest` is the shortest lease of this client.
+pub(crate) fn check_longest(longest: Duration, shortest: Duration) -> Result<(), Error> {
     let (least, most) = LONGEST_LEASES.into_inner();
-    check_span("longest_lease", longest, least, most)
+    check_span("longest_lease", longest, least.max(shortest), most)
 }
 
 #[cfg(test)]

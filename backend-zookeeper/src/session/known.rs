@@ -8,9 +8,9 @@ use lock_core::Instant;
 #[derive(Debug)]
 pub(super) struct Known {
     /// The leader ends the session not earlier than a whole session after this.
-    confirmed: Instant,
+    pub(super) confirmed: Instant,
     /// When the last answered write was sent.
-    written: Instant,
+    pub(super) written: Instant,
     /// When earlier answered writes were sent, and when they were answered, the oldest first.
     earlier: VecDeque<(Instant, Instant)>,
     /// How long before an answered write is sent the answer to a request must come.
@@ -38,14 +38,6 @@ impl Known {
             self.earlier.push_back((sent, answered));
         }
     }
-
-    pub(super) fn confirmed(&self) -> Instant {
-        self.confirmed
-    }
-
-    pub(super) fn written(&self) -> Instant {
-        self.written
-    }
 }
 
 #[cfg(test)]
@@ -59,7 +51,7 @@ mod tests {
         let mut known = Known::new(at(10), after, apart);
         let mut answered = |sent, answered| {
             known.wrote(at(sent), at(answered));
-            known.confirmed()
+            known.confirmed
         };
         let mut wrote = |seconds| answered(seconds, seconds);
         assert_eq!(wrote(12), at(10));

@@ -24,7 +24,6 @@ mod runtime;
 mod session;
 
 pub(crate) use self::{
-    clock::StoreClock,
     connect::{Access, Connect},
     own::epoch_of,
     pool::Sessions,

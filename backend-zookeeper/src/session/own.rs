@@ -131,7 +131,6 @@ impl Session {
             match own.judge(was_unknown, &failure) {
                 Verdict::Behind => {}
                 Verdict::GoneBack => {
-                    self.clock.note_gone_back(true);
                     self.give_up();
                     let message = "the servers have gone back to an earlier state, or the node of the session was \
                                    changed by hand";

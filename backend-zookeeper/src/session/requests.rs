@@ -65,11 +65,26 @@ impl Found {
             _ => None,
         }
     }
+
+    pub(crate) fn children(self) -> Vec<String> {
+        match self {
+            Self::Children(children) => children,
+            _ => Vec::new(),
+        }
+    }
 }
 
 impl Session {
     /// Reads several nodes at one point in time.
-    pub(crate) async fn read(&self, asked: &[Ask<'_>]) -> Result<Vec<Found>, Error> {
+    pub(crate) async fn read<const N: usize>(
+        &self,
+        asked: [Ask<'_>; N],
+    ) -> Result<[Found; N], Error> {
+        self.read_all(&asked).await?.try_into().map_err(|_| incomplete())
+    }
+
+    /// As [`read`](Self::read), for any number of nodes.
+    pub(crate) async fn read_all(&self, asked: &[Ask<'_>]) -> Result<Vec<Found>, Error> {
         let client = self.client()?;
         let mut reader = client.new_multi_reader();
         for ask in asked {
@@ -79,8 +94,8 @@ impl Session {
             }
             .map_err(of_read)?;
         }
-        let answer = timeout(self.limit(), reader.commit()).await;
-        let answer = answer.map_err(|_| late(ErrorKind::Unavailable, self.limit()))?;
+        let answer = timeout(self.limit, reader.commit()).await;
+        let answer = answer.map_err(|_| late(ErrorKind::Unavailable, self.limit))?;
         let found = answer.map_err(of_read)?.into_iter().map(|found| match found {
             MultiReadResult::Data { data, stat } => Ok(Found::Data(data, stat)),
             MultiReadResult::Children { children } => Ok(Found::Children(children)),
@@ -91,27 +106,35 @@ impl Session {
         let found = found.collect::<Result<Vec<_>, _>>()?;
         match found.len() == asked.len() {
             true => Ok(found),
-            false => Err(Error::new(ErrorKind::Unavailable, "the answer to a read is incomplete")),
+            false => Err(incomplete()),
         }
     }
 
     /// Reads the data of one node.
     pub(crate) async fn read_one(&self, path: &str) -> Result<Option<(Vec<u8>, Stat)>, Error> {
-        Ok(self.read(&[Ask::Data(path)]).await?.pop().and_then(Found::data))
+        let [found] = self.read([Ask::Data(path)]).await?;
+        Ok(found.data())
+    }
+
+    /// Lists the children of a node. A missing node has none.
+    pub(crate) async fn children(&self, path: &str) -> Result<Vec<String>, Error> {
+        let [found] = self.read([Ask::Children(path)]).await?;
+        Ok(found.children())
     }
 
     /// Writes in one step.
     pub(crate) async fn write(&self, steps: &[Write<'_>]) -> Result<Vec<Made>, Failure> {
         let sent = SystemEnv.now();
-        let answer = timeout(self.limit(), self.send(steps)).await;
-        let made = answer.map_err(|_| late(ErrorKind::OutcomeUnknown, self.limit()))??;
+        let answer = timeout(self.limit, self.send(steps)).await;
+        let made = answer.map_err(|_| late(ErrorKind::OutcomeUnknown, self.limit))??;
         self.wrote(sent, made.iter().find_map(Made::stat));
         Ok(made)
     }
 
     async fn send(&self, steps: &[Write<'_>]) -> Result<Vec<Made>, Failure> {
-        let (client, acls) = (self.client()?, self.acls());
-        // A single step costs the server less.
+        let (client, acls) = (self.client()?, self.access.acls());
+        // A single step costs the server less. In the answer to several, a create of a server
+        // before 3.9 has no stat.
         let made = match steps {
             [Write::Create(path, data, mode)] => {
                 let made = client.create(path, data, &mode.with_acls(acls)).await;
@@ -141,37 +164,46 @@ impl Session {
         Ok(vec![made.map_err(of_write)?])
     }
 
-    /// Makes a persistent node and its parents, if they are missing.
-    pub(crate) async fn make(&self, path: &str, data: &[u8]) -> Result<(), Error> {
-        let (mut missing, mut path) = (Vec::new(), path);
-        let mut data = data;
+    /// Deletes a node, if its data have this version. `false` if others have changed or deleted it.
+    pub(crate) async fn delete(&self, path: &str, version: Option<i32>) -> Result<bool, Error> {
+        match self.write(&[Write::Delete(path, version)]).await {
+            Ok(_) => Ok(true),
+            Err(failure) if failure.is_changed() => Ok(false),
+            Err(failure) => Err(failure.into()),
+        }
+    }
+
+    /// Makes a node, and its parents if they are missing. `None` if it exists.
+    pub(crate) async fn make(
+        &self,
+        path: &str,
+        data: &[u8],
+        mode: CreateMode,
+    ) -> Result<Option<Made>, Error> {
         loop {
-            match self.write(&[Write::Create(path, data, CreateMode::Persistent)]).await {
-                Ok(_) => {}
-                Err(failure) if failure.is_changed() => {}
-                Err(failure) if failure.is_no_node() && !parent(path).is_empty() => {
-                    missing.push((path, data));
-                    (path, data) = (parent(path), &[]);
-                    continue;
+            match self.write(&[Write::Create(path, data, mode)]).await {
+                Ok(made) => return Ok(made.into_iter().next()),
+                Err(failure) if failure.is_no_node() => {
+                    Box::pin(self.make(parent(path), &[], CreateMode::Persistent)).await?;
                 }
+                Err(failure) if failure.is_changed() => return Ok(None),
                 Err(failure) => return Err(failure.into()),
-            }
-            match missing.pop() {
-                Some(next) => (path, data) = next,
-                None => return Ok(()),
             }
         }
     }
 
-    /// Whether a node exists, and a watch that ends when it is deleted or changed. The watch of a
-    /// missing node ends when the node is made.
-    pub(crate) async fn watch(&self, path: &str) -> Result<(bool, OneshotWatcher), Error> {
+    /// A watch that ends when the node is deleted or changed. `None` if it is missing.
+    pub(crate) async fn watch(&self, path: &str) -> Result<Option<OneshotWatcher>, Error> {
         let client = self.client()?;
-        let answer = timeout(self.limit(), client.check_and_watch_stat(path)).await;
-        let answer = answer.map_err(|_| late(ErrorKind::Unavailable, self.limit()))?;
+        let answer = timeout(self.limit, client.check_and_watch_stat(path)).await;
+        let answer = answer.map_err(|_| late(ErrorKind::Unavailable, self.limit))?;
         let (stat, watcher) = answer.map_err(of_read)?;
-        Ok((stat.is_some(), watcher))
+        Ok(stat.map(|_| watcher))
     }
+}
+
+fn incomplete() -> Error {
+    Error::new(ErrorKind::Unavailable, "the answer to a read is incomplete")
 }
 
 fn add(

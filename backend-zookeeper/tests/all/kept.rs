@@ -1,11 +1,11 @@
-//! What stays without a session: a minimum hold, and a detached lock.
+//! What stays without a session: a minimum hold.
 
 use std::time::Duration;
 
 use lock_core::{ReleaseOptions, ReleaseOutcome};
 use zookeeper_client::Client;
 
-use crate::support::{LEASE, busy, granted, monitored, pair, request, request_for, until};
+use crate::support::{LEASE, busy, granted, pair, request, request_for, until};
 
 /// Clients of other libraries do not know that it ends. So the client that released removes it.
 #[tokio::test(flavor = "multi_thread")]
@@ -25,18 +25,6 @@ async fn a_minimum_hold_is_removed_at_its_end_although_nobody_waits() {
         until("it is removed", async || client.list_children(&directory).await.unwrap().is_empty())
             .await;
     }
-}
-
-/// Nobody closes the client of a lock that is detached.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_held_lock_outlives_a_client_that_is_dropped() {
-    let (zookeeper, [one, other]) = pair().await;
-    let sessions = async || monitored(&zookeeper, "zk_num_alive_connections").await;
-    let grant = granted(&*one, &request()).await;
-    let (before, token) = (sessions().await, grant.token);
-    drop((grant, one));
-    until("the end of its session", async || sessions().await < before).await;
-    assert_eq!(busy(&*other, &request()).await.token, token);
 }
 
 /// The client that released is gone. The next one that asks removes it.
