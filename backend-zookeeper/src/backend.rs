@@ -12,7 +12,7 @@ use lock_core::{
 
 use crate::{
     steps::{acquire, admin, claim, enqueue, init, raise, record, release, renew},
-    store::{Held, Store},
+    store::{OwnEntry, Store},
 };
 
 /// Adds to an error which operation failed.
@@ -27,13 +27,13 @@ impl<T> During<T> for Result<T, Error> {
 }
 
 /// The state that this backend keeps in its grants.
-fn held(grant: &Grant) -> Option<&Held> {
+fn entry_of(grant: &Grant) -> Option<&OwnEntry> {
     grant.state.as_ref().and_then(|state| state.downcast_ref())
 }
 
-fn known(grant: &Grant) -> Result<&Held, Error> {
+fn own_entry(grant: &Grant) -> Result<&OwnEntry, Error> {
     let refusal = || Error::new(ErrorKind::InvalidInput, "the grant is not of this backend");
-    held(grant).ok_or_else(refusal)
+    entry_of(grant).ok_or_else(refusal)
 }
 
 #[async_trait]
@@ -74,11 +74,13 @@ impl Backend for Store {
     }
 
     async fn renew(&self, grants: &[&Grant], sent: Instant) -> Vec<Renewal> {
-        let of_ours =
-            grants.iter().enumerate().filter_map(|(at, grant)| Some((at, *grant, held(grant)?)));
+        let of_ours = grants
+            .iter()
+            .enumerate()
+            .filter_map(|(at, grant)| Some((at, *grant, entry_of(grant)?)));
         let mut renewals: Vec<Renewal> = grants
             .iter()
-            .map(|grant| Renewal::Unknown(known(grant).err().unwrap_or_else(no_answer)))
+            .map(|grant| Renewal::Unknown(own_entry(grant).err().unwrap_or_else(no_answer)))
             .collect();
         for (at, renewal) in renew::renew(self, of_ours.collect(), sent).await {
             renewals[at] = match renewal {
@@ -90,7 +92,7 @@ impl Backend for Store {
     }
 
     async fn release(&self, grant: &Grant, options: ReleaseOptions<'_>) -> Result<Released, Error> {
-        let held = known(grant).during("release")?;
+        let held = own_entry(grant).during("release")?;
         let (Some(next), None) = (options.next, options.keep) else {
             let released = release::release(self, grant, held, options.keep).await;
             return Ok(Released::plain(released.during("release")?));
@@ -99,7 +101,7 @@ impl Backend for Store {
     }
 
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<(), Error> {
-        let held = known(grant).during("raise")?;
+        let held = own_entry(grant).during("raise")?;
         self.check_token(token).during("raise")?;
         if raise::raise(self, grant, held, token).await.during("raise")? {
             return Ok(());
@@ -117,7 +119,7 @@ impl Backend for Store {
         grant: &Grant,
         write: &RecordWrite,
     ) -> Result<WriteOutcome, Error> {
-        let held = known(grant).during("write-record")?;
+        let held = own_entry(grant).during("write-record")?;
         record::write(self, grant, held, write).await.during("write-record")
     }
 
@@ -143,7 +145,7 @@ impl Backend for Store {
 
     async fn quarantine(&self) -> Result<Option<Quarantined>, Error> {
         let session = self.session().await.during("check")?;
-        let (settings, _) = self.meet_present(&session).await.during("check")?;
+        let (settings, _) = self.enter_present_epoch(&session).await.during("check")?;
         Ok(settings.quarantined(self.sessions.clock.earliest()))
     }
 

@@ -35,7 +35,7 @@ pub(crate) struct Store {
 
 /// The state of a grant.
 #[derive(Clone, Debug)]
-pub(crate) struct Held {
+pub(crate) struct OwnEntry {
     pub(crate) session: Arc<Session>,
     pub(crate) path: String,
     /// The place in the queue.
@@ -44,7 +44,7 @@ pub(crate) struct Held {
     pub(crate) version: i32,
 }
 
-impl Held {
+impl OwnEntry {
     /// The name of the node.
     pub(crate) fn node(&self) -> &str {
         self.path.rsplit('/').next().unwrap_or_default()
@@ -108,7 +108,7 @@ impl Store {
     }
 
     /// The session of a grant, or another one if it has ended.
-    pub(crate) async fn session_of(&self, held: &Held) -> Result<Arc<Session>, Error> {
+    pub(crate) async fn session_of(&self, held: &OwnEntry) -> Result<Arc<Session>, Error> {
         match held.session.is_alive() {
             true => Ok(Arc::clone(&held.session)),
             false => self.session().await,
@@ -153,14 +153,14 @@ impl Store {
     }
 
     /// Whether nothing is to be done before a grant in this epoch.
-    fn has_met(&self, settings: &Settings, session: &Session, epoch: i64) -> bool {
+    fn has_entered(&self, settings: &Settings, session: &Session, epoch: i64) -> bool {
         let since = session.unbroken_since(settings.longest_held());
-        settings.has_met(epoch, since, self.sessions.clock.earliest())
+        settings.has_entered(epoch, since, self.sessions.clock.earliest())
     }
 
     /// Before a grant in this epoch: begins to wait where data may have been lost. Takes and
     /// returns the settings that were read, and their version.
-    pub(crate) async fn meet(
+    pub(crate) async fn enter_epoch(
         &self,
         session: &Session,
         (mut settings, mut version): (Settings, i32),
@@ -168,31 +168,34 @@ impl Store {
     ) -> Result<(Settings, i32), Error> {
         let clock = &self.sessions.clock;
         for _ in 0..TRIES {
-            if self.has_met(&settings, session, epoch) {
+            if self.has_entered(&settings, session, epoch) {
                 return Ok((settings, version));
             }
             // A write in the present epoch shows whether this session knows it.
             session.write_with_own(&[]).await?;
             let since = session.unbroken_since(settings.longest_held());
-            settings.meet(session.epoch(), since, [clock.earliest(), clock.latest()]);
+            settings.enter(session.epoch(), since, [clock.earliest(), clock.latest()]);
             self.put_settings(session, &settings, version).await?;
             (settings, version) = self.read_settings(session).await?;
         }
         Err(Error::new(ErrorKind::Unavailable, "others changed the settings again and again"))
     }
 
-    /// Reads the settings, and [meets](Self::meet) the present epoch.
-    pub(crate) async fn meet_present(&self, session: &Session) -> Result<(Settings, i32), Error> {
+    /// Reads the settings, and [enters](Self::enter_epoch) the present epoch.
+    pub(crate) async fn enter_present_epoch(
+        &self,
+        session: &Session,
+    ) -> Result<(Settings, i32), Error> {
         session.write_with_own(&[]).await?;
         let settings = self.read_settings(session).await?;
-        self.meet(session, settings, session.epoch()).await
+        self.enter_epoch(session, settings, session.epoch()).await
     }
 
     /// A holder that has lived through an election may know that nothing was lost. If it does not,
     /// or the store does not answer, its locks are the same.
-    pub(crate) async fn meet_as_holder(&self, session: &Session) {
-        if !self.has_met(&self.settings(), session, session.epoch())
-            && let Err(error) = self.meet_present(session).await
+    pub(crate) async fn enter_epoch_as_holder(&self, session: &Session) {
+        if !self.has_entered(&self.settings(), session, session.epoch())
+            && let Err(error) = self.enter_present_epoch(session).await
         {
             tracing::trace!(target: "leasehold", %error, "an epoch was not opened");
         }
@@ -238,7 +241,7 @@ impl Store {
     }
 
     /// Removes an entry that is of no use. If that fails, the keeper of the session removes it.
-    pub(crate) async fn remove(&self, held: &Held) {
+    pub(crate) async fn remove(&self, held: &OwnEntry) {
         match held.session.delete(&held.path, Some(held.version)).await {
             Ok(_) => held.session.forget(&held.path),
             Err(_) => held.session.end_at(&held.path, SystemEnv.now(), Ending::Unused),

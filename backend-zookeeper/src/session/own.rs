@@ -21,7 +21,7 @@ use lock_core::{Env as _, Error, ErrorKind, Instant, SystemEnv};
 use zookeeper_client::{Error as Refusal, Stat};
 
 use super::{
-    requests::{Made, Write},
+    requests::{Write, WriteResult},
     session::Session,
 };
 use crate::error::Failure;
@@ -119,7 +119,7 @@ impl Session {
             steps.extend(more);
             let failure = match self.write(&steps).await {
                 Ok(made) => {
-                    let Some(Made::Data(stat)) = made.into_iter().next() else {
+                    let Some(WriteResult::Data(stat)) = made.into_iter().next() else {
                         let message = "ZooKeeper does not say what it has written";
                         return Err(Error::new(ErrorKind::OutcomeUnknown, message).into());
                     };

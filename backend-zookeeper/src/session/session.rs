@@ -14,10 +14,10 @@ use super::{
     clock::StoreClock,
     connect::{Access, Connect},
     keeper,
-    known::Known,
     own::{OwnNode, epoch_of},
-    requests::Made,
+    requests::WriteResult,
     runtime::in_background,
+    touches::Touches,
 };
 use crate::{
     keys::layout::Layout,
@@ -38,7 +38,7 @@ pub(crate) struct Session {
     pub(super) limit: Duration,
     pub(super) access: Access,
     pub(super) clock: Arc<StoreClock>,
-    known: Mutex<Known>,
+    touches: Mutex<Touches>,
     /// Its own node, which it writes to stay alive.
     pub(super) own: tokio::sync::Mutex<OwnNode>,
     pub(super) epoch: AtomicI64,
@@ -89,7 +89,7 @@ impl Session {
             limit: connect.timeout,
             access: connect.access,
             clock: Arc::clone(clock),
-            known: Mutex::new(Known::new(opened, after, lease / REMEMBERED_PART)),
+            touches: Mutex::new(Touches::new(opened, after, lease / REMEMBERED_PART)),
             own: tokio::sync::Mutex::new(OwnNode::new(String::new(), opened)),
             epoch: AtomicI64::default(),
             unbroken_since: AtomicI64::default(),
@@ -98,7 +98,7 @@ impl Session {
         };
         let (sent, mode) = (SystemEnv.now(), CreateMode::EphemeralSequential);
         let made = session.make(&layout.session(), &[], mode).await?;
-        let Some(Made::Node(node, Some(stat))) = made else {
+        let Some(WriteResult::Node(node, Some(stat))) = made else {
             return Err(Error::new(ErrorKind::Unavailable, "no node was made"));
         };
         session.own = tokio::sync::Mutex::new(OwnNode::new(node, sent));
@@ -124,7 +124,7 @@ impl Session {
 
     /// Records an answered write, and the leader's time in its answer.
     pub(super) fn wrote(&self, sent: Instant, stat: Option<&Stat>) {
-        self.known.lock().wrote(sent, SystemEnv.now());
+        self.touches.lock().wrote(sent, SystemEnv.now());
         if let Some(stat) = stat {
             self.clock.observe(stat, sent);
         }
@@ -132,12 +132,12 @@ impl Session {
 
     /// When the last answered write was sent.
     pub(super) fn written(&self) -> Instant {
-        self.known.lock().written
+        self.touches.lock().written
     }
 
     /// The instant from which a grant or a renewal that was sent at `sent` counts.
     pub(crate) fn counts_from(&self, sent: Instant) -> Instant {
-        sent.min(self.known.lock().confirmed + self.longer)
+        sent.min(self.touches.lock().confirmed + self.longer)
     }
 
     /// When the next write is due, if nothing else is written.

@@ -7,25 +7,25 @@ use zookeeper_client::CreateMode;
 
 use super::{
     grant::grant,
-    view::{Seen, View},
+    view::{EntryNode, View},
 };
 use crate::{
     keys::{
         data::{EntryData, to_bytes},
         entry::{Entry, kind_of, stem},
     },
-    session::{Ending, Made, Session, Write},
-    store::{Held, Store},
+    session::{Ending, Session, Write, WriteResult},
+    store::{OwnEntry, Store},
     tunables::{POLL, TRIES},
 };
 
 /// What became of an entry that was just made, or found.
-pub(super) enum Placed {
+pub(super) enum Placement {
     /// It is the first, or nothing blocks it.
     Granted(lock_core::Grant),
     /// It waits for others. The predecessor is the path of the last of them.
     Waiting {
-        held: Held,
+        own: OwnEntry,
         predecessor: String,
         busy: Busy,
     },
@@ -38,22 +38,22 @@ pub(super) enum Placed {
 pub(crate) async fn try_acquire(store: &Store, request: &Request) -> Result<Attempt, Error> {
     store.check_request(request)?;
     Ok(match place(store, request).await? {
-        Placed::Granted(grant) => Attempt::Granted(grant),
-        Placed::Waiting { held, busy, .. } => {
-            store.remove(&held).await;
+        Placement::Granted(grant) => Attempt::Granted(grant),
+        Placement::Waiting { own, busy, .. } => {
+            store.remove(&own).await;
             Attempt::Busy(busy)
         }
-        Placed::Refused(busy) => Attempt::Busy(busy),
-        Placed::Quarantined(quarantined) => Attempt::Quarantined(quarantined),
+        Placement::Refused(busy) => Attempt::Busy(busy),
+        Placement::Quarantined(quarantined) => Attempt::Quarantined(quarantined),
     })
 }
 
 /// Makes an entry, and reads whether it is the first. A repeat finds the entry of the first try.
-pub(super) async fn place(store: &Store, request: &Request) -> Result<Placed, Error> {
+pub(super) async fn place(store: &Store, request: &Request) -> Result<Placement, Error> {
     let session = store.sessions.for_lease(request.lease).await?;
     for _ in 0..TRIES {
-        let (held, view) = make(store, &session, request).await?;
-        if let Some(placed) = judge(store, request, held, view).await? {
+        let (own, view) = make(store, &session, request).await?;
+        if let Some(placed) = judge(store, request, own, view).await? {
             return Ok(placed);
         }
     }
@@ -71,7 +71,7 @@ async fn make(
     store: &Store,
     session: &Arc<Session>,
     request: &Request,
-) -> Result<(Held, Result<View, Error>), Error> {
+) -> Result<(OwnEntry, Result<View, Error>), Error> {
     let (path, data) = (stem_of(store, request), to_bytes(&EntryData::new(request, session.lease)));
     loop {
         session.expect(&path);
@@ -84,7 +84,7 @@ async fn make(
         );
         match made {
             Ok(made) => {
-                return Ok((held(session, &path, made.into_iter().next())?, view));
+                return Ok((own_entry(session, &path, made.into_iter().next())?, view));
             }
             Err(failure) if failure.is_no_node() => {
                 let directory = store.layout.directory(&request.name);
@@ -96,12 +96,16 @@ async fn make(
 }
 
 /// The state of an entry that was just made.
-pub(super) fn held(session: &Arc<Session>, stem: &str, made: Option<Made>) -> Result<Held, Error> {
-    if let Some(Made::Node(path, _)) = made
+pub(super) fn own_entry(
+    session: &Arc<Session>,
+    stem: &str,
+    made: Option<WriteResult>,
+) -> Result<OwnEntry, Error> {
+    if let Some(WriteResult::Node(path, _)) = made
         && let Some(number) = Entry::at(&path).number
     {
         session.learn_name(stem, &path);
-        return Ok(Held { session: Arc::clone(session), path, number, version: 0 });
+        return Ok(OwnEntry { session: Arc::clone(session), path, number, version: 0 });
     }
     Err(Error::new(ErrorKind::OutcomeUnknown, "ZooKeeper does not say which node it has made"))
 }
@@ -111,20 +115,20 @@ pub(super) fn held(session: &Arc<Session>, stem: &str, made: Option<Made>) -> Re
 pub(super) async fn judge(
     store: &Store,
     request: &Request,
-    held: Held,
+    own: OwnEntry,
     view: Result<View, Error>,
-) -> Result<Option<Placed>, Error> {
-    let (session, path) = (Arc::clone(&held.session), held.path.clone());
+) -> Result<Option<Placement>, Error> {
+    let (session, path) = (Arc::clone(&own.session), own.path.clone());
     let placed = async {
         let view = view?;
         if let Some(quarantined) = view.quarantined {
-            store.remove(&held).await;
-            return Ok(Some(Placed::Quarantined(quarantined)));
+            store.remove(&own).await;
+            return Ok(Some(Placement::Quarantined(quarantined)));
         }
-        let Some(earlier) = earlier(store, request, &held, &view).await? else {
-            return decide(store, request, held, view).await;
+        let Some(earlier) = earlier(store, request, &own, &view).await? else {
+            return decide(store, request, own, view).await;
         };
-        store.remove(&held).await;
+        store.remove(&own).await;
         match adopt(store, request, earlier).await? {
             Some(adopted) => decide(store, request, adopted, view).await,
             None => Ok(None),
@@ -141,66 +145,72 @@ pub(super) async fn judge(
 pub(super) async fn decide(
     store: &Store,
     request: &Request,
-    held: Held,
+    own: OwnEntry,
     view: View,
-) -> Result<Option<Placed>, Error> {
-    let mut blockers = view.blockers(held.number, kind_of(request.mode));
+) -> Result<Option<Placement>, Error> {
+    let mut blockers = view.blockers(own.number, kind_of(request.mode));
     let distance = blockers.len();
-    let first = store.first(&held.session, &request.name, &mut blockers).await?;
+    let first = store.first(&own.session, &request.name, &mut blockers).await?;
     if view.is_abandoned || first.as_ref().is_some_and(|it| it.belongs_to(request.owner)) {
-        store.remove(&held).await;
+        store.remove(&own).await;
         let busy = Busy::new(None, view.last_token(), POLL);
         let busy = first.map_or(busy, |it| it.busy(store, view.held_token(&blockers), 1));
-        return Ok(Some(Placed::Refused(busy)));
+        return Ok(Some(Placement::Refused(busy)));
     }
     if let (Some(first), Some(last)) = (first, blockers.last()) {
         store.remember_busy(&request.name, true);
         let busy = first.busy(store, view.held_token(&blockers), distance);
         let predecessor = store.layout.entry(&request.name, last);
-        return Ok(Some(Placed::Waiting { held, predecessor, busy }));
+        return Ok(Some(Placement::Waiting { own, predecessor, busy }));
     }
     if let Some(quarantined) = view.quarantined {
-        return Ok(Some(Placed::Quarantined(quarantined)));
+        return Ok(Some(Placement::Quarantined(quarantined)));
     }
     store.remember_busy(&request.name, view.entries.len() > 1);
     let Some(directory) = view.directory else { return Ok(None) };
-    let granted = grant(store, request, held, view.note, directory).await?;
-    Ok(granted.map(Placed::Granted))
+    let granted = grant(store, request, own, view.note, directory).await?;
+    Ok(granted.map(Placement::Granted))
 }
 
 /// The entry of an earlier try of this request, or the lock that it was given.
 async fn earlier(
     store: &Store,
     request: &Request,
-    held: &Held,
+    own: &OwnEntry,
     view: &View,
-) -> Result<Option<Seen>, Error> {
+) -> Result<Option<EntryNode>, Error> {
     let is_earlier =
-        |entry: &&Entry| entry.owner == Some(request.owner) && entry.node != held.node();
-    let own: Vec<_> = view.entries.iter().filter(is_earlier).cloned().collect();
-    let seen = store.entries(&held.session, &request.name, &own).await?;
-    Ok(seen.into_iter().find(|seen| seen.is_held_by(request.owner)))
+        |entry: &&Entry| entry.owner == Some(request.owner) && entry.node != own.node();
+    let found: Vec<_> = view.entries.iter().filter(is_earlier).cloned().collect();
+    let found = store.entries(&own.session, &request.name, &found).await?;
+    Ok(found.into_iter().find(|entry| entry.is_held_by(request.owner)))
 }
 
 /// Moves an entry of this owner to a session of this client, if it lives by another one: that one
 /// may have ended without this client's knowledge. `None` if the entry is gone.
-async fn adopt(store: &Store, request: &Request, seen: Seen) -> Result<Option<Held>, Error> {
-    let (Some(mut data), Some(number)) = (seen.data, seen.entry.number) else { return Ok(None) };
+async fn adopt(
+    store: &Store,
+    request: &Request,
+    earlier: EntryNode,
+) -> Result<Option<OwnEntry>, Error> {
+    let (Some(mut data), Some(number)) = (earlier.data, earlier.entry.number) else {
+        return Ok(None);
+    };
     // A late repeat does not shorten the lease.
     let session = store.sessions.for_lease(data.lease().max(request.lease)).await?;
-    let path = store.layout.entry(&request.name, &seen.entry);
-    let mut version = seen.stat.version;
+    let path = store.layout.entry(&request.name, &earlier.entry);
+    let mut version = earlier.stat.version;
     if !session.take(&path) {
         return Ok(None);
     }
-    if seen.stat.ephemeral_owner != session.id() {
+    if earlier.stat.ephemeral_owner != session.id() {
         data.lease_millis = session.lease.as_millis() as u64;
         match replace(&session, &path, &data, version, CreateMode::Ephemeral).await? {
             Some(replaced) => version = replaced,
             None => return Ok(None),
         }
     }
-    Ok(Some(Held { session, path, number, version }))
+    Ok(Some(OwnEntry { session, path, number, version }))
 }
 
 /// Replaces an entry with one of the same name and a higher version. `None` if others have changed

@@ -5,7 +5,7 @@ use lock_core::{
     Cursor, Error, ErrorKind, FencingToken, LockName, LockState, OwnerId, Page, ReleaseOutcome,
 };
 
-use super::view::{Seen, View};
+use super::view::{EntryNode, View};
 use crate::{
     keys::{entry::Kind, layout::unescape},
     session::Session,
@@ -18,7 +18,7 @@ async fn held_by(
     store: &Store,
     session: &Session,
     name: &LockName,
-) -> Result<(View, Vec<Seen>), Error> {
+) -> Result<(View, Vec<EntryNode>), Error> {
     let mut view = store.view(session, name, OwnerId::FOREIGN).await?;
     let mut entries = std::mem::take(&mut view.entries);
     store.first(session, name, &mut entries).await?;
@@ -37,7 +37,7 @@ pub(crate) async fn inspect(store: &Store, name: &LockName) -> Result<Option<Loc
     Ok(Some(state(store, name, &view, &seen).with_waiting(waiting)))
 }
 
-fn state(store: &Store, name: &LockName, view: &View, seen: &[Seen]) -> LockState {
+fn state(store: &Store, name: &LockName, view: &View, seen: &[EntryNode]) -> LockState {
     let Some(last) = seen.last() else {
         return LockState::new(name.clone(), None, view.last_token());
     };
@@ -84,15 +84,16 @@ pub(crate) async fn force_release_if(
     name: &LockName,
     token: FencingToken,
 ) -> Result<ReleaseOutcome, Error> {
-    let has_token =
-        |view: &View, seen: &Seen| seen.data.is_some() && view.token_of(seen.entry.number) == token;
+    let has_token = |view: &View, seen: &EntryNode| {
+        seen.data.is_some() && view.token_of(seen.entry.number) == token
+    };
     release_holders(store, name, has_token).await
 }
 
 async fn release_holders(
     store: &Store,
     name: &LockName,
-    is_meant: impl Fn(&View, &Seen) -> bool,
+    is_meant: impl Fn(&View, &EntryNode) -> bool,
 ) -> Result<ReleaseOutcome, Error> {
     let session = store.fresh_session().await?;
     let (view, seen) = held_by(store, &session, name).await?;

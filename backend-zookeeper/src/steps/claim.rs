@@ -2,7 +2,7 @@
 
 use lock_core::{Attempt, Error, ErrorKind, Request, check_lease};
 
-use super::acquire::{Placed, decide};
+use super::acquire::{Placement, decide};
 use crate::{store::Store, waiting::WaiterEntry};
 
 /// The attempt of an owner whose entry this client made.
@@ -14,21 +14,21 @@ pub(crate) async fn claim(
     // The longest lease may have been shortened while this entry waited.
     check_lease(request.lease, store.settings().longest_held())?;
     store.check_token(request.floor)?;
-    let held = &waiting.held;
-    let view = store.view(&held.session, &request.name, request.owner).await?;
-    let is_there = view.entries.iter().any(|entry| entry.node == held.node());
+    let own = &waiting.own;
+    let view = store.view(&own.session, &request.name, request.owner).await?;
+    let is_there = view.entries.iter().any(|entry| entry.node == own.node());
     let placed = match is_there {
-        true => decide(store, request, held.clone(), view).await?,
+        true => decide(store, request, own.clone(), view).await?,
         false => None,
     };
     match placed {
-        Some(Placed::Granted(grant)) => Ok(Attempt::Granted(grant)),
-        Some(Placed::Waiting { predecessor, busy, .. }) => {
+        Some(Placement::Granted(grant)) => Ok(Attempt::Granted(grant)),
+        Some(Placement::Waiting { predecessor, busy, .. }) => {
             waiting.set_predecessor(Some(predecessor));
             Ok(Attempt::Busy(busy))
         }
-        Some(Placed::Quarantined(quarantined)) => Ok(Attempt::Quarantined(quarantined)),
-        Some(Placed::Refused(busy)) => {
+        Some(Placement::Quarantined(quarantined)) => Ok(Attempt::Quarantined(quarantined)),
+        Some(Placement::Refused(busy)) => {
             waiting.lose();
             Ok(Attempt::Busy(busy))
         }

@@ -2,7 +2,7 @@
 
 use lock_core::{Enqueued, Error, Request};
 
-use super::acquire::{Placed, place};
+use super::acquire::{Placement, place};
 use crate::{
     store::Store,
     waiting::{RefusedWaiter, WaiterEntry, ZooKeeperWaiter},
@@ -15,13 +15,13 @@ pub(crate) async fn enqueue(store: &Store, request: &Request) -> Result<Enqueued
 }
 
 /// The answer to a request that may wait.
-pub(super) fn enqueued(store: &Store, request: &Request, placed: Placed) -> Enqueued {
+pub(super) fn enqueued(store: &Store, request: &Request, placed: Placement) -> Enqueued {
     match placed {
-        Placed::Granted(grant) => Enqueued::Granted(grant),
-        Placed::Quarantined(quarantined) => Enqueued::Quarantined(quarantined),
-        Placed::Refused(busy) => Enqueued::Waiting(Box::new(RefusedWaiter), busy),
-        Placed::Waiting { held, predecessor, busy } => {
-            let entry = WaiterEntry::new(request.owner, held, predecessor);
+        Placement::Granted(grant) => Enqueued::Granted(grant),
+        Placement::Quarantined(quarantined) => Enqueued::Quarantined(quarantined),
+        Placement::Refused(busy) => Enqueued::Waiting(Box::new(RefusedWaiter), busy),
+        Placement::Waiting { own, predecessor, busy } => {
+            let entry = WaiterEntry::new(request.owner, own, predecessor);
             Enqueued::Waiting(Box::new(ZooKeeperWaiter::start(entry, &store.waiters)), busy)
         }
     }

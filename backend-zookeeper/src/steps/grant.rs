@@ -10,8 +10,8 @@ use crate::{
         data::{Note, read_watermark, to_bytes},
         layout::parent,
     },
-    session::{Ask, Session, Write},
-    store::{Held, Store},
+    session::{Read, Session, Write},
+    store::{OwnEntry, Store},
     tunables::{TOKEN_LAG, TRIES},
 };
 
@@ -19,13 +19,13 @@ use crate::{
 pub(super) async fn grant(
     store: &Store,
     request: &Request,
-    held: Held,
+    own: OwnEntry,
     note: Option<(Note, Stat)>,
     directory: Stat,
 ) -> Result<Option<Grant>, Error> {
-    let token = mint(store, request, &held, note, directory.czxid).await?;
+    let token = mint(store, request, &own, note, directory.czxid).await?;
     let Some(token) = token else { return Ok(None) };
-    let session = &held.session;
+    let session = &own.session;
     let mut grant = Grant::new(request, token);
     grant.lease = session.lease;
     grant.from = session.counts_from(request.sent);
@@ -33,10 +33,10 @@ pub(super) async fn grant(
         grant = grant.with_mode(Mode::Shared);
     }
     // The entry lives by its client: it ends when nobody has renewed it.
-    if !session.hold(&held.path) {
+    if !session.hold(&own.path) {
         return Ok(None);
     }
-    Ok(Some(grant.with_state(std::sync::Arc::new(held))))
+    Ok(Some(grant.with_state(std::sync::Arc::new(own))))
 }
 
 /// The token of the entry. Raises the offset if the token would not be above the floor, or would
@@ -44,13 +44,13 @@ pub(super) async fn grant(
 async fn mint(
     store: &Store,
     request: &Request,
-    held: &Held,
+    own: &OwnEntry,
     mut note: Option<(Note, Stat)>,
     directory: i64,
 ) -> Result<Option<FencingToken>, Error> {
     let (clock, path) = (&store.sessions.clock, store.layout.note(&request.name));
     for _ in 0..TRIES {
-        let known = note.as_ref().and_then(|(note, _)| note.token_of(held.number, directory));
+        let known = note.as_ref().and_then(|(note, _)| note.token_of(own.number, directory));
         let lag = TOKEN_LAG.as_micros() as u64;
         let is_recent = |token: &FencingToken| token.get().saturating_add(lag) >= clock.earliest();
         if let Some(token) = known.filter(|token| *token > request.floor && is_recent(token)) {
@@ -62,7 +62,7 @@ async fn mint(
             // The directory was made anew, so the numbers of the old one are unknown.
             (None, Some((note, stat))) => note.highest(stat, clock.latest()).get(),
             (None, None) => {
-                let (watermark, version) = watermark(&held.session, parent(&path)).await?;
+                let (watermark, version) = watermark(&own.session, parent(&path)).await?;
                 steps.push(Write::Unchanged(parent(&path), version));
                 watermark.get()
             }
@@ -72,18 +72,18 @@ async fn mint(
         let token = token
             .ok_or_else(|| Error::new(ErrorKind::Config, "the tokens of this store are used up"))?;
         let record = note.as_ref().and_then(|(note, _)| note.record.clone());
-        let new = Note { number: held.number, token: token.get(), directory, record };
+        let new = Note { number: own.number, token: token.get(), directory, record };
         let new = to_bytes(&new);
         steps.push(match &note {
             Some((_, stat)) => Write::Put(&path, &new, stat.version),
             None => Write::Create(&path, &new, CreateMode::Persistent),
         });
-        match put(held, &steps).await? {
-            Put::Done => return Ok(Some(token)),
-            Put::Gone => return Ok(None),
-            Put::Changed => {}
+        match put(own, &steps).await? {
+            PutOutcome::Done => return Ok(Some(token)),
+            PutOutcome::Gone => return Ok(None),
+            PutOutcome::Changed => {}
         }
-        let [found] = held.session.read([Ask::Data(&path)]).await?;
+        let [found] = own.session.read([Read::Data(&path)]).await?;
         note = read_note(found)?;
     }
     Err(Error::new(ErrorKind::Unavailable, "others changed the token again and again"))
@@ -102,7 +102,7 @@ async fn watermark(session: &Session, bucket: &str) -> Result<(FencingToken, i32
 }
 
 /// What became of a write of a holder.
-pub(super) enum Put {
+pub(super) enum PutOutcome {
     Done,
     /// The entry is gone, so its owner does not hold the lock.
     Gone,
@@ -111,13 +111,13 @@ pub(super) enum Put {
 }
 
 /// Writes, in one step with the check that the entry is still there.
-pub(super) async fn put(held: &Held, steps: &[Write<'_>]) -> Result<Put, Error> {
-    let mut all = vec![Write::Unchanged(&held.path, held.version)];
+pub(super) async fn put(own: &OwnEntry, steps: &[Write<'_>]) -> Result<PutOutcome, Error> {
+    let mut all = vec![Write::Unchanged(&own.path, own.version)];
     all.extend(steps);
-    match held.session.write(&all).await {
-        Ok(_) => Ok(Put::Done),
+    match own.session.write(&all).await {
+        Ok(_) => Ok(PutOutcome::Done),
         Err(failure) if !failure.is_changed() => Err(failure.into()),
-        Err(Failure::Refused(0, _)) => Ok(Put::Gone),
-        Err(_) => Ok(Put::Changed),
+        Err(Failure::Refused(0, _)) => Ok(PutOutcome::Gone),
+        Err(_) => Ok(PutOutcome::Changed),
     }
 }

@@ -23,7 +23,7 @@ pub(crate) async fn init(store: &Store, init: &Init) -> Result<StoreSettings, Er
     }
     let session = store.session().await?;
     for _ in 0..TRIES {
-        let (before, version) = store.meet_present(&session).await?;
+        let (before, version) = store.enter_present_epoch(&session).await?;
         let now = store.sessions.clock.latest();
         let after = changed(&before, init, now);
         if after == before || store.put_settings(&session, &after, version).await? {

@@ -2,11 +2,11 @@
 
 use lock_core::{Error, ErrorKind, FencingToken, Grant};
 
-use super::grant::{Put, put};
+use super::grant::{PutOutcome, put};
 use crate::{
     keys::data::{Note, to_bytes},
     session::Write,
-    store::{Held, Store},
+    store::{OwnEntry, Store},
     tunables::TRIES,
 };
 
@@ -14,26 +14,26 @@ use crate::{
 pub(crate) async fn raise(
     store: &Store,
     grant: &Grant,
-    held: &Held,
+    own: &OwnEntry,
     token: FencingToken,
 ) -> Result<bool, Error> {
     let path = store.layout.note(&grant.name);
-    let held = &Held { session: store.session_of(held).await?, ..held.clone() };
+    let own = &OwnEntry { session: store.session_of(own).await?, ..own.clone() };
     for _ in 0..TRIES {
-        let view = store.view(&held.session, &grant.name, grant.owner).await?;
-        let is_held = view.holders().iter().any(|entry| entry.node == held.node());
+        let view = store.view(&own.session, &grant.name, grant.owner).await?;
+        let is_held = view.holders().iter().any(|entry| entry.node == own.node());
         let (Some((note, stat)), Some(directory), true) = (view.note, view.directory, is_held)
         else {
             return Ok(false);
         };
-        let known = note.token_of(held.number, directory.czxid);
+        let known = note.token_of(own.number, directory.czxid);
         let token = known.map_or(token, |known| known.max(token)).get();
-        let (number, directory) = (held.number, directory.czxid);
+        let (number, directory) = (own.number, directory.czxid);
         let raised = to_bytes(&Note { number, token, directory, ..note });
-        match put(held, &[Write::Put(&path, &raised, stat.version)]).await? {
-            Put::Done => return Ok(true),
-            Put::Gone => return Ok(false),
-            Put::Changed => {}
+        match put(own, &[Write::Put(&path, &raised, stat.version)]).await? {
+            PutOutcome::Done => return Ok(true),
+            PutOutcome::Gone => return Ok(false),
+            PutOutcome::Changed => {}
         }
     }
     Err(Error::new(ErrorKind::Unavailable, "others changed the token again and again"))

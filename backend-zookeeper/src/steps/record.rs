@@ -5,16 +5,16 @@ use lock_core::{
 };
 
 use super::{
-    grant::{Put, put},
-    view::{Seen, read_note},
+    grant::{PutOutcome, put},
+    view::{EntryNode, read_note},
 };
 use crate::{
     keys::{
         data::{Note, StoredRecord, to_bytes},
         entry::Entry,
     },
-    session::{Ask, Write},
-    store::{Held, Store},
+    session::{Read, Write},
+    store::{OwnEntry, Store},
     tunables::TRIES,
 };
 
@@ -22,7 +22,7 @@ use crate::{
 pub(crate) async fn read(store: &Store, name: &LockName) -> Result<RecordRead, Error> {
     let session = store.fresh_session().await?;
     let (note, settings) = (store.layout.note(name), store.layout.settings());
-    let [note, settings] = session.read([Ask::Data(&note), Ask::Data(&settings)]).await?;
+    let [note, settings] = session.read([Read::Data(&note), Read::Data(&settings)]).await?;
     let note = read_note(note)?;
     let (settings, _) = store.settings_of(&session, settings.data()).await?;
     let now = store.sessions.clock.earliest();
@@ -38,17 +38,17 @@ pub(crate) async fn read(store: &Store, name: &LockName) -> Result<RecordRead, E
 pub(crate) async fn write(
     store: &Store,
     grant: &Grant,
-    held: &Held,
+    held: &OwnEntry,
     write: &RecordWrite,
 ) -> Result<WriteOutcome, Error> {
     if grant.mode == Mode::Shared {
         return Ok(WriteOutcome::NotHeld);
     }
     let path = store.layout.note(&grant.name);
-    let mut held = Held { session: store.session_of(held).await?, ..held.clone() };
+    let mut held = OwnEntry { session: store.session_of(held).await?, ..held.clone() };
     for _ in 0..TRIES {
-        let [entry, note] = held.session.read([Ask::Data(&held.path), Ask::Data(&path)]).await?;
-        let entry = Seen::new(Entry::at(&held.path), entry);
+        let [entry, note] = held.session.read([Read::Data(&held.path), Read::Data(&path)]).await?;
+        let entry = EntryNode::new(Entry::at(&held.path), entry);
         let Some(entry) = entry.filter(|it| it.is_held_by(grant.owner)) else {
             return Ok(WriteOutcome::NotHeld);
         };
@@ -68,8 +68,8 @@ pub(crate) async fn write(
         let note = to_bytes(&Note { record: Some(record), ..note });
         held.version = entry.stat.version;
         match put(&held, &[Write::Put(&path, &note, stat.version)]).await? {
-            Put::Done => return Ok(WriteOutcome::Written),
-            Put::Gone | Put::Changed => {}
+            PutOutcome::Done => return Ok(WriteOutcome::Written),
+            PutOutcome::Gone | PutOutcome::Changed => {}
         }
     }
     Err(Error::new(ErrorKind::Unavailable, "others changed the record again and again"))

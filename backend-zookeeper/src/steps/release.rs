@@ -8,10 +8,10 @@ use lock_core::{
 use zookeeper_client::CreateMode;
 
 use super::{
-    acquire::{held, judge, replace, stem_of},
+    acquire::{judge, own_entry, replace, stem_of},
     enqueue::enqueued,
     sweep::now_and_then,
-    view::Seen,
+    view::EntryNode,
 };
 use crate::{
     error::Failure,
@@ -19,8 +19,8 @@ use crate::{
         data::{self, EntryData, to_bytes},
         entry::Entry,
     },
-    session::{Ask, Ending, Session, Write},
-    store::{Held, Store},
+    session::{Ending, Read, Session, Write},
+    store::{OwnEntry, Store},
     tunables::{TOMBSTONE_LIFE, TRIES},
 };
 
@@ -28,7 +28,7 @@ use crate::{
 pub(crate) async fn release(
     store: &Store,
     grant: &Grant,
-    held: &Held,
+    held: &OwnEntry,
     keep: Option<Duration>,
 ) -> Result<ReleaseOutcome, Error> {
     let session = store.session_of(held).await?;
@@ -49,8 +49,8 @@ pub(crate) async fn release(
             return Ok(ReleaseOutcome::Released);
         }
         // The entry may live by another session of this owner by now.
-        let [found] = session.read([Ask::Data(&held.path)]).await?;
-        let seen = Seen::new(Entry::at(&held.path), found);
+        let [found] = session.read([Read::Data(&held.path)]).await?;
+        let seen = EntryNode::new(Entry::at(&held.path), found);
         match seen.filter(|seen| seen.is_held_by(grant.owner)) {
             Some(seen) => version = seen.stat.version,
             None => return Ok(ReleaseOutcome::NotHeld),
@@ -80,7 +80,7 @@ async fn keep_for(
 pub(crate) async fn release_and_enqueue(
     store: &Store,
     grant: &Grant,
-    current: &Held,
+    current: &OwnEntry,
     next: &Request,
 ) -> Result<Released, Error> {
     let is_same = store.check_request(next).is_ok()
@@ -113,8 +113,8 @@ pub(crate) async fn release_and_enqueue(
     };
     session.forget(&current.path);
     let placed = async {
-        let held = held(session, &path, made.into_iter().next())?;
-        judge(store, next, held, view).await
+        let own = own_entry(session, &path, made.into_iter().next())?;
+        judge(store, next, own, view).await
     };
     // The release is done. A repeat of the request finds its entry.
     let placed = placed.await.unwrap_or(None);

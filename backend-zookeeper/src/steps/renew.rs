@@ -6,13 +6,13 @@ use futures_util::future::join_all;
 use lock_core::{Error, Grant, Instant, LossReason, Renewal};
 
 use crate::{
-    session::{Ask, Found, Session},
-    store::{Held, Store},
+    session::{Read, ReadResult, Session},
+    store::{OwnEntry, Store},
     tunables::READ_AT_ONCE,
 };
 
 /// A grant, and its index in the batch.
-type One<'a> = (usize, &'a Grant, &'a Held);
+type One<'a> = (usize, &'a Grant, &'a OwnEntry);
 
 /// Renews the grants of each session.
 pub(crate) async fn renew(
@@ -38,7 +38,7 @@ async fn of_session(store: &Store, grants: Vec<One<'_>>, sent: Instant) -> Vec<(
         grants.into_iter().partition(|one| is_held(one) && session.is_alive());
     let renewed = session.renew(sent).await;
     let from = session.counts_from(sent);
-    store.meet_as_holder(&session).await;
+    store.enter_epoch_as_holder(&session).await;
     for some in held.chunks(READ_AT_ONCE) {
         let found = match &renewed {
             Ok(()) => read(&session, some).await,
@@ -71,8 +71,8 @@ async fn of_session(store: &Store, grants: Vec<One<'_>>, sent: Instant) -> Vec<(
     renewals
 }
 
-async fn read(session: &Session, grants: &[One<'_>]) -> Result<Vec<Found>, Error> {
-    let asked: Vec<_> = grants.iter().map(|(_, _, held)| Ask::Data(&held.path)).collect();
+async fn read(session: &Session, grants: &[One<'_>]) -> Result<Vec<ReadResult>, Error> {
+    let asked: Vec<_> = grants.iter().map(|(_, _, held)| Read::Data(&held.path)).collect();
     session.read_all(&asked).await
 }
 

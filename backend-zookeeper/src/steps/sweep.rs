@@ -16,7 +16,7 @@ use crate::{
         data::{micros, read_watermark},
         layout::{Layout, parent, unescape},
     },
-    session::{Ask, Session, Write, in_background},
+    session::{Read, Session, Write, in_background},
     store::Store,
     tunables::{FORGOTTEN_AFTER, SWEEP_EVERY, SWEPT_AT_ONCE},
 };
@@ -56,7 +56,7 @@ async fn forget(
 ) -> Result<(), Error> {
     let (note, directory) = (layout.note(name), layout.directory(name));
     let bucket = parent(&note);
-    let asked = [Ask::Data(&note), Ask::Data(&directory), Ask::Data(bucket)];
+    let asked = [Read::Data(&note), Read::Data(&directory), Read::Data(bucket)];
     let [found, there, watermark] = session.read(asked).await?;
     let there = there.data();
     let (Some((data, stat)), Some((watermark, bucket_stat))) =
@@ -119,7 +119,7 @@ mod tests {
         let now = store.sessions.clock.latest() + later.as_micros() as u64;
         forget(&session, &store.layout, &name, now).await.unwrap();
         let (note, directory) = (store.layout.note(&name), store.layout.directory(&name));
-        let found = session.read([Ask::Data(&note), Ask::Data(&directory)]).await.unwrap();
+        let found = session.read([Read::Data(&note), Read::Data(&directory)]).await.unwrap();
         let [note, directory] = found.map(|found| found.data().is_some());
         assert_eq!(note, directory, "a part of the name is left");
         !note

@@ -10,7 +10,7 @@ use crate::{
         data::{self, EntryData, Note},
         entry::{Entry, Kind, holders, in_order},
     },
-    session::{Ask, Found, Session, epoch_of},
+    session::{Read, ReadResult, Session, epoch_of},
     store::Store,
     tunables::{FAR, POLL, READ_AT_ONCE, SHORTEST_POLL},
 };
@@ -28,7 +28,7 @@ pub(super) struct View {
 
 /// An entry as it was read.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct EntryNode {
     pub(super) entry: Entry,
     /// `None` for an entry of another library.
     pub(super) data: Option<EntryData>,
@@ -48,11 +48,11 @@ impl Store {
         let (settings, tombstone) = (self.layout.settings(), self.layout.tombstone(owner));
         let [children, directory, note, settings, tombstone] = session
             .read([
-                Ask::Children(&directory),
-                Ask::Data(&directory),
-                Ask::Data(&note),
-                Ask::Data(&settings),
-                Ask::Data(&tombstone),
+                Read::Children(&directory),
+                Read::Data(&directory),
+                Read::Data(&note),
+                Read::Data(&settings),
+                Read::Data(&tombstone),
             ])
             .await?;
         let directory = directory.data().map(|(_, stat)| stat);
@@ -60,7 +60,8 @@ impl Store {
         // session knows of an election since the store was open, the queue is the one of that time.
         let changed = directory.map_or(0, |stat| epoch_of(stat.pzxid));
         let settings = self.settings_of(session, settings.data()).await?;
-        let (settings, _) = self.meet(session, settings, changed.max(session.epoch())).await?;
+        let (settings, _) =
+            self.enter_epoch(session, settings, changed.max(session.epoch())).await?;
         Ok(View {
             entries: in_order(children.children()),
             directory,
@@ -76,13 +77,13 @@ impl Store {
         session: &Session,
         name: &LockName,
         entries: &[Entry],
-    ) -> Result<Vec<Seen>, Error> {
+    ) -> Result<Vec<EntryNode>, Error> {
         let mut seen = Vec::new();
         for some in entries.chunks(READ_AT_ONCE) {
             let paths: Vec<_> = some.iter().map(|it| self.layout.entry(name, it)).collect();
-            let asked: Vec<_> = paths.iter().map(|path| Ask::Data(path)).collect();
+            let asked: Vec<_> = paths.iter().map(|path| Read::Data(path)).collect();
             let found = session.read_all(&asked).await?.into_iter().zip(some);
-            seen.extend(found.filter_map(|(found, entry)| Seen::new(entry.clone(), found)));
+            seen.extend(found.filter_map(|(found, entry)| EntryNode::new(entry.clone(), found)));
         }
         Ok(seen)
     }
@@ -92,7 +93,7 @@ impl Store {
         &self,
         session: &Session,
         name: &LockName,
-        seen: &Seen,
+        seen: &EntryNode,
     ) -> Result<bool, Error> {
         session.delete(&self.layout.entry(name, &seen.entry), Some(seen.stat.version)).await
     }
@@ -104,7 +105,7 @@ impl Store {
         session: &Session,
         name: &LockName,
         entries: &mut Vec<Entry>,
-    ) -> Result<Option<Seen>, Error> {
+    ) -> Result<Option<EntryNode>, Error> {
         while !entries.is_empty() {
             if let Some(first) = self.entries(session, name, &entries[..1]).await?.pop() {
                 if first.remaining(self.sessions.clock.earliest()) != Some(Duration::ZERO) {
@@ -118,7 +119,7 @@ impl Store {
     }
 }
 
-pub(super) fn read_note(found: Found) -> Result<Option<(Note, Stat)>, Error> {
+pub(super) fn read_note(found: ReadResult) -> Result<Option<(Note, Stat)>, Error> {
     let Some((bytes, stat)) = found.data() else { return Ok(None) };
     let note = data::read(&bytes).ok_or_else(|| {
         let message = "the node of a name cannot be read: it was changed by hand";
@@ -157,8 +158,8 @@ impl View {
     }
 }
 
-impl Seen {
-    pub(super) fn new(entry: Entry, found: Found) -> Option<Self> {
+impl EntryNode {
+    pub(super) fn new(entry: Entry, found: ReadResult) -> Option<Self> {
         let (bytes, stat) = found.data()?;
         let text = String::from_utf8_lossy(&bytes).into_owned();
         Some(Self { entry, data: data::read(&bytes), stat, text })

@@ -10,13 +10,13 @@ use std::{
 
 use lock_core::{Mutex, OwnerId};
 
-use crate::store::Held;
+use crate::store::OwnEntry;
 
 /// An entry in which a task waits.
 #[derive(Debug)]
 pub(crate) struct WaiterEntry {
     pub(crate) owner: OwnerId,
-    pub(crate) held: Held,
+    pub(crate) own: OwnEntry,
     /// The path of the last entry that it waits for. `None` once the task was told that this one
     /// has changed, until an attempt has read the queue again.
     predecessor: Mutex<Option<String>>,
@@ -24,9 +24,9 @@ pub(crate) struct WaiterEntry {
 }
 
 impl WaiterEntry {
-    pub(crate) fn new(owner: OwnerId, held: Held, predecessor: String) -> Self {
+    pub(crate) fn new(owner: OwnerId, own: OwnEntry, predecessor: String) -> Self {
         let predecessor = Mutex::new(Some(predecessor));
-        Self { owner, held, predecessor, is_lost: false.into() }
+        Self { owner, own, predecessor, is_lost: false.into() }
     }
 
     pub(super) fn predecessor(&self) -> Option<String> {
@@ -42,7 +42,7 @@ impl WaiterEntry {
     }
 
     pub(super) fn is_lost(&self) -> bool {
-        self.is_lost.load(Ordering::Acquire) || !self.held.session.is_alive()
+        self.is_lost.load(Ordering::Acquire) || !self.own.session.is_alive()
     }
 }
 

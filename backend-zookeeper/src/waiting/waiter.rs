@@ -28,7 +28,7 @@ impl ZooKeeperWaiter {
     /// A waiter in an entry that was just made.
     pub(crate) fn start(entry: WaiterEntry, waiters: &Waiters) -> Self {
         let entry = Arc::new(entry);
-        entry.held.session.end_at(&entry.held.path, NEVER, Ending::Other);
+        entry.own.session.end_at(&entry.own.path, NEVER, Ending::Other);
         waiters.add(&entry);
         Self { entry, waiters: waiters.clone(), watch: None }
     }
@@ -39,7 +39,7 @@ impl ZooKeeperWaiter {
         if self.watch.is_none() {
             let Some(path) = self.entry.predecessor() else { return pending().await };
             // An entry that moves to another session is deleted and made again in one step.
-            self.watch = match self.entry.held.session.watch(&path).await? {
+            self.watch = match self.entry.own.session.watch(&path).await? {
                 Some(watcher) => Some(Box::pin(async { drop(watcher.changed().await) })),
                 None => Some(Box::pin(async {})),
             };
@@ -57,7 +57,7 @@ impl Drop for ZooKeeperWaiter {
     fn drop(&mut self) {
         self.waiters.remove(self.entry.owner);
         // If it has not left the queue, the entry ends as that of a dead client.
-        self.entry.held.session.end_waiting(&self.entry.held.path);
+        self.entry.own.session.end_waiting(&self.entry.own.path);
     }
 }
 
@@ -74,10 +74,10 @@ impl Waiter for ZooKeeperWaiter {
     }
 
     async fn leave(self: Box<Self>) -> Result<(), Error> {
-        let held = &self.entry.held;
-        let deleted = held.session.delete(&held.path, None).await;
+        let own = &self.entry.own;
+        let deleted = own.session.delete(&own.path, None).await;
         deleted.map_err(|error| error.at("zookeeper", "leave"))?;
-        held.session.forget(&held.path);
+        own.session.forget(&own.path);
         Ok(())
     }
 }
