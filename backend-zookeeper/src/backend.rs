@@ -26,16 +26,6 @@ impl<T> During<T> for Result<T, Error> {
     }
 }
 
-/// The state that this backend keeps in its grants.
-fn entry_of(grant: &Grant) -> Option<&OwnEntry> {
-    grant.state.as_ref().and_then(|state| state.downcast_ref())
-}
-
-fn own_entry(grant: &Grant) -> Result<&OwnEntry, Error> {
-    let refusal = || Error::new(ErrorKind::InvalidInput, "the grant is not of this backend");
-    entry_of(grant).ok_or_else(refusal)
-}
-
 #[async_trait]
 impl Backend for Store {
     fn kind(&self) -> &'static str {
@@ -74,25 +64,16 @@ impl Backend for Store {
     }
 
     async fn renew(&self, grants: &[&Grant], sent: Instant) -> Vec<Renewal> {
-        let of_ours = grants
-            .iter()
-            .enumerate()
-            .filter_map(|(at, grant)| Some((at, *grant, entry_of(grant)?)));
-        let mut renewals: Vec<Renewal> = grants
-            .iter()
-            .map(|grant| Renewal::Unknown(own_entry(grant).err().unwrap_or_else(no_answer)))
-            .collect();
-        for (at, renewal) in renew::renew(self, of_ours.collect(), sent).await {
-            renewals[at] = match renewal {
-                Renewal::Unknown(error) => Renewal::Unknown(error.at("zookeeper", "renew")),
-                other => other,
-            };
-        }
-        renewals
+        let renewals = renew::renew(self, grants, sent).await.into_iter();
+        let during = renewals.map(|renewal| match renewal {
+            Renewal::Unknown(error) => Renewal::Unknown(error.at("zookeeper", "renew")),
+            other => other,
+        });
+        during.collect()
     }
 
     async fn release(&self, grant: &Grant, options: ReleaseOptions<'_>) -> Result<Released, Error> {
-        let held = own_entry(grant).during("release")?;
+        let held = OwnEntry::of(grant).during("release")?;
         let (Some(next), None) = (options.next, options.keep) else {
             let released = release::release(self, grant, held, options.keep).await;
             return Ok(Released::plain(released.during("release")?));
@@ -101,7 +82,7 @@ impl Backend for Store {
     }
 
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<(), Error> {
-        let held = own_entry(grant).during("raise")?;
+        let held = OwnEntry::of(grant).during("raise")?;
         self.check_token(token).during("raise")?;
         if raise::raise(self, grant, held, token).await.during("raise")? {
             return Ok(());
@@ -119,7 +100,7 @@ impl Backend for Store {
         grant: &Grant,
         write: &RecordWrite,
     ) -> Result<WriteOutcome, Error> {
-        let held = own_entry(grant).during("write-record")?;
+        let held = OwnEntry::of(grant).during("write-record")?;
         record::write(self, grant, held, write).await.during("write-record")
     }
 
@@ -164,8 +145,4 @@ impl Backend for Store {
             session.close().await;
         }
     }
-}
-
-fn no_answer() -> Error {
-    Error::new(ErrorKind::Unavailable, "there is no answer for this grant")
 }

@@ -3,8 +3,8 @@
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use lock_core::{
-    ConnectionSecurity, Env as _, Error, ErrorKind, FencingToken, Guarantees, LockName, Mutex,
-    Request, RwLock, StoreSettings, SystemEnv, check_lease, check_span, check_token,
+    ConnectionSecurity, Env as _, Error, ErrorKind, FencingToken, Grant, Guarantees, LockName,
+    Mutex, Request, RwLock, StoreSettings, SystemEnv, check_lease, check_span, check_token,
 };
 use zookeeper_client::{CreateMode, Stat};
 
@@ -45,6 +45,13 @@ pub(crate) struct OwnEntry {
 }
 
 impl OwnEntry {
+    /// The entry of a grant.
+    pub(crate) fn of(grant: &Grant) -> Result<&Self, Error> {
+        let own = grant.state.as_ref().and_then(|state| state.downcast_ref());
+        let message = "the grant is not of this backend";
+        own.ok_or_else(|| Error::new(ErrorKind::InvalidInput, message))
+    }
+
     /// The name of the node.
     pub(crate) fn node(&self) -> &str {
         self.path.rsplit('/').next().unwrap_or_default()
@@ -145,8 +152,10 @@ impl Store {
     /// Writes the settings that this client knows into a store that has lost its data. Others may
     /// still hold locks that are lost, too.
     async fn restore_settings(&self, session: &Session) -> Result<(Vec<u8>, Stat), Error> {
+        // This fails in a session of before. A later one knows the present epoch.
+        session.write_with_own(&[]).await?;
         let (path, mut settings) = (self.layout.settings(), self.settings());
-        settings.lost(self.sessions.clock.latest());
+        settings.lost(session.epoch(), self.sessions.clock.latest());
         session.make(&path, &to_bytes(&settings), CreateMode::Persistent).await?;
         let missing = || Error::new(ErrorKind::Unavailable, "the settings were removed again");
         session.read_one(&path).await?.ok_or_else(missing)

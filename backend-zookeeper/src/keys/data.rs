@@ -70,6 +70,17 @@ impl Note {
         token.filter(|_| self.directory == directory).and_then(FencingToken::new)
     }
 
+    /// The token of the last entry that came into this directory.
+    pub(crate) fn last(&self, directory: &Stat) -> Option<FencingToken> {
+        // ZooKeeper shows how often a child came or went, and how many are there.
+        let came = directory.cversion.wrapping_add(directory.num_children).cast_unsigned() / 2;
+        // Of this number only 31 bits are known. The entry of the note has come.
+        let further =
+            came.wrapping_sub(1).wrapping_sub(self.number.cast_unsigned()) & (u32::MAX >> 1);
+        let token = self.token.checked_add(further.into());
+        token.filter(|_| self.directory == directory.czxid).and_then(FencingToken::new)
+    }
+
     /// At least the highest token that an entry may have: numbers grow by less than one in a
     /// microsecond.
     pub(crate) fn highest(&self, stat: &Stat, now_micros: u64) -> FencingToken {
@@ -140,6 +151,31 @@ mod tests {
         assert_eq!(token(i32::MIN), Some(1_001));
         assert_eq!(token(i32::MAX - 1), Some(999));
         assert_eq!(note.token_of(i32::MAX, 8), None);
+    }
+
+    #[test]
+    fn the_last_token_follows_from_what_zookeeper_counts() {
+        // Entries that came, of which so many are left.
+        for (came, left) in
+            [(5_u32, 0_u32), (5, 2), (1 << 30, 3), ((1 << 31) + 5, 1), (u32::MAX, 0)]
+        {
+            let directory = Stat {
+                czxid: 7,
+                mzxid: 7,
+                pzxid: 9,
+                ctime: 0,
+                mtime: 0,
+                version: 0,
+                cversion: came.wrapping_mul(2).wrapping_sub(left).cast_signed(),
+                aversion: 0,
+                ephemeral_owner: 0,
+                data_length: 0,
+                num_children: left.cast_signed(),
+            };
+            let number = came.wrapping_sub(3).cast_signed();
+            let note = Note { number, token: 1_000, directory: 7, record: None };
+            assert_eq!(note.last(&directory).map(FencingToken::get), Some(1_002), "{came}, {left}");
+        }
     }
 
     #[test]

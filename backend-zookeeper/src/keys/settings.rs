@@ -102,8 +102,10 @@ impl Settings {
         }
     }
 
-    /// Data were lost. Others may still hold locks that are lost, too.
-    pub(crate) fn lost(&mut self, now_micros: u64) {
+    /// All data were lost, and elections are counted anew: this is the present epoch. Others may
+    /// still hold locks that are lost, too.
+    pub(crate) fn lost(&mut self, epoch: i64, now_micros: u64) {
+        (self.epoch, self.unproven) = (epoch, None);
         if self.quarantine {
             self.hold_back(now_micros, self.longest_held(), "the data of the store were lost");
         }
@@ -229,5 +231,16 @@ mod tests {
         assert!(waited.quarantined(WAIT + 100).is_none() && waited.records_since() > 0);
         waited.records_complete();
         assert_eq!(waited.records_since(), 0);
+    }
+
+    #[test]
+    fn after_a_loss_of_all_data_the_next_election_is_noticed() {
+        let mut settings = Settings::first(LONGEST, 9);
+        settings.lost(1, 100);
+        assert!(settings.quarantined(WAIT + 99).is_some());
+        assert!(settings.has_entered(1, 1, WAIT + 100) && settings.records_since() > 0);
+        assert!(!settings.has_entered(2, 2, WAIT + 100));
+        settings.enter(2, 2, [WAIT + 100; 2]);
+        assert!(settings.quarantined(2 * WAIT + 99).is_some());
     }
 }

@@ -14,18 +14,20 @@ use crate::{
 /// A grant, and its index in the batch.
 type One<'a> = (usize, &'a Grant, &'a OwnEntry);
 
-/// Renews the grants of each session.
-pub(crate) async fn renew(
-    store: &Store,
-    grants: Vec<One<'_>>,
-    sent: Instant,
-) -> Vec<(usize, Renewal)> {
+/// Renews the grants of each session. The answers are in the order of the grants.
+pub(crate) async fn renew(store: &Store, grants: &[&Grant], sent: Instant) -> Vec<Renewal> {
     let mut sessions: BTreeMap<i64, Vec<One<'_>>> = BTreeMap::new();
-    for one in grants {
-        sessions.entry(one.2.session.id()).or_default().push(one);
+    let mut renewals = Vec::new();
+    for (index, grant) in grants.iter().copied().enumerate() {
+        match OwnEntry::of(grant) {
+            Ok(own) => sessions.entry(own.session.id()).or_default().push((index, grant, own)),
+            Err(error) => renewals.push((index, Renewal::Unknown(error))),
+        }
     }
-    let renewals = sessions.into_values().map(|grants| of_session(store, grants, sent));
-    join_all(renewals).await.into_iter().flatten().collect()
+    let of_sessions = sessions.into_values().map(|grants| of_session(store, grants, sent));
+    renewals.extend(join_all(of_sessions).await.into_iter().flatten());
+    renewals.sort_by_key(|(index, _)| *index);
+    renewals.into_iter().map(|(_, renewal)| renewal).collect()
 }
 
 async fn of_session(store: &Store, grants: Vec<One<'_>>, sent: Instant) -> Vec<(usize, Renewal)> {
@@ -37,7 +39,7 @@ async fn of_session(store: &Store, grants: Vec<One<'_>>, sent: Instant) -> Vec<(
     let (held, mut lost): (Vec<_>, Vec<_>) =
         grants.into_iter().partition(|one| is_held(one) && session.is_alive());
     let renewed = session.renew(sent).await;
-    let from = session.counts_from(sent);
+    let (from, lease) = (session.counts_from(sent), session.lease);
     store.enter_epoch_as_holder(&session).await;
     for some in held.chunks(READ_AT_ONCE) {
         let found = match &renewed {
@@ -50,14 +52,11 @@ async fn of_session(store: &Store, grants: Vec<One<'_>>, sent: Instant) -> Vec<(
             }
             Ok(found) => {
                 for (one, found) in some.iter().zip(found) {
-                    let stat = found.data().map(|(_, stat)| stat);
-                    let is_ours = stat.is_some_and(|stat| {
+                    let is_ours = found.data().is_some_and(|(_, stat)| {
                         stat.ephemeral_owner == session.id() && stat.version == one.2.version
                     });
                     match is_ours {
-                        true => {
-                            renewals.push((one.0, Renewal::Renewed { from, lease: session.lease }))
-                        }
+                        true => renewals.push((one.0, Renewal::Renewed { from, lease })),
                         false => lost.push(*one),
                     }
                 }

@@ -71,7 +71,7 @@ async fn forget(
         return Ok(());
     }
     // No entry so far has a higher number.
-    let known = there.as_ref().and_then(|(_, stat)| data.token_of(stat.cversion, stat.czxid));
+    let known = there.as_ref().and_then(|(_, directory)| data.last(directory));
     let last = known.unwrap_or_else(|| data.highest(&stat, now));
     let watermark = read_watermark(&watermark).max(last).get().to_string();
     let mut steps = vec![
@@ -141,6 +141,8 @@ mod tests {
         let write = RecordWrite::new("value", later * 2).unwrap();
         store.write_record(&grant, &write).await.unwrap();
         store.release(&grant, ReleaseOptions::default()).await.unwrap();
+        let last = store.inspect(&grant.name).await.unwrap().map(|state| state.token);
+        assert_eq!(last, Some(grant.token));
         assert!(!forgotten(&store, "job", later).await, "a record");
         assert!(!forgotten(&store, "job", Duration::from_secs(60)).await, "used lately");
         assert!(forgotten(&store, "job", later * 3).await);

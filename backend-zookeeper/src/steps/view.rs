@@ -135,22 +135,26 @@ impl View {
         before.cloned().collect()
     }
 
-    /// The token of an entry with this number; the last that is known if it has none.
+    /// The token of an entry with this number.
     pub(super) fn token_of(&self, number: Option<i32>) -> FencingToken {
+        self.token(|note, directory| note.token_of(number?, directory.czxid))
+    }
+
+    /// The last token.
+    pub(super) fn last_token(&self) -> FencingToken {
+        self.token(Note::last)
+    }
+
+    /// A token that follows from these; if none does, the last that is known.
+    fn token(&self, of: impl Fn(&Note, &Stat) -> Option<FencingToken>) -> FencingToken {
         let Some((note, _)) = &self.note else { return FencingToken::ZERO };
-        let token = number.zip(self.directory);
-        let token = token.and_then(|(number, stat)| note.token_of(number, stat.czxid));
+        let token = self.directory.as_ref().and_then(|directory| of(note, directory));
         token.or_else(|| FencingToken::new(note.token)).unwrap_or(FencingToken::ZERO)
     }
 
     /// The highest token of those that hold the lock, of entries in the order of the queue.
     pub(super) fn held_token(&self, entries: &[Entry]) -> FencingToken {
         holders(entries).last().map_or(FencingToken::ZERO, |last| self.token_of(last.number))
-    }
-
-    /// At least the last token.
-    pub(super) fn last_token(&self) -> FencingToken {
-        self.token_of(self.directory.map(|stat| stat.cversion))
     }
 
     pub(super) fn holders(&self) -> &[Entry] {
