@@ -6,7 +6,7 @@ use backend_zookeeper::{
 };
 use lock_core::{FenceError, FencingToken};
 
-use crate::support::single;
+use crate::support::{plain, single};
 
 const DATA: &str = "/report";
 
@@ -23,7 +23,7 @@ async fn write(client: &Client, token: FencingToken, value: &str) -> Result<(), 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_late_write_changes_nothing_and_names_the_token_that_was_admitted() {
     let zookeeper = single().await;
-    let client = Client::connect(&zookeeper.endpoints()[0].to_string()).await.unwrap();
+    let client = plain(zookeeper.endpoints()[0]).await;
     let open = CreateMode::Persistent.with_acls(Acls::anyone_all());
     client.create(DATA, b"", &open).await.unwrap();
     let read = async || String::from_utf8(client.get_data(DATA).await.unwrap().0).unwrap();
