@@ -137,6 +137,8 @@ pub(super) async fn judge(
         Err(error) => Err(error),
     };
     if placed.is_err() {
+        // guard: failed-attempt | S6 | faults::an_attempt_that_fails_leaves_no_entry |
+        //   SystemEnv.now() => SystemEnv.now() + 100 * session.lease
         session.end_at(&path, SystemEnv.now(), Ending::Unused);
     }
     placed
@@ -165,6 +167,8 @@ async fn decide(
     blockers.retain(|entry| entry.node != held.node());
     let distance = blockers.len();
     let first = store.first(&session, &request.name, &mut blockers).await?;
+    // guard: tombstone | S6 | suite::an_abandoned_owner_takes_nothing_any_more |
+    //   view.is_abandoned => false
     if view.is_abandoned || first.as_ref().is_some_and(|it| it.belongs_to(request.owner)) {
         store.remove(&held).await;
         let busy = Busy::new(None, view.last_token(), POLL);

@@ -38,6 +38,8 @@ pub(crate) async fn release(
     let mut version = held.version;
     for _ in 0..TRIES {
         let released = match keep {
+            // guard: release-version | S4 | kept::a_repeated_release_leaves_a_minimum_hold |
+            //   Some(version) => None
             None => match session.write(&[Write::Delete(&held.path, Some(version))]).await {
                 Ok(_) => Some(true),
                 Err(failure) if failure.is_no_node() => Some(false),

@@ -198,12 +198,12 @@ async fn a_request_that_arrives_after_its_session_has_moved_takes_nothing() {
 async fn a_pause_of_the_server_gives_no_second_holder() {
     let mut zookeeper = single().await;
     let servers = zookeeper.endpoints();
-    // The renewal gives up after 5 s, which leaves 15 s of the lease for a busy machine.
+    // The question gives up after 5 s, which leaves 15 s of the lease for a busy machine.
     let (one, other) = (connect(&servers, "5s").await, connect(&servers, "20s").await);
     let grant = granted(&*one, &request_for("job", Duration::from_secs(20))).await;
     zookeeper.member_mut(0).pause().unwrap();
-    let answer = one.renew(&[&grant], grant.from).await.pop().unwrap();
-    assert!(matches!(answer, Renewal::Unknown(_)), "{answer:?}");
+    let error = one.inspect(&name()).await.unwrap_err();
+    assert!(error.is_retryable(), "{error}");
     zookeeper.member_mut(0).resume().unwrap();
     busy(&*other, &request()).await;
     let next = eventually_granted(&*other).await;

@@ -81,12 +81,13 @@ async fn an_ensemble_that_went_back_waits_although_nobody_reports_it() {
     let mut zookeeper = start(true).await;
     let holder = first_client(&zookeeper).await;
     let warm = granted(&*holder, &asked()).await;
+    release(&*holder, &warm).await;
+    let kept = granted(&*holder, &request_for("other", LONGEST)).await;
     zookeeper.save_data().unwrap();
     // The store assumes that a copy is older than a lease. What counts is that the session of the
     // lock has written since.
-    let written = holder.renew(&[&warm], warm.from + LONGEST / 2).await;
+    let written = holder.renew(&[&kept], kept.from + LONGEST / 2).await;
     assert!(matches!(written[..], [Renewal::Renewed { .. }]), "{written:?}");
-    release(&*holder, &warm).await;
     let lost = granted(&*holder, &asked()).await;
     zookeeper.restore_data().await.unwrap();
     let other = connect(&zookeeper.endpoints(), "20s").await;

@@ -19,7 +19,7 @@ pub(crate) const LEASE: Duration = Duration::from_secs(30);
 /// others.
 pub(crate) const WAIT: Duration = Duration::from_secs(20);
 
-const PAUSE: Duration = Duration::from_millis(5);
+const PAUSE: Duration = Duration::from_millis(20);
 
 pub(crate) async fn single() -> ZooKeeper {
     ZooKeeper::single(ZooKeeperOptions::new()).await.unwrap()
