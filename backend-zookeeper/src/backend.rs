@@ -11,9 +11,8 @@ use lock_core::{
 };
 
 use crate::{
-    session::in_background,
-    steps::{acquire, admin, claim, enqueue, init, record, release, renew, reown},
-    store::{Held, Store},
+    steps::{acquire, admin, claim, enqueue, init, raise, record, release, renew},
+    store::{OwnEntry, Store},
 };
 
 /// Adds to an error which operation failed.
@@ -28,13 +27,13 @@ impl<T> During<T> for Result<T, Error> {
 }
 
 /// The state that this backend keeps in its grants.
-fn held(grant: &Grant) -> Option<&Held> {
+fn entry_of(grant: &Grant) -> Option<&OwnEntry> {
     grant.state.as_ref().and_then(|state| state.downcast_ref())
 }
 
-fn known(grant: &Grant) -> Result<&Held, Error> {
+fn own_entry(grant: &Grant) -> Result<&OwnEntry, Error> {
     let refusal = || Error::new(ErrorKind::InvalidInput, "the grant is not of this backend");
-    held(grant).ok_or_else(refusal)
+    entry_of(grant).ok_or_else(refusal)
 }
 
 #[async_trait]
@@ -46,12 +45,12 @@ impl Backend for Store {
     /// The number comes last, so that it seldom decides the order of two stores.
     async fn identity(&self) -> Result<String, Error> {
         let session = self.fresh_session().await.during("identity")?;
-        self.refresh(&session).await.during("identity")?;
-        Ok(format!("zookeeper:{}:{:016x}", self.layout.prefix(), self.settings().store))
+        let (settings, _) = self.read_settings(&session).await.during("identity")?;
+        Ok(format!("zookeeper:{}:{:016x}", self.layout.prefix(), settings.store))
     }
 
     fn was_busy(&self, name: &LockName) -> bool {
-        Self::was_busy(self, name)
+        self.busy.lock().contains(name)
     }
 
     fn guarantees(&self) -> Arc<Guarantees> {
@@ -60,7 +59,7 @@ impl Backend for Store {
 
     async fn try_acquire(&self, request: &Request) -> Result<Attempt, Error> {
         let attempt = match self.waiters.get(request.owner) {
-            Some(_) => claim::claim(self, request).await,
+            Some(waiting) => claim::claim(self, request, &waiting).await,
             None => acquire::try_acquire(self, request).await,
         };
         attempt.during("acquire")
@@ -75,11 +74,13 @@ impl Backend for Store {
     }
 
     async fn renew(&self, grants: &[&Grant], sent: Instant) -> Vec<Renewal> {
-        let of_ours =
-            grants.iter().enumerate().filter_map(|(at, grant)| Some((at, *grant, held(grant)?)));
+        let of_ours = grants
+            .iter()
+            .enumerate()
+            .filter_map(|(at, grant)| Some((at, *grant, entry_of(grant)?)));
         let mut renewals: Vec<Renewal> = grants
             .iter()
-            .map(|grant| Renewal::Unknown(known(grant).err().unwrap_or_else(no_answer)))
+            .map(|grant| Renewal::Unknown(own_entry(grant).err().unwrap_or_else(no_answer)))
             .collect();
         for (at, renewal) in renew::renew(self, of_ours.collect(), sent).await {
             renewals[at] = match renewal {
@@ -91,7 +92,7 @@ impl Backend for Store {
     }
 
     async fn release(&self, grant: &Grant, options: ReleaseOptions<'_>) -> Result<Released, Error> {
-        let held = known(grant).during("release")?;
+        let held = own_entry(grant).during("release")?;
         let (Some(next), None) = (options.next, options.keep) else {
             let released = release::release(self, grant, held, options.keep).await;
             return Ok(Released::plain(released.during("release")?));
@@ -100,18 +101,13 @@ impl Backend for Store {
     }
 
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<(), Error> {
-        let held = known(grant).during("raise")?;
+        let held = own_entry(grant).during("raise")?;
         self.check_token(token).during("raise")?;
-        if reown::raise(self, grant, held, token).await.during("raise")? {
+        if raise::raise(self, grant, held, token).await.during("raise")? {
             return Ok(());
         }
         let message = "the grant whose token was to be raised is gone";
         Err(Error::new(ErrorKind::NotHeld, message).at("zookeeper", "raise").on(&grant.name))
-    }
-
-    async fn reown(&self, grant: &Grant, request: &Request) -> Result<Option<Grant>, Error> {
-        let given = reown::reown(self, grant, request).await.during("reown");
-        given.map_err(|error| error.on(&grant.name))
     }
 
     async fn read_record(&self, name: &LockName) -> Result<RecordRead, Error> {
@@ -123,7 +119,7 @@ impl Backend for Store {
         grant: &Grant,
         write: &RecordWrite,
     ) -> Result<WriteOutcome, Error> {
-        let held = known(grant).during("write-record")?;
+        let held = own_entry(grant).during("write-record")?;
         record::write(self, grant, held, write).await.during("write-record")
     }
 
@@ -149,8 +145,8 @@ impl Backend for Store {
 
     async fn quarantine(&self) -> Result<Option<Quarantined>, Error> {
         let session = self.session().await.during("check")?;
-        self.meet_present(&session).await.during("check")?;
-        Ok(self.quarantined())
+        let (settings, _) = self.enter_present_epoch(&session).await.during("check")?;
+        Ok(settings.quarantined(self.sessions.clock.earliest()))
     }
 
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
@@ -165,17 +161,7 @@ impl Backend for Store {
 
     async fn close(&self) {
         for session in self.sessions.close() {
-            release::end_session(&session, &self.sessions.clock).await;
-        }
-    }
-}
-
-/// A client may be dropped without a close.
-impl Drop for Store {
-    fn drop(&mut self) {
-        for session in self.sessions.close() {
-            let clock = Arc::clone(&self.sessions.clock);
-            in_background(async move { release::end_session(&session, &clock).await });
+            session.close().await;
         }
     }
 }

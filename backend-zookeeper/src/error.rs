@@ -34,9 +34,10 @@ impl Failure {
         matches!(self, Self::Refused(_, Refusal::NoNode))
     }
 
-    /// Whether a node was changed or made by others meanwhile.
+    /// Whether others have changed, made or deleted a node meanwhile.
     pub(crate) fn is_changed(&self) -> bool {
-        matches!(self, Self::Refused(_, Refusal::BadVersion | Refusal::NodeExists))
+        use Refusal::{BadVersion, NoNode, NodeExists};
+        matches!(self, Self::Refused(_, BadVersion | NodeExists | NoNode))
     }
 }
 

@@ -95,12 +95,11 @@ impl Fence {
                     writer.add_set_data(&path, data.as_bytes(), Some(stat.version))
                 }
                 Err(Refusal::NoNode) => {
-                    client.mkdir(self.layout.prefix(), &options).await.or_else(
-                        |error| match error {
-                            Refusal::NodeExists => Ok(()),
-                            error => Err(of_fence(of_write(error).into())),
-                        },
-                    )?;
+                    // The root of the servers is always there.
+                    if !self.layout.prefix().is_empty() {
+                        let made = client.mkdir(self.layout.prefix(), &options).await;
+                        made.map_err(|error| of_fence(of_write(error).into()))?;
+                    }
                     writer.add_create(&path, data.as_bytes(), &options)
                 }
                 Err(error) => return Err(of_fence(of_read(error))),

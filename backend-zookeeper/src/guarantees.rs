@@ -82,7 +82,6 @@ pub(crate) fn guarantees(
     promised.push = true;
     promised.fair = true;
     promised.raise = true;
-    promised.hand_over = true;
     promised.longest_poll = LONGEST_POLL;
     // The session is longer than the lease, the leader rounds up to a tick, and a new leader starts
     // the time of all sessions again.

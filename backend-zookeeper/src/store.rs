@@ -3,10 +3,10 @@
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use lock_core::{
-    ConnectionSecurity, Env as _, Error, ErrorKind, FencingToken, Guarantees, Instant, LockName,
-    Mutex, Request, RwLock, StoreSettings, SystemEnv, check_lease, check_span, check_token,
+    ConnectionSecurity, Env as _, Error, ErrorKind, FencingToken, Guarantees, LockName, Mutex,
+    Request, RwLock, StoreSettings, SystemEnv, check_lease, check_span, check_token,
 };
-use zookeeper_client::CreateMode;
+use zookeeper_client::{CreateMode, Stat};
 
 use crate::{
     guarantees::guarantees,
@@ -15,7 +15,7 @@ use crate::{
         layout::Layout,
         settings::{Settings, check_longest},
     },
-    session::{Ending, Found, Session, Sessions, Write},
+    session::{Ending, Session, Sessions, Write},
     tunables::{REMEMBERED_NAMES, TRIES},
     waiting::Waiters,
 };
@@ -27,23 +27,15 @@ pub(crate) struct Store {
     pub(crate) layout: Layout,
     pub(crate) waiters: Waiters,
     connection: ConnectionSecurity,
-    known: RwLock<Known>,
-    busy: Mutex<HashSet<LockName>>,
-}
-
-/// The settings as they were last read.
-#[derive(Debug)]
-struct Known {
-    settings: Settings,
-    version: i32,
-    /// The transaction that wrote them. After a restore, another one may have made this version.
-    zxid: i64,
-    guarantees: Arc<Guarantees>,
+    /// The settings as they were last read, and what follows from them.
+    known: RwLock<(Settings, Arc<Guarantees>)>,
+    /// Locks that others held, or waited for, when this client last looked.
+    pub(crate) busy: Mutex<HashSet<LockName>>,
 }
 
 /// The state of a grant.
 #[derive(Clone, Debug)]
-pub(crate) struct Held {
+pub(crate) struct OwnEntry {
     pub(crate) session: Arc<Session>,
     pub(crate) path: String,
     /// The place in the queue.
@@ -52,7 +44,7 @@ pub(crate) struct Held {
     pub(crate) version: i32,
 }
 
-impl Held {
+impl OwnEntry {
     /// The name of the node.
     pub(crate) fn node(&self) -> &str {
         self.path.rsplit('/').next().unwrap_or_default()
@@ -69,19 +61,18 @@ impl Store {
     ) -> Result<Arc<Self>, Error> {
         let longest = expected.unwrap_or(StoreSettings::DEFAULT_LONGEST_LEASE);
         let session = sessions.for_lease(longest).await?;
-        let settings = Settings::first(longest, session.epoch());
-        let guarantees = Arc::new(guarantees(&settings, &sessions, connection));
-        let known = Known { settings, version: -1, zxid: 0, guarantees };
-        let store = Self {
-            sessions,
-            layout,
-            waiters: Waiters::default(),
-            connection,
-            known: RwLock::new(known),
-            busy: Mutex::default(),
-        };
-        store.create_settings(&session).await?;
-        let longest = store.settings().longest_lease();
+        let first = Settings::first(longest, session.epoch());
+        let known = (first.clone(), Arc::new(guarantees(&first, &sessions, connection)));
+        let known = RwLock::new(known);
+        let (waiters, busy) = Default::default();
+        let store = Self { sessions, layout, waiters, connection, known, busy };
+        let path = store.layout.settings();
+        if session.read_one(&path).await?.is_none() {
+            check_longest(longest, store.sessions.shortest())?;
+            session.make(&path, &to_bytes(&first), CreateMode::Persistent).await?;
+        }
+        let (settings, _) = store.read_settings(&session).await?;
+        let longest = settings.longest_lease();
         if let Some(expected) = expected.filter(|expected| *expected != longest) {
             let show = humantime::format_duration;
             let message = format!(
@@ -94,23 +85,18 @@ impl Store {
         Ok(Arc::new(store))
     }
 
+    /// The settings as they were last read.
     pub(crate) fn settings(&self) -> Settings {
-        self.known.read().settings.clone()
-    }
-
-    /// The settings, and the version of their node.
-    pub(crate) fn versioned_settings(&self) -> (Settings, i32) {
-        let known = self.known.read();
-        (known.settings.clone(), known.version)
+        self.known.read().0.clone()
     }
 
     pub(crate) fn guarantees(&self) -> Arc<Guarantees> {
-        Arc::clone(&self.known.read().guarantees)
+        Arc::clone(&self.known.read().1)
     }
 
     /// Any session, for what does not live by a session.
     pub(crate) async fn session(&self) -> Result<Arc<Session>, Error> {
-        let longest = self.known.read().settings.longest_lease();
+        let longest = self.settings().longest_lease();
         self.sessions.any(longest).await
     }
 
@@ -124,94 +110,97 @@ impl Store {
     }
 
     /// The session of a grant, or another one if it has ended.
-    pub(crate) async fn session_of(&self, held: &Held) -> Result<Arc<Session>, Error> {
+    pub(crate) async fn session_of(&self, held: &OwnEntry) -> Result<Arc<Session>, Error> {
         match held.session.is_alive() {
             true => Ok(Arc::clone(&held.session)),
             false => self.session().await,
         }
     }
 
-    /// Reads the settings, and makes them in an unused store.
-    async fn create_settings(&self, session: &Session) -> Result<(), Error> {
-        let path = self.layout.settings();
-        let found = session.read_one(&path).await?;
-        if found.is_none() {
-            let first = to_bytes(&self.known.read().settings);
-            session.make(&path, &first).await?;
-        }
-        let found = session.read_one(&path).await?;
-        self.note_settings(found.map_or(Found::Missing, |(data, stat)| Found::Data(data, stat)))?;
-        Ok(())
-    }
-
-    /// Records settings that were read. `false` if they are missing: the store has lost its data.
-    pub(crate) fn note_settings(&self, found: Found) -> Result<bool, Error> {
-        let Some((data, stat)) = found.data() else { return Ok(false) };
-        {
-            let known = self.known.read();
-            if (known.version, known.zxid) == (stat.version, stat.mzxid) {
-                return Ok(true);
-            }
-        }
-        let settings = Settings::read(&data)?;
-        check_longest(settings.longest_lease())?;
-        let guarantees = Arc::new(guarantees(&settings, &self.sessions, self.connection));
-        let (version, zxid) = (stat.version, stat.mzxid);
-        *self.known.write() = Known { settings, version, zxid, guarantees };
-        Ok(true)
-    }
-
-    /// Reads the settings again.
-    pub(crate) async fn refresh(&self, session: &Session) -> Result<(), Error> {
+    /// Reads the settings, and the version of their node.
+    pub(crate) async fn read_settings(&self, session: &Session) -> Result<(Settings, i32), Error> {
         let found = session.read_one(&self.layout.settings()).await?;
-        let found = found.map_or(Found::Missing, |(data, stat)| Found::Data(data, stat));
-        match self.note_settings(found)? {
-            true => Ok(()),
-            false => self.restore_settings(session).await,
+        self.settings_of(session, found).await
+    }
+
+    /// The settings of a node that was read, and its version. If it is missing, the store has lost
+    /// its data. An answer that comes late may have settings of before: who decides by settings
+    /// decides by those that it has read itself.
+    pub(crate) async fn settings_of(
+        &self,
+        session: &Session,
+        found: Option<(Vec<u8>, Stat)>,
+    ) -> Result<(Settings, i32), Error> {
+        let (data, stat) = match found {
+            Some(found) => found,
+            None => self.restore_settings(session).await?,
+        };
+        let settings = Settings::read(&data)?;
+        check_longest(settings.longest_lease(), self.sessions.shortest())?;
+        if self.known.read().0 != settings {
+            let guarantees = guarantees(&settings, &self.sessions, self.connection);
+            *self.known.write() = (settings.clone(), Arc::new(guarantees));
         }
+        Ok((settings, stat.version))
     }
 
     /// Writes the settings that this client knows into a store that has lost its data. Others may
     /// still hold locks that are lost, too.
-    pub(crate) async fn restore_settings(&self, session: &Session) -> Result<(), Error> {
-        let mut settings = self.settings();
+    async fn restore_settings(&self, session: &Session) -> Result<(Vec<u8>, Stat), Error> {
+        let (path, mut settings) = (self.layout.settings(), self.settings());
         settings.lost(self.sessions.clock.latest());
-        session.make(&self.layout.settings(), &to_bytes(&settings)).await?;
-        let found = session.read_one(&self.layout.settings()).await?;
-        self.known.write().version = -1;
-        self.note_settings(found.map_or(Found::Missing, |(data, stat)| Found::Data(data, stat)))?;
-        Ok(())
+        session.make(&path, &to_bytes(&settings), CreateMode::Persistent).await?;
+        let missing = || Error::new(ErrorKind::Unavailable, "the settings were removed again");
+        session.read_one(&path).await?.ok_or_else(missing)
     }
 
-    /// Before a grant in this epoch: begins to wait where data may have been lost.
-    pub(crate) async fn meet(&self, session: &Session, epoch: i64) -> Result<(), Error> {
+    /// Whether nothing is to be done before a grant in this epoch.
+    fn has_entered(&self, settings: &Settings, session: &Session, epoch: i64) -> bool {
+        let since = session.unbroken_since(settings.longest_held());
+        settings.has_entered(epoch, since, self.sessions.clock.earliest())
+    }
+
+    /// Before a grant in this epoch: begins to wait where data may have been lost. Takes and
+    /// returns the settings that were read, and their version.
+    pub(crate) async fn enter_epoch(
+        &self,
+        session: &Session,
+        (mut settings, mut version): (Settings, i32),
+        epoch: i64,
+    ) -> Result<(Settings, i32), Error> {
         let clock = &self.sessions.clock;
         for _ in 0..TRIES {
-            let (settings, gone_back) = (self.settings(), clock.has_gone_back());
-            let since = session.unbroken_since(settings.longest_held());
-            if settings.has_met(epoch, since, clock.earliest()) && !gone_back {
-                return Ok(());
+            if self.has_entered(&settings, session, epoch) {
+                return Ok((settings, version));
             }
             // A write in the present epoch shows whether this session knows it.
             session.write_with_own(&[]).await?;
-            let (mut settings, version) = self.versioned_settings();
             let since = session.unbroken_since(settings.longest_held());
-            settings.meet(session.epoch(), since, [clock.earliest(), clock.latest()]);
-            if gone_back {
-                settings.lost(clock.latest());
-            }
-            if self.put_settings(session, &settings, version).await? && gone_back {
-                clock.note_gone_back(false);
-            }
+            settings.enter(session.epoch(), since, [clock.earliest(), clock.latest()]);
+            self.put_settings(session, &settings, version).await?;
+            (settings, version) = self.read_settings(session).await?;
         }
         Err(Error::new(ErrorKind::Unavailable, "others changed the settings again and again"))
     }
 
-    /// Reads the settings, and [meets](Self::meet) the present epoch.
-    pub(crate) async fn meet_present(&self, session: &Session) -> Result<(), Error> {
+    /// Reads the settings, and [enters](Self::enter_epoch) the present epoch.
+    pub(crate) async fn enter_present_epoch(
+        &self,
+        session: &Session,
+    ) -> Result<(Settings, i32), Error> {
         session.write_with_own(&[]).await?;
-        self.refresh(session).await?;
-        self.meet(session, session.epoch()).await
+        let settings = self.read_settings(session).await?;
+        self.enter_epoch(session, settings, session.epoch()).await
+    }
+
+    /// A holder that has lived through an election may know that nothing was lost. If it does not,
+    /// or the store does not answer, its locks are the same.
+    pub(crate) async fn enter_epoch_as_holder(&self, session: &Session) {
+        if !self.has_entered(&self.settings(), session, session.epoch())
+            && let Err(error) = self.enter_present_epoch(session).await
+        {
+            tracing::trace!(target: "leasehold", %error, "an epoch was not opened");
+        }
     }
 
     /// Replaces the settings, if nobody else has changed them. `false` otherwise.
@@ -222,19 +211,16 @@ impl Store {
         version: i32,
     ) -> Result<bool, Error> {
         let path = self.layout.settings();
-        let put = [Write::Put(&path, &to_bytes(settings), version)];
-        let written = session.write_with_own(&put).await;
-        let is_changed = written.as_ref().is_err_and(|failure| failure.is_changed());
-        if !is_changed {
-            written?;
+        match session.write_with_own(&[Write::Put(&path, &to_bytes(settings), version)]).await {
+            Ok(()) => Ok(true),
+            Err(failure) if failure.is_changed() => Ok(false),
+            Err(failure) => Err(failure.into()),
         }
-        self.refresh(session).await?;
-        Ok(!is_changed)
     }
 
     /// Refuses what this store cannot grant.
     pub(crate) fn check_request(&self, request: &Request) -> Result<(), Error> {
-        let longest = self.known.read().settings.longest_lease();
+        let longest = self.settings().longest_lease();
         check_lease(request.lease, longest)?;
         check_span("lease", request.lease, self.sessions.shortest(), longest)?;
         self.check_token(request.floor)
@@ -242,56 +228,25 @@ impl Store {
 
     /// Refuses a token that is too far ahead of the clock.
     pub(crate) fn check_token(&self, token: FencingToken) -> Result<(), Error> {
-        let longest = self.known.read().settings.longest_lease();
-        check_token(token, self.sessions.clock.earliest(), longest)
+        check_token(token, self.sessions.clock.earliest(), self.settings().longest_lease())
     }
 
-    /// Whether others held a lock, or waited for it, when this client last looked.
-    pub(crate) fn was_busy(&self, name: &LockName) -> bool {
-        self.busy.lock().contains(name)
-    }
-
-    pub(crate) fn note_busy(&self, name: &LockName, is_busy: bool) {
+    pub(crate) fn remember_busy(&self, name: &LockName, is_busy: bool) {
         let mut busy = self.busy.lock();
-        match is_busy {
-            false => drop(busy.remove(name)),
-            true if busy.contains(name) => {}
-            true => {
-                if busy.len() >= REMEMBERED_NAMES {
-                    busy.clear();
-                }
-                busy.insert(name.clone());
-            }
+        if !is_busy {
+            busy.remove(name);
+        } else if busy.len() < REMEMBERED_NAMES {
+            busy.insert(name.clone());
+        } else {
+            busy.clear();
         }
     }
 
     /// Removes an entry that is of no use. If that fails, the keeper of the session removes it.
-    pub(crate) async fn remove(&self, held: &Held) {
-        match held.session.write(&[Write::Delete(&held.path, Some(held.version))]).await {
-            Err(failure) if !failure.is_no_node() && !failure.is_changed() => {
-                held.session.end_at(&held.path, SystemEnv.now(), Ending::Unused);
-            }
-            _ => held.session.forget(&held.path),
-        }
-    }
-
-    /// Makes a node that ends with the session, and with `at`.
-    pub(crate) async fn make_mark(
-        &self,
-        session: &Session,
-        path: &str,
-        at: Instant,
-    ) -> Result<(), Error> {
-        session.end_at(path, at, Ending::Other);
-        loop {
-            match session.write(&[Write::Create(path, &[], CreateMode::Ephemeral)]).await {
-                Ok(_) => return Ok(()),
-                Err(failure) if failure.is_changed() => return Ok(()),
-                Err(failure) if failure.is_no_node() => {
-                    session.make(crate::keys::layout::parent(path), &[]).await?;
-                }
-                Err(failure) => return Err(failure.into()),
-            }
+    pub(crate) async fn remove(&self, held: &OwnEntry) {
+        match held.session.delete(&held.path, Some(held.version)).await {
+            Ok(_) => held.session.forget(&held.path),
+            Err(_) => held.session.end_at(&held.path, SystemEnv.now(), Ending::Unused),
         }
     }
 }

@@ -38,7 +38,7 @@ impl Harness for OnZooKeeper {
     }
 
     fn skips(&self) -> &'static [&'static str] {
-        &["limited_readers"]
+        &["limited_readers", "hands_over"]
     }
 
     fn lease(&self) -> Duration {

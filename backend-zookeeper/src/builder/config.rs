@@ -161,13 +161,13 @@ impl ZooKeeperBuilder {
             return refuse(message.to_owned());
         }
         check_prefix(&self.prefix)?;
-        if let Some(longest) = self.longest_lease {
-            check_longest(longest)?;
-        }
         let (least, most) = tunables::TIMEOUTS.into_inner();
         check_span("timeout", self.timeout, least, most)?;
         let (least, most) = tunables::TICKS.into_inner();
         check_span("tick", self.tick, least, most)?;
+        if let Some(longest) = self.longest_lease {
+            check_longest(longest, self.tick * tunables::SHORTEST_TICKS)?;
+        }
         if self.user.is_some() && self.credentials.is_some() {
             let message = "both a user and a provider of credentials are given; only one of the two is allowed";
             return refuse(message.to_owned());
@@ -188,12 +188,13 @@ impl ZooKeeperBuilder {
         let connect = Connect {
             servers: self.servers.join(","),
             credentials: self.credentials.or(user),
+            tick: self.tick,
             timeout: self.timeout,
             access: if self.own_nodes { Access::Creator } else { Access::Open },
             sasl: self.sasl,
         };
         let layout = Layout::new(&self.prefix);
-        let sessions = Sessions::new(connect, layout.clone(), self.tick);
+        let sessions = Sessions::new(connect, layout.clone());
         Store::open(sessions, layout, security, self.longest_lease).await
     }
 }

@@ -144,6 +144,7 @@ mod tests {
             "zookeeper://127.0.0.1?auth=sasl",
             "zookeeper://u:sesame@127.0.0.1?auth=tls",
             "zookeeper://127.0.0.1?tick=0s",
+            "zookeeper://127.0.0.1?longest_lease=9s",
             "zookeeper://127.0.0.1?timeout=2h",
             "zookeeper://u:sesame@h1:port",
             "zookeeper://u:sesame@h1?tick=1s&tick=sesame",

@@ -17,12 +17,10 @@ pub(crate) struct EntryData {
     pub(crate) owner: OwnerId,
     pub(crate) label: OwnerLabel,
     pub(crate) lease_millis: u64,
-    /// The end of an entry without a session, on the clock of ZooKeeper's leader.
+    /// The holder has released the lock, and it is kept without a session for the rest of a minimum
+    /// hold: until then, on the clock of ZooKeeper's leader.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) until_micros: Option<u64>,
-    /// Whether the holder has released the lock, and it is kept only for the minimum hold.
-    #[serde(default)]
-    pub(crate) released: bool,
+    pub(crate) kept_until_micros: Option<u64>,
 }
 
 impl EntryData {
@@ -31,8 +29,7 @@ impl EntryData {
             owner: request.owner,
             label: request.label.clone(),
             lease_millis: lease.as_millis() as u64,
-            until_micros: None,
-            released: false,
+            kept_until_micros: None,
         }
     }
 

@@ -5,9 +5,9 @@
 //! _c_OWNER-read-lock-0000000008       a reader, which for them is a writer
 //! ```
 //!
-//! An entry keeps its name when it moves to another owner or session, and when it is kept without
-//! one: otherwise those behind it would find it gone. Its data say whose it is. Each such step
-//! gives the node a higher version.
+//! An entry keeps its name when it moves to another session of its owner, and when it is kept
+//! without one: otherwise those behind it would find it gone. Each such step gives the node a
+//! higher version.
 
 use lock_core::{Mode, OwnerId};
 

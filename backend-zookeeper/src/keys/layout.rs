@@ -14,10 +14,11 @@ use std::fmt::Write as _;
 
 use lock_core::{LockName, OwnerId};
 
-use super::entry::uuid;
+use super::entry::{Entry, uuid};
 
 /// What no escaped name is: after a `%` it has two hexadecimal digits.
 const OWN: &str = "%leasehold";
+
 /// The paths of a store.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
@@ -33,6 +34,11 @@ impl Layout {
     /// The directory with the entries of a name.
     pub(crate) fn directory(&self, name: &LockName) -> String {
         format!("{}/{}", self.prefix, self.escape(name))
+    }
+
+    /// An entry of a name.
+    pub(crate) fn entry(&self, name: &LockName, entry: &Entry) -> String {
+        format!("{}/{}", self.directory(name), entry.node)
     }
 
     /// The node with the token of a name.

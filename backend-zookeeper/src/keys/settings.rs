@@ -33,12 +33,12 @@ pub(crate) struct Settings {
     epoch: i64,
     /// A later epoch, of which nobody knows that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    unproven: Option<Unproven>,
+    unproven: Option<UnprovenEpoch>,
 }
 
 /// An epoch that may have begun with an old state. `session/own.rs` says who knows better.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Unproven {
+struct UnprovenEpoch {
     epoch: i64,
     /// Nothing is granted before, since others may hold what was lost.
     from_micros: u64,
@@ -129,18 +129,18 @@ impl Settings {
         waited.map_or(self.epoch, |it| it.epoch.max(self.epoch))
     }
 
-    /// Whether a client that knows of no loss since `unbroken_since` changes nothing by `meet`.
-    pub(crate) fn has_met(&self, epoch: i64, unbroken_since: i64, now_micros: u64) -> bool {
-        let has_met = self.unproven.as_ref().is_some_and(|it| epoch <= it.epoch);
+    /// Whether a client that knows of no loss since `unbroken_since` changes nothing by `enter`.
+    pub(crate) fn has_entered(&self, epoch: i64, unbroken_since: i64, now_micros: u64) -> bool {
+        let has_entered = self.unproven.as_ref().is_some_and(|it| epoch <= it.epoch);
         // guard: unproven-epoch | S1 |
         //   restore::an_ensemble_that_went_back_waits_although_nobody_reports_it |
         //   epoch <= self.open_epoch(now_micros) => true
-        epoch <= self.open_epoch(now_micros) || has_met && unbroken_since > self.epoch
+        epoch <= self.open_epoch(now_micros) || has_entered && unbroken_since > self.epoch
     }
 
     /// Opens an epoch, or begins to wait, at a client that knows of no loss since `unbroken_since`.
     /// The present time is between `earliest` and `latest`.
-    pub(crate) fn meet(&mut self, epoch: i64, unbroken_since: i64, [earliest, latest]: [u64; 2]) {
+    pub(crate) fn enter(&mut self, epoch: i64, unbroken_since: i64, [earliest, latest]: [u64; 2]) {
         // A wait is over when it surely is. A new one is counted from as late as it may begin.
         let open = self.open_epoch(earliest);
         if epoch <= open {
@@ -155,42 +155,43 @@ impl Settings {
             return;
         }
         let from = latest.saturating_add(self.longest_held().as_micros() as u64);
-        let met = Unproven { epoch, from_micros: from, records_since_micros: from };
-        let met = match self.unproven.take() {
+        let entered = UnprovenEpoch { epoch, from_micros: from, records_since_micros: from };
+        let entered = match self.unproven.take() {
             // Nothing was lost since that wait began.
-            Some(before) if unbroken_since <= before.epoch => Unproven { epoch, ..before },
-            _ => met,
+            Some(before) if unbroken_since <= before.epoch => UnprovenEpoch { epoch, ..before },
+            _ => entered,
         };
-        (self.epoch, self.unproven) = (open, Some(met));
+        (self.epoch, self.unproven) = (open, Some(entered));
     }
 
     /// No record that was written since then was lost.
     pub(crate) fn records_since(&self) -> u64 {
-        let met = self.unproven.as_ref().map_or(0, |it| it.records_since_micros);
-        met.max(self.records_since_micros)
+        let entered = self.unproven.as_ref().map_or(0, |it| it.records_since_micros);
+        entered.max(self.records_since_micros)
     }
 
     /// An operator says that no record was lost.
     pub(crate) fn records_complete(&mut self) {
         self.records_since_micros = 0;
-        if let Some(met) = &mut self.unproven {
-            met.records_since_micros = 0;
+        if let Some(entered) = &mut self.unproven {
+            entered.records_since_micros = 0;
         }
     }
 
     /// Opens all epochs so far.
     pub(crate) fn open_all(&mut self) {
         self.records_since_micros = self.records_since();
-        if let Some(met) = self.unproven.take() {
-            self.epoch = met.epoch;
+        if let Some(entered) = self.unproven.take() {
+            self.epoch = entered.epoch;
         }
         (self.grants_from_micros, self.why) = (0, String::new());
     }
 }
 
-pub(crate) fn check_longest(longest: Duration) -> Result<(), Error> {
+/// `shortest` is the shortest lease of this client.
+pub(crate) fn check_longest(longest: Duration, shortest: Duration) -> Result<(), Error> {
     let (least, most) = LONGEST_LEASES.into_inner();
-    check_span("longest_lease", longest, least, most)
+    check_span("longest_lease", longest, least.max(shortest), most)
 }
 
 #[cfg(test)]
@@ -203,21 +204,21 @@ mod tests {
     #[test]
     fn an_epoch_is_opened_by_who_knows_it_or_after_a_wait() {
         let mut settings = Settings::first(LONGEST, 3);
-        assert!(settings.has_met(3, 3, 0) && !settings.has_met(4, 3, 0));
+        assert!(settings.has_entered(3, 3, 0) && !settings.has_entered(4, 3, 0));
         // A new client waits. A second one changes nothing.
-        settings.meet(4, 4, [100; 2]);
-        assert!(settings.quarantined(100).is_some() && settings.has_met(4, 4, 100));
+        settings.enter(4, 4, [100; 2]);
+        assert!(settings.quarantined(100).is_some() && settings.has_entered(4, 4, 100));
         let before = settings.clone();
-        settings.meet(4, 4, [200; 2]);
+        settings.enter(4, 4, [200; 2]);
         assert!(settings.quarantined(WAIT + 99).is_some());
         // In the next epoch, who has lived since the last one goes on with its wait; others do not.
-        settings.meet(5, 4, [300; 2]);
+        settings.enter(5, 4, [300; 2]);
         assert!(settings.quarantined(WAIT + 100).is_none());
-        settings.meet(6, 6, [300; 2]);
+        settings.enter(6, 6, [300; 2]);
         assert!(settings.quarantined(WAIT + 299).is_some());
         // A client that knows the first epoch opens all, and no record was lost.
         let mut known = before.clone();
-        known.meet(4, 3, [200; 2]);
+        known.enter(4, 3, [200; 2]);
         assert!(known.quarantined(200).is_none() && known.open_epoch(200) == 4);
         assert_eq!((before.records_since() > 0, known.records_since()), (true, 0));
         // After the wait the epoch is open, but records may be lost.
@@ -225,9 +226,9 @@ mod tests {
         assert_eq!(waited.open_epoch(WAIT + 100), 4);
         // Perhaps it is not over yet, for a client that knows the time only roughly.
         let mut rough = waited.clone();
-        rough.meet(5, 4, [WAIT + 99, WAIT + 101]);
+        rough.enter(5, 4, [WAIT + 99, WAIT + 101]);
         assert_eq!(rough.open_epoch(WAIT + 99), 3);
-        waited.meet(5, 4, [WAIT + 100; 2]);
+        waited.enter(5, 4, [WAIT + 100; 2]);
         assert!(waited.quarantined(WAIT + 100).is_none() && waited.records_since() > 0);
         waited.records_complete();
         assert_eq!(waited.records_since(), 0);

@@ -33,6 +33,8 @@ impl Access {
 pub(crate) struct Connect {
     pub(crate) servers: String,
     pub(crate) credentials: Option<CredentialsProvider>,
+    /// `tickTime` of the servers, or longer.
+    pub(crate) tick: Duration,
     pub(crate) timeout: Duration,
     pub(crate) access: Access,
     /// Whether the password goes by SASL's DIGEST-MD5.

@@ -10,7 +10,7 @@ use lock_core::{Env as _, Error, Instant, SystemEnv};
 use zookeeper_client::Stat;
 
 use super::{
-    requests::{Ask, Found, Write},
+    requests::Write,
     runtime::runtime,
     session::{Ending, Session},
 };
@@ -25,7 +25,7 @@ pub(super) fn start(session: &Arc<Session>) -> Result<(), Error> {
 async fn run(session: Weak<Session>) {
     let mut pause = Duration::ZERO;
     loop {
-        let Some(next) = session.upgrade().filter(|it| it.is_alive()).map(|it| {
+        let Some((at, earlier)) = session.upgrade().filter(|it| it.is_alive()).map(|it| {
             let now = SystemEnv.now();
             let due = it.due().max(now + pause);
             let first = it.ends.lock().values().map(|end| end.at).min();
@@ -33,7 +33,6 @@ async fn run(session: Weak<Session>) {
         }) else {
             return;
         };
-        let (at, earlier) = next;
         tokio::select! {
             () = SystemEnv.sleep_until(at) => {}
             () = earlier.notified() => continue,
@@ -97,10 +96,8 @@ async fn remove(session: &Session, path: &str, what: Ending, now: Instant) -> Re
 /// Entries that were made for an attempt which did not learn their names. They end now, too.
 async fn end_unnamed(session: &Session, stem: &str, now: Instant) -> Result<(), Error> {
     let directory = parent(stem);
-    let found = session.read(&[Ask::Children(directory)]).await?.pop();
-    if let Some(Found::Children(children)) = found {
-        let paths = children.iter().map(|child| format!("{directory}/{child}"));
-        session.end_unnamed(stem, paths.filter(|path| path.starts_with(stem)), now);
-    }
+    let children = session.children(directory).await?;
+    let paths = children.iter().map(|child| format!("{directory}/{child}"));
+    session.end_unnamed(stem, paths.filter(|path| path.starts_with(stem)), now);
     Ok(())
 }

@@ -16,19 +16,18 @@
 pub(crate) mod clock;
 pub(crate) mod connect;
 pub(crate) mod keeper;
-mod known;
 mod own;
 mod pool;
 mod requests;
 mod runtime;
 mod session;
+mod touches;
 
 pub(crate) use self::{
-    clock::StoreClock,
     connect::{Access, Connect},
     own::epoch_of,
     pool::Sessions,
-    requests::{Ask, Found, Made, Write},
+    requests::{Read, ReadResult, Write, WriteResult},
     runtime::in_background,
     session::{Ending, Session},
 };

@@ -21,7 +21,7 @@ use lock_core::{Env as _, Error, ErrorKind, Instant, SystemEnv};
 use zookeeper_client::{Error as Refusal, Stat};
 
 use super::{
-    requests::{Made, Write},
+    requests::{Write, WriteResult},
     session::Session,
 };
 use crate::error::Failure;
@@ -117,14 +117,14 @@ impl Session {
     async fn write_own(&self, own: &mut OwnNode, more: &[Write<'_>]) -> Result<(), Failure> {
         loop {
             let (sent, was_unknown) = (SystemEnv.now(), own.begin());
-            // guard: own-version | S1 |
+            // guard: own-version/put | S1 |
             //   restore::an_ensemble_that_went_back_waits_although_nobody_reports_it |
             //   own.version => -1
             let mut steps = vec![Write::Put(&own.path, &[], own.version)];
             steps.extend(more);
             let failure = match self.write(&steps).await {
                 Ok(made) => {
-                    let Some(Made::Data(stat)) = made.into_iter().next() else {
+                    let Some(WriteResult::Data(stat)) = made.into_iter().next() else {
                         let message = "ZooKeeper does not say what it has written";
                         return Err(Error::new(ErrorKind::OutcomeUnknown, message).into());
                     };
@@ -136,7 +136,6 @@ impl Session {
             match own.judge(was_unknown, &failure) {
                 Verdict::Behind => {}
                 Verdict::GoneBack => {
-                    self.clock.note_gone_back(true);
                     self.give_up();
                     let message = "the servers have gone back to an earlier state, or the node of the session was \
                                    changed by hand";
@@ -149,6 +148,9 @@ impl Session {
 
     fn wrote_own(&self, own: &mut OwnNode, stat: &Stat, sent: Instant) {
         let epoch = epoch_of(stat.mzxid);
+        // guard: own-version/age | S1 |
+        //   restore::an_ensemble_that_went_back_waits_although_nobody_reports_it |
+        //   SystemEnv.now().since(own.sent) >= self.lease => false
         if SystemEnv.now().since(own.sent) >= self.lease {
             self.unbroken_since.store(epoch, Ordering::Release);
         }

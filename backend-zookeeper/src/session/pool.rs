@@ -4,11 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use lock_core::{Env as _, Error, ErrorKind, Mutex, SystemEnv};
 
-use super::{
-    clock::StoreClock,
-    connect::Connect,
-    session::{Parts, Session},
-};
+use super::{clock::StoreClock, connect::Connect, session::Session};
 use crate::{
     keys::layout::Layout,
     tunables::{MOST_SESSIONS, SESSION_PART, SHORTEST_TICKS},
@@ -22,16 +18,10 @@ const CLICKHOUSE: &str = "/keeper/api_version";
 pub(crate) struct Sessions {
     connect: Connect,
     layout: Layout,
-    tick: Duration,
     pub(crate) clock: Arc<StoreClock>,
-    open: Mutex<Open>,
+    /// By lease. `None` once the client is closed.
+    open: Mutex<Option<BTreeMap<Duration, Arc<Session>>>>,
     opening: tokio::sync::Mutex<()>,
-}
-
-#[derive(Debug, Default)]
-struct Open {
-    by_lease: BTreeMap<Duration, Arc<Session>>,
-    is_closed: bool,
 }
 
 fn closed() -> Error {
@@ -51,18 +41,18 @@ fn lease_of(length: Duration) -> Duration {
 }
 
 impl Sessions {
-    pub(crate) fn new(connect: Connect, layout: Layout, tick: Duration) -> Self {
-        let (clock, open, opening) = Default::default();
-        Self { connect, layout, tick, clock, open, opening }
+    pub(crate) fn new(connect: Connect, layout: Layout) -> Self {
+        let (clock, opening) = Default::default();
+        Self { connect, layout, clock, open: Mutex::new(Some(BTreeMap::new())), opening }
     }
 
     /// The shortest lease.
     pub(crate) fn shortest(&self) -> Duration {
-        self.tick * SHORTEST_TICKS
+        self.connect.tick * SHORTEST_TICKS
     }
 
     pub(crate) fn tick(&self) -> Duration {
-        self.tick
+        self.connect.tick
     }
 
     /// The session for this lease.
@@ -82,24 +72,17 @@ impl Sessions {
         if client.session_timeout() != length(lease) {
             return Err(self.out_of_range(lease, client.session_timeout()));
         }
-        let clock = Arc::clone(&self.clock);
-        let Connect { timeout, access, .. } = self.connect;
-        let parts = Parts { client, lease, opened, tick: self.tick, limit: timeout, access, clock };
-        let session = Session::start(parts, &self.layout).await?;
+        let Self { connect, layout, clock, .. } = self;
+        let session = Session::start(client, lease, opened, connect, layout, clock).await?;
         if session.read_one(CLICKHOUSE).await?.is_some() {
             session.close().await;
             let message = "this is ClickHouse Keeper: it replaces a lost session without a word, so two clients could \
                            hold one lock; use ZooKeeper";
             return Err(Error::new(ErrorKind::Config, message));
         }
-        let is_open = {
-            let mut open = self.open.lock();
-            if !open.is_closed {
-                open.by_lease.insert(lease, Arc::clone(&session));
-            }
-            !open.is_closed
-        };
-        if !is_open {
+        let inserted =
+            self.open.lock().as_mut().map(|open| open.insert(lease, Arc::clone(&session)));
+        if inserted.is_none() {
             session.close().await;
             return Err(closed());
         }
@@ -109,16 +92,14 @@ impl Sessions {
     /// The session of this lease, if it lives.
     fn living(&self, lease: Duration) -> Result<Option<Arc<Session>>, Error> {
         let open = self.open.lock();
-        if open.is_closed {
-            return Err(closed());
-        }
-        Ok(open.by_lease.get(&lease).filter(|session| session.is_alive()).cloned())
+        let open = open.as_ref().ok_or_else(closed)?;
+        Ok(open.get(&lease).filter(|session| session.is_alive()).cloned())
     }
 
     /// Any session, to read with, and to write what does not live by a session.
     pub(crate) async fn any(&self, otherwise: Duration) -> Result<Arc<Session>, Error> {
-        let living = self.open.lock().by_lease.values().rev().find(|it| it.is_alive()).cloned();
-        match living {
+        let open = self.open.lock().clone().ok_or_else(closed)?;
+        match open.into_values().rev().find(|session| session.is_alive()) {
             Some(session) => Ok(session),
             None => self.for_lease(otherwise).await,
         }
@@ -127,8 +108,9 @@ impl Sessions {
     /// Refuses one lease more than a client may use.
     fn check_count(&self, lease: Duration) -> Result<(), Error> {
         let mut open = self.open.lock();
-        open.by_lease.retain(|_, session| session.is_alive());
-        if open.by_lease.len() < MOST_SESSIONS {
+        let open = open.as_mut().ok_or_else(closed)?;
+        open.retain(|_, session| session.is_alive());
+        if open.len() < MOST_SESSIONS {
             return Ok(());
         }
         let shown = humantime::format_duration(lease);
@@ -157,8 +139,6 @@ impl Sessions {
 
     /// All sessions. No new ones are opened.
     pub(crate) fn close(&self) -> Vec<Arc<Session>> {
-        let mut open = self.open.lock();
-        open.is_closed = true;
-        std::mem::take(&mut open.by_lease).into_values().collect()
+        self.open.lock().take().into_iter().flat_map(BTreeMap::into_values).collect()
     }
 }

@@ -15,14 +15,14 @@ use crate::{
 
 /// What is to be read.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Ask<'a> {
+pub(crate) enum Read<'a> {
     Data(&'a str),
     Children(&'a str),
 }
 
 /// What was read.
 #[derive(Debug)]
-pub(crate) enum Found {
+pub(crate) enum ReadResult {
     Data(Vec<u8>, Stat),
     Children(Vec<String>),
     Missing,
@@ -42,13 +42,13 @@ pub(crate) enum Write<'a> {
 
 /// What a write has made.
 #[derive(Debug)]
-pub(crate) enum Made {
+pub(crate) enum WriteResult {
     Node(String, Option<Stat>),
     Data(Stat),
     Nothing,
 }
 
-impl Made {
+impl WriteResult {
     pub(super) fn stat(&self) -> Option<&Stat> {
         match self {
             Self::Node(_, stat) => stat.as_ref(),
@@ -58,60 +58,83 @@ impl Made {
     }
 }
 
-impl Found {
+impl ReadResult {
     pub(crate) fn data(self) -> Option<(Vec<u8>, Stat)> {
         match self {
             Self::Data(data, stat) => Some((data, stat)),
             _ => None,
         }
     }
+
+    pub(crate) fn children(self) -> Vec<String> {
+        match self {
+            Self::Children(children) => children,
+            _ => Vec::new(),
+        }
+    }
 }
 
 impl Session {
     /// Reads several nodes at one point in time.
-    pub(crate) async fn read(&self, asked: &[Ask<'_>]) -> Result<Vec<Found>, Error> {
+    pub(crate) async fn read<const N: usize>(
+        &self,
+        asked: [Read<'_>; N],
+    ) -> Result<[ReadResult; N], Error> {
+        self.read_all(&asked).await?.try_into().map_err(|_| incomplete())
+    }
+
+    /// As [`read`](Self::read), for any number of nodes.
+    pub(crate) async fn read_all(&self, asked: &[Read<'_>]) -> Result<Vec<ReadResult>, Error> {
         let client = self.client()?;
         let mut reader = client.new_multi_reader();
         for ask in asked {
             match ask {
-                Ask::Data(path) => reader.add_get_data(path),
-                Ask::Children(path) => reader.add_get_children(path),
+                Read::Data(path) => reader.add_get_data(path),
+                Read::Children(path) => reader.add_get_children(path),
             }
             .map_err(of_read)?;
         }
-        let answer = timeout(self.limit(), reader.commit()).await;
-        let answer = answer.map_err(|_| late(ErrorKind::Unavailable, self.limit()))?;
+        let answer = timeout(self.limit, reader.commit()).await;
+        let answer = answer.map_err(|_| late(ErrorKind::Unavailable, self.limit))?;
         let found = answer.map_err(of_read)?.into_iter().map(|found| match found {
-            MultiReadResult::Data { data, stat } => Ok(Found::Data(data, stat)),
-            MultiReadResult::Children { children } => Ok(Found::Children(children)),
-            MultiReadResult::Error { err: Refusal::NoNode } => Ok(Found::Missing),
+            MultiReadResult::Data { data, stat } => Ok(ReadResult::Data(data, stat)),
+            MultiReadResult::Children { children } => Ok(ReadResult::Children(children)),
+            MultiReadResult::Error { err: Refusal::NoNode } => Ok(ReadResult::Missing),
             MultiReadResult::Error { err } => Err(of_read(err)),
             _ => Err(Error::new(ErrorKind::Unavailable, "an answer that is not known here")),
         });
         let found = found.collect::<Result<Vec<_>, _>>()?;
         match found.len() == asked.len() {
             true => Ok(found),
-            false => Err(Error::new(ErrorKind::Unavailable, "the answer to a read is incomplete")),
+            false => Err(incomplete()),
         }
     }
 
     /// Reads the data of one node.
     pub(crate) async fn read_one(&self, path: &str) -> Result<Option<(Vec<u8>, Stat)>, Error> {
-        Ok(self.read(&[Ask::Data(path)]).await?.pop().and_then(Found::data))
+        let [found] = self.read([Read::Data(path)]).await?;
+        Ok(found.data())
+    }
+
+    /// Lists the children of a node. A missing node has none.
+    pub(crate) async fn children(&self, path: &str) -> Result<Vec<String>, Error> {
+        let [found] = self.read([Read::Children(path)]).await?;
+        Ok(found.children())
     }
 
     /// Writes in one step.
-    pub(crate) async fn write(&self, steps: &[Write<'_>]) -> Result<Vec<Made>, Failure> {
+    pub(crate) async fn write(&self, steps: &[Write<'_>]) -> Result<Vec<WriteResult>, Failure> {
         let sent = SystemEnv.now();
-        let answer = timeout(self.limit(), self.send(steps)).await;
-        let made = answer.map_err(|_| late(ErrorKind::OutcomeUnknown, self.limit()))??;
-        self.wrote(sent, made.iter().find_map(Made::stat));
+        let answer = timeout(self.limit, self.send(steps)).await;
+        let made = answer.map_err(|_| late(ErrorKind::OutcomeUnknown, self.limit))??;
+        self.wrote(sent, made.iter().find_map(WriteResult::stat));
         Ok(made)
     }
 
-    async fn send(&self, steps: &[Write<'_>]) -> Result<Vec<Made>, Failure> {
-        let (client, acls) = (self.client()?, self.acls());
-        // A single step costs the server less.
+    async fn send(&self, steps: &[Write<'_>]) -> Result<Vec<WriteResult>, Failure> {
+        let (client, acls) = (self.client()?, self.access.acls());
+        // A single step costs the server less. In the answer to several, a create of a server
+        // before 3.9 has no stat.
         let made = match steps {
             [Write::Create(path, data, mode)] => {
                 let made = client.create(path, data, &mode.with_acls(acls)).await;
@@ -120,14 +143,14 @@ impl Session {
                         true => format!("{:010}", number.into_i64()),
                         false => String::new(),
                     };
-                    Made::Node(format!("{path}{number}"), Some(stat))
+                    WriteResult::Node(format!("{path}{number}"), Some(stat))
                 })
             }
             [Write::Put(path, data, version)] => {
-                client.set_data(path, data, Some(*version)).await.map(Made::Data)
+                client.set_data(path, data, Some(*version)).await.map(WriteResult::Data)
             }
             [Write::Delete(path, version)] => {
-                client.delete(path, *version).await.map(|()| Made::Nothing)
+                client.delete(path, *version).await.map(|()| WriteResult::Nothing)
             }
             _ => {
                 let mut writer = client.new_multi_writer();
@@ -141,37 +164,46 @@ impl Session {
         Ok(vec![made.map_err(of_write)?])
     }
 
-    /// Makes a persistent node and its parents, if they are missing.
-    pub(crate) async fn make(&self, path: &str, data: &[u8]) -> Result<(), Error> {
-        let (mut missing, mut path) = (Vec::new(), path);
-        let mut data = data;
+    /// Deletes a node, if its data have this version. `false` if others have changed or deleted it.
+    pub(crate) async fn delete(&self, path: &str, version: Option<i32>) -> Result<bool, Error> {
+        match self.write(&[Write::Delete(path, version)]).await {
+            Ok(_) => Ok(true),
+            Err(failure) if failure.is_changed() => Ok(false),
+            Err(failure) => Err(failure.into()),
+        }
+    }
+
+    /// Makes a node, and its parents if they are missing. `None` if it exists.
+    pub(crate) async fn make(
+        &self,
+        path: &str,
+        data: &[u8],
+        mode: CreateMode,
+    ) -> Result<Option<WriteResult>, Error> {
         loop {
-            match self.write(&[Write::Create(path, data, CreateMode::Persistent)]).await {
-                Ok(_) => {}
-                Err(failure) if failure.is_changed() => {}
-                Err(failure) if failure.is_no_node() && !parent(path).is_empty() => {
-                    missing.push((path, data));
-                    (path, data) = (parent(path), &[]);
-                    continue;
+            match self.write(&[Write::Create(path, data, mode)]).await {
+                Ok(made) => return Ok(made.into_iter().next()),
+                Err(failure) if failure.is_no_node() => {
+                    Box::pin(self.make(parent(path), &[], CreateMode::Persistent)).await?;
                 }
+                Err(failure) if failure.is_changed() => return Ok(None),
                 Err(failure) => return Err(failure.into()),
-            }
-            match missing.pop() {
-                Some(next) => (path, data) = next,
-                None => return Ok(()),
             }
         }
     }
 
-    /// Whether a node exists, and a watch that ends when it is deleted or changed. The watch of a
-    /// missing node ends when the node is made.
-    pub(crate) async fn watch(&self, path: &str) -> Result<(bool, OneshotWatcher), Error> {
+    /// A watch that ends when the node is deleted or changed. `None` if it is missing.
+    pub(crate) async fn watch(&self, path: &str) -> Result<Option<OneshotWatcher>, Error> {
         let client = self.client()?;
-        let answer = timeout(self.limit(), client.check_and_watch_stat(path)).await;
-        let answer = answer.map_err(|_| late(ErrorKind::Unavailable, self.limit()))?;
+        let answer = timeout(self.limit, client.check_and_watch_stat(path)).await;
+        let answer = answer.map_err(|_| late(ErrorKind::Unavailable, self.limit))?;
         let (stat, watcher) = answer.map_err(of_read)?;
-        Ok((stat.is_some(), watcher))
+        Ok(stat.map(|_| watcher))
     }
+}
+
+fn incomplete() -> Error {
+    Error::new(ErrorKind::Unavailable, "the answer to a read is incomplete")
 }
 
 fn add(
@@ -187,13 +219,13 @@ fn add(
     }
 }
 
-fn read_made(made: MultiWriteResult) -> Made {
+fn read_made(made: MultiWriteResult) -> WriteResult {
     match made {
         // Some servers send an empty one.
         MultiWriteResult::Create { path, stat } => {
-            Made::Node(path, Some(stat).filter(|stat| stat.mtime > 0))
+            WriteResult::Node(path, Some(stat).filter(|stat| stat.mtime > 0))
         }
-        MultiWriteResult::SetData { stat } => Made::Data(stat),
-        _ => Made::Nothing,
+        MultiWriteResult::SetData { stat } => WriteResult::Data(stat),
+        _ => WriteResult::Nothing,
     }
 }

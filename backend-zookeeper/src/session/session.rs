@@ -8,19 +8,19 @@ use std::{
 
 use lock_core::{Env as _, Error, ErrorKind, Instant, Mutex, RwLock, SystemEnv};
 use tokio::{sync::Notify, time::timeout};
-use zookeeper_client::{Acls, Client, CreateMode, SessionId, Stat};
+use zookeeper_client::{Client, CreateMode, SessionId, Stat};
 
 use super::{
     clock::StoreClock,
-    connect::Access,
+    connect::{Access, Connect},
     keeper,
-    known::Known,
     own::{OwnNode, epoch_of},
-    requests::{Made, Write},
+    requests::WriteResult,
     runtime::in_background,
+    touches::Touches,
 };
 use crate::{
-    keys::layout::{Layout, parent},
+    keys::layout::Layout,
     tunables::{KNOWN_AFTER_HALF_TICKS, LATE_PART, REMEMBERED_PART, TOUCH_PART},
 };
 
@@ -34,10 +34,11 @@ pub(crate) struct Session {
     pub(crate) lease: Duration,
     /// By how much longer ZooKeeper keeps the session.
     longer: Duration,
-    limit: Duration,
-    access: Access,
+    /// How long a call may take.
+    pub(super) limit: Duration,
+    pub(super) access: Access,
     pub(super) clock: Arc<StoreClock>,
-    known: Mutex<Known>,
+    touches: Mutex<Touches>,
     /// Its own node, which it writes to stay alive.
     pub(super) own: tokio::sync::Mutex<OwnNode>,
     pub(super) epoch: AtomicI64,
@@ -69,72 +70,48 @@ pub(crate) enum Ending {
     Unnamed,
 }
 
-/// What a session is made of.
-#[derive(Debug)]
-pub(super) struct Parts {
-    pub(super) client: Client,
-    pub(super) lease: Duration,
-    pub(super) opened: Instant,
-    pub(super) tick: Duration,
-    pub(super) limit: Duration,
-    pub(super) access: Access,
-    pub(super) clock: Arc<StoreClock>,
-}
-
 impl Session {
     /// Makes the node of a session that was just opened, and starts its keeper.
-    pub(super) async fn start(parts: Parts, layout: &Layout) -> Result<Arc<Self>, Error> {
-        let Parts { client, lease, opened, tick, limit, access, clock } = parts;
-        let after = tick * KNOWN_AFTER_HALF_TICKS / 2;
+    pub(super) async fn start(
+        client: Client,
+        lease: Duration,
+        opened: Instant,
+        connect: &Connect,
+        layout: &Layout,
+        clock: &Arc<StoreClock>,
+    ) -> Result<Arc<Self>, Error> {
+        let after = connect.tick * KNOWN_AFTER_HALF_TICKS / 2;
         let mut session = Self {
             id: client.session_id(),
             longer: client.session_timeout().saturating_sub(lease),
             client: RwLock::new(Some(client)),
             lease,
-            limit,
-            access,
-            clock,
-            known: Mutex::new(Known::new(opened, after, lease / REMEMBERED_PART)),
+            limit: connect.timeout,
+            access: connect.access,
+            clock: Arc::clone(clock),
+            touches: Mutex::new(Touches::new(opened, after, lease / REMEMBERED_PART)),
             own: tokio::sync::Mutex::new(OwnNode::new(String::new(), opened)),
             epoch: AtomicI64::default(),
             unbroken_since: AtomicI64::default(),
             ends: Mutex::default(),
             earlier: Arc::default(),
         };
-        let sent = SystemEnv.now();
-        let (node, epoch) = session.make_node(&layout.session()).await?;
+        let (sent, mode) = (SystemEnv.now(), CreateMode::EphemeralSequential);
+        let made = session.make(&layout.session(), &[], mode).await?;
+        let Some(WriteResult::Node(node, Some(stat))) = made else {
+            return Err(Error::new(ErrorKind::Unavailable, "no node was made"));
+        };
         session.own = tokio::sync::Mutex::new(OwnNode::new(node, sent));
+        let epoch = epoch_of(stat.czxid);
         (session.epoch, session.unbroken_since) = (epoch.into(), epoch.into());
         let session = Arc::new(session);
         keeper::start(&session)?;
         Ok(session)
     }
 
-    /// The node, and the epoch in which it was made.
-    async fn make_node(&self, stem: &str) -> Result<(String, i64), Error> {
-        loop {
-            match self.write(&[Write::Create(stem, &[], CreateMode::EphemeralSequential)]).await {
-                Ok(made) => match made.into_iter().next() {
-                    Some(Made::Node(path, Some(stat))) => return Ok((path, epoch_of(stat.czxid))),
-                    _ => return Err(Error::new(ErrorKind::Unavailable, "no node was made")),
-                },
-                Err(failure) if failure.is_no_node() => self.make(parent(stem), &[]).await?,
-                Err(failure) => return Err(failure.into()),
-            }
-        }
-    }
-
     pub(super) fn client(&self) -> Result<Client, Error> {
         let client = self.client.read().clone();
         client.ok_or_else(|| Error::new(ErrorKind::Unavailable, "the client is closed"))
-    }
-
-    pub(super) fn limit(&self) -> Duration {
-        self.limit
-    }
-
-    pub(super) fn acls(&self) -> Acls<'static> {
-        self.access.acls()
     }
 
     pub(crate) fn id(&self) -> i64 {
@@ -147,15 +124,15 @@ impl Session {
 
     /// Records an answered write, and the leader's time in its answer.
     pub(super) fn wrote(&self, sent: Instant, stat: Option<&Stat>) {
-        self.known.lock().wrote(sent, SystemEnv.now());
+        self.touches.lock().wrote(sent, SystemEnv.now());
         if let Some(stat) = stat {
-            self.clock.note(stat, sent);
+            self.clock.observe(stat, sent);
         }
     }
 
     /// When the last answered write was sent.
     pub(super) fn written(&self) -> Instant {
-        self.known.lock().written()
+        self.touches.lock().written
     }
 
     /// The instant from which a grant or a renewal that was sent at `sent` counts.
@@ -165,7 +142,7 @@ impl Session {
         // guard: reads/count | S3 |
         //   ensemble::a_holder_behind_a_follower_that_is_cut_off_is_no_second_holder |
         //   self.longer => 100 * self.lease
-        sent.min(self.known.lock().confirmed() + self.longer)
+        sent.min(self.touches.lock().confirmed + self.longer)
     }
 
     /// When the next write is due, if nothing else is written.
@@ -277,19 +254,14 @@ impl Session {
         self.ends.lock().remove(path);
     }
 
-    /// The held entries, with their ends.
-    pub(crate) fn held(&self) -> Vec<(String, Instant)> {
-        let ends = self.ends.lock();
-        let held = ends.iter().filter(|(_, end)| end.what == Ending::Held);
-        held.map(|(path, end)| (path.clone(), end.at)).collect()
-    }
-
     /// Nothing more is asked, since the servers have gone back. ZooKeeper keeps the session until
     /// the last of its guards ends: they do not know yet that their locks may be lost.
     pub(super) fn give_up(&self) {
         let client = self.client.write().take();
         // Whoever extends an end, or adds one, looks whether the session is alive after that.
-        let last = self.held().into_iter().map(|(_, at)| at).max();
+        let ends = self.ends.lock();
+        let last = ends.values().filter(|end| end.what == Ending::Held).map(|end| end.at).max();
+        drop(ends);
         if let (Some(client), Some(last)) = (client, last) {
             in_background(async move {
                 SystemEnv.sleep_until(last).await;

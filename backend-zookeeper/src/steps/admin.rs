@@ -2,16 +2,13 @@
 
 use futures_util::future::try_join_all;
 use lock_core::{
-    Cursor, Error, ErrorKind, FencingToken, LockName, LockState, Page, ReleaseOutcome,
+    Cursor, Error, ErrorKind, FencingToken, LockName, LockState, OwnerId, Page, ReleaseOutcome,
 };
 
-use super::{
-    release::outcome,
-    view::{Seen, View},
-};
+use super::view::{EntryNode, View};
 use crate::{
     keys::{entry::Kind, layout::unescape},
-    session::{Ask, Found, Session, Write},
+    session::Session,
     store::Store,
     tunables::PAGE,
 };
@@ -21,8 +18,8 @@ async fn held_by(
     store: &Store,
     session: &Session,
     name: &LockName,
-) -> Result<(View, Vec<Seen>), Error> {
-    let mut view = store.view(session, name, None).await?;
+) -> Result<(View, Vec<EntryNode>), Error> {
+    let mut view = store.view(session, name, OwnerId::FOREIGN).await?;
     let mut entries = std::mem::take(&mut view.entries);
     store.first(session, name, &mut entries).await?;
     view.entries = entries;
@@ -40,14 +37,15 @@ pub(crate) async fn inspect(store: &Store, name: &LockName) -> Result<Option<Loc
     Ok(Some(state(store, name, &view, &seen).with_waiting(waiting)))
 }
 
-fn state(store: &Store, name: &LockName, view: &View, seen: &[Seen]) -> LockState {
+fn state(store: &Store, name: &LockName, view: &View, seen: &[EntryNode]) -> LockState {
     let Some(last) = seen.last() else {
         return LockState::new(name.clone(), None, view.last_token());
     };
-    let token = seen.iter().map(|it| view.token_of(&it.entry)).max().unwrap_or(FencingToken::ZERO);
+    let token =
+        seen.iter().map(|it| view.token_of(it.entry.number)).max().unwrap_or(FencingToken::ZERO);
     let readers = (last.entry.kind == Kind::Reader).then_some(seen.len() as u64);
     LockState::new(name.clone(), last.holder(store), token)
-        .with_kept(last.is_released())
+        .with_kept(last.is_kept())
         .with_readers(readers)
 }
 
@@ -58,17 +56,13 @@ pub(crate) async fn list(store: &Store, from: Option<Cursor>) -> Result<Page, Er
     let session = store.fresh_session().await?;
     let (mut locks, mut bucket) = (Vec::new(), start);
     loop {
-        let path = store.layout.bucket(bucket);
-        let found = session.read(&[Ask::Children(&path)]).await?.pop();
-        if let Some(Found::Children(children)) = found {
-            let names: Vec<_> = children.iter().filter_map(|child| unescape(child)).collect();
-            let held = names.iter().map(|name| async {
-                let (view, seen) = held_by(store, &session, name).await?;
-                let held = !seen.is_empty();
-                Ok::<_, Error>(held.then(|| state(store, name, &view, &seen)))
-            });
-            locks.extend(try_join_all(held).await?.into_iter().flatten());
-        }
+        let children = session.children(&store.layout.bucket(bucket)).await?;
+        let names: Vec<_> = children.iter().filter_map(|child| unescape(child)).collect();
+        let held = names.iter().map(|name| async {
+            let (view, seen) = held_by(store, &session, name).await?;
+            Ok::<_, Error>((!seen.is_empty()).then(|| state(store, name, &view, &seen)))
+        });
+        locks.extend(try_join_all(held).await?.into_iter().flatten());
         match bucket.checked_add(1) {
             None => return Ok(Page::new(locks, None)),
             Some(next) if locks.len() >= PAGE => {
@@ -81,13 +75,7 @@ pub(crate) async fn list(store: &Store, from: Option<Cursor>) -> Result<Page, Er
 
 /// Removes the entries that hold the lock, also those of other libraries.
 pub(crate) async fn force_release(store: &Store, name: &LockName) -> Result<ReleaseOutcome, Error> {
-    let session = store.fresh_session().await?;
-    let (_, seen) = held_by(store, &session, name).await?;
-    let mut any = false;
-    for seen in seen {
-        any |= remove(store, &session, name, &seen).await?;
-    }
-    Ok(outcome(any))
+    release_holders(store, name, |_, _| true).await
 }
 
 /// Removes the entry with this token. No other entry has it.
@@ -96,24 +84,24 @@ pub(crate) async fn force_release_if(
     name: &LockName,
     token: FencingToken,
 ) -> Result<ReleaseOutcome, Error> {
-    let session = store.fresh_session().await?;
-    let (view, seen) = held_by(store, &session, name).await?;
-    match seen.iter().find(|seen| seen.data.is_some() && view.token_of(&seen.entry) == token) {
-        Some(seen) => Ok(outcome(remove(store, &session, name, seen).await?)),
-        None => Ok(ReleaseOutcome::NotHeld),
-    }
+    let has_token = |view: &View, seen: &EntryNode| {
+        seen.data.is_some() && view.token_of(seen.entry.number) == token
+    };
+    release_holders(store, name, has_token).await
 }
 
-async fn remove(
+async fn release_holders(
     store: &Store,
-    session: &Session,
     name: &LockName,
-    seen: &Seen,
-) -> Result<bool, Error> {
-    let path = format!("{}/{}", store.layout.directory(name), seen.entry.node);
-    match session.write(&[Write::Delete(&path, Some(seen.stat.version))]).await {
-        Ok(_) => Ok(true),
-        Err(failure) if failure.is_no_node() || failure.is_changed() => Ok(false),
-        Err(failure) => Err(failure.into()),
+    is_meant: impl Fn(&View, &EntryNode) -> bool,
+) -> Result<ReleaseOutcome, Error> {
+    let session = store.fresh_session().await?;
+    let (view, seen) = held_by(store, &session, name).await?;
+    let mut outcome = ReleaseOutcome::NotHeld;
+    for seen in seen.iter().filter(|seen| is_meant(&view, seen)) {
+        if store.delete(&session, name, seen).await? {
+            outcome = ReleaseOutcome::Released;
+        }
     }
+    Ok(outcome)
 }

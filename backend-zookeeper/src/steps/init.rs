@@ -17,17 +17,17 @@ pub(crate) async fn init(store: &Store, init: &Init) -> Result<StoreSettings, Er
         return Err(Error::new(ErrorKind::InvalidInput, message));
     }
     if let Some(longest) = init.longest_lease {
-        check_longest(longest)?;
+        check_longest(longest, store.sessions.shortest())?;
         // The servers must give a session of its length.
         store.sessions.for_lease(longest).await?;
     }
     let session = store.session().await?;
     for _ in 0..TRIES {
-        store.meet_present(&session).await?;
-        let (before, version) = store.versioned_settings();
+        let (before, version) = store.enter_present_epoch(&session).await?;
         let now = store.sessions.clock.latest();
         let after = changed(&before, init, now);
         if after == before || store.put_settings(&session, &after, version).await? {
+            store.read_settings(&session).await?;
             let mut settings = StoreSettings::new(after.longest_lease(), Some(after.quarantine));
             settings.grants_in = after.quarantined(now).map_or(Duration::ZERO, |it| it.remaining);
             return Ok(settings);

@@ -1,19 +1,20 @@
 //! Records of names. A record stands in the node of its name, beside the token.
 
-use std::sync::Arc;
-
 use lock_core::{
     Error, ErrorKind, Grant, LockName, Mode, RecordRead, RecordWrite, StoreTime, WriteOutcome,
 };
 
 use super::{
-    grant::{Put, put_note},
-    view::read_note,
+    grant::{PutOutcome, put},
+    view::{EntryNode, read_note},
 };
 use crate::{
-    keys::data::{self, EntryData, Note, StoredRecord},
-    session::{Ask, Found},
-    store::{Held, Store},
+    keys::{
+        data::{Note, StoredRecord, to_bytes},
+        entry::Entry,
+    },
+    session::{Read, Write},
+    store::{OwnEntry, Store},
     tunables::TRIES,
 };
 
@@ -21,15 +22,14 @@ use crate::{
 pub(crate) async fn read(store: &Store, name: &LockName) -> Result<RecordRead, Error> {
     let session = store.fresh_session().await?;
     let (note, settings) = (store.layout.note(name), store.layout.settings());
-    let found = session.read(&[Ask::Data(&note), Ask::Data(&settings)]).await?;
-    let mut found = found.into_iter();
-    let note = read_note(found.next().unwrap_or(Found::Missing))?;
-    store.check_settings(&session, found.next().unwrap_or(Found::Missing)).await?;
+    let [note, settings] = session.read([Read::Data(&note), Read::Data(&settings)]).await?;
+    let note = read_note(note)?;
+    let (settings, _) = store.settings_of(&session, settings.data()).await?;
     let now = store.sessions.clock.earliest();
     let stored = note.and_then(|(note, _)| note.record).filter(|record| !record.is_over(now));
     let record = stored.and_then(|stored| stored.record());
     let written = record.as_ref().map_or(0, |record| record.written.as_micros());
-    let since = StoreTime::from_micros(store.settings().records_since());
+    let since = StoreTime::from_micros(settings.records_since());
     let now = StoreTime::from_micros(now.max(written));
     Ok(RecordRead::new(record, now).with_complete_since(since))
 }
@@ -38,23 +38,21 @@ pub(crate) async fn read(store: &Store, name: &LockName) -> Result<RecordRead, E
 pub(crate) async fn write(
     store: &Store,
     grant: &Grant,
-    held: &Held,
+    held: &OwnEntry,
     write: &RecordWrite,
 ) -> Result<WriteOutcome, Error> {
     if grant.mode == Mode::Shared {
         return Ok(WriteOutcome::NotHeld);
     }
     let path = store.layout.note(&grant.name);
-    let session = store.session_of(held).await?;
+    let mut held = OwnEntry { session: store.session_of(held).await?, ..held.clone() };
     for _ in 0..TRIES {
-        let found = session.read(&[Ask::Data(&held.path), Ask::Data(&path)]).await?;
-        let mut found = found.into_iter();
-        let entry = found.next().and_then(Found::data);
-        let entry = entry.and_then(|(bytes, stat)| Some((data::read::<EntryData>(&bytes)?, stat)));
-        let is_held = |(data, _): &(EntryData, _)| data.owner == grant.owner && !data.released;
-        let Some((_, entry)) = entry.filter(is_held) else { return Ok(WriteOutcome::NotHeld) };
-        let note = read_note(found.next().unwrap_or(Found::Missing))?;
-        let Some((note, stat)) = note else {
+        let [entry, note] = held.session.read([Read::Data(&held.path), Read::Data(&path)]).await?;
+        let entry = EntryNode::new(Entry::at(&held.path), entry);
+        let Some(entry) = entry.filter(|it| it.is_held_by(grant.owner)) else {
+            return Ok(WriteOutcome::NotHeld);
+        };
+        let Some((note, stat)) = read_note(note)? else {
             let message = "the node of the name was removed by hand, or by a restore";
             return Err(Error::new(ErrorKind::Unavailable, message));
         };
@@ -67,12 +65,11 @@ pub(crate) async fn write(
         let now = store.sessions.clock.latest();
         let record =
             StoredRecord::new(&write.value, grant.token, write.number, now, write.keep_for);
-        let note = Note { record: Some(record), ..note };
-        let session = Arc::clone(&session);
-        let held = Held { session, version: entry.version, ..held.clone() };
-        match put_note(&held, &path, &note, stat.version).await? {
-            Put::Done => return Ok(WriteOutcome::Written),
-            Put::Gone | Put::Changed => {}
+        let note = to_bytes(&Note { record: Some(record), ..note });
+        held.version = entry.stat.version;
+        match put(&held, &[Write::Put(&path, &note, stat.version)]).await? {
+            PutOutcome::Done => return Ok(WriteOutcome::Written),
+            PutOutcome::Gone | PutOutcome::Changed => {}
         }
     }
     Err(Error::new(ErrorKind::Unavailable, "others changed the record again and again"))

@@ -6,13 +6,13 @@ use futures_util::future::join_all;
 use lock_core::{Error, Grant, Instant, LossReason, Renewal};
 
 use crate::{
-    session::{Ask, Found, Session},
-    store::{Held, Store},
+    session::{Read, ReadResult, Session},
+    store::{OwnEntry, Store},
     tunables::READ_AT_ONCE,
 };
 
 /// A grant, and its index in the batch.
-type One<'a> = (usize, &'a Grant, &'a Held);
+type One<'a> = (usize, &'a Grant, &'a OwnEntry);
 
 /// Renews the grants of each session.
 pub(crate) async fn renew(
@@ -32,18 +32,13 @@ async fn of_session(store: &Store, grants: Vec<One<'_>>, sent: Instant) -> Vec<(
     let Some((_, _, held)) = grants.first() else { return Vec::new() };
     let session = Arc::clone(&held.session);
     let mut renewals = Vec::new();
-    let (mut held, mut lost) = (Vec::new(), Vec::new());
-    for one in grants {
-        // What has ended, the keeper of the session removes: also what is lost below.
-        let is_held = session.extend(&one.2.path, sent + session.lease);
-        if is_held && session.is_alive() { held.push(one) } else { lost.push(one) }
-    }
+    // What has ended, the keeper of the session removes: also what is lost below.
+    let is_held = |(_, _, held): &One<'_>| session.extend(&held.path, sent + session.lease);
+    let (held, mut lost): (Vec<_>, Vec<_>) =
+        grants.into_iter().partition(|one| is_held(one) && session.is_alive());
     let renewed = session.renew(sent).await;
     let from = session.counts_from(sent);
-    // A holder that has lived through an election may know that nothing was lost.
-    if let Err(error) = store.meet(&session, session.epoch()).await {
-        tracing::trace!(target: "leasehold", %error, "an epoch was not opened");
-    }
+    store.enter_epoch_as_holder(&session).await;
     for some in held.chunks(READ_AT_ONCE) {
         let found = match &renewed {
             Ok(()) => read(&session, some).await,
@@ -78,20 +73,17 @@ async fn of_session(store: &Store, grants: Vec<One<'_>>, sent: Instant) -> Vec<(
     renewals
 }
 
-async fn read(session: &Session, grants: &[One<'_>]) -> Result<Vec<Found>, Error> {
-    let asked: Vec<_> = grants.iter().map(|(_, _, held)| Ask::Data(&held.path)).collect();
-    session.read(&asked).await
+async fn read(session: &Session, grants: &[One<'_>]) -> Result<Vec<ReadResult>, Error> {
+    let asked: Vec<_> = grants.iter().map(|(_, _, held)| Read::Data(&held.path)).collect();
+    session.read_all(&asked).await
 }
 
 /// Why a grant was lost. It is lost even if the read fails.
 async fn why_lost(store: &Store, grant: &Grant) -> LossReason {
     let directory = store.layout.directory(&grant.name);
-    let children = async {
-        let session = store.session().await?;
-        Ok::<_, Error>(session.read(&[Ask::Children(&directory)]).await?.pop())
-    };
+    let children = async { store.session().await?.children(&directory).await };
     match children.await {
-        Ok(Some(Found::Children(children))) if !children.is_empty() => LossReason::TakenOver,
+        Ok(children) if !children.is_empty() => LossReason::TakenOver,
         _ => LossReason::Gone,
     }
 }

@@ -16,7 +16,7 @@ use crate::{
         data::{micros, read_watermark},
         layout::{Layout, parent, unescape},
     },
-    session::{Ask, Found, Session, Write, in_background},
+    session::{Read, Session, Write, in_background},
     store::Store,
     tunables::{FORGOTTEN_AFTER, SWEEP_EVERY, SWEPT_AT_ONCE},
 };
@@ -38,9 +38,7 @@ pub(super) fn now_and_then(store: &Store, session: &Arc<Session>) {
 }
 
 async fn sweep(session: &Session, layout: &Layout, bucket: u8, now: u64) -> Result<(), Error> {
-    let path = layout.bucket(bucket);
-    let found = session.read(&[Ask::Children(&path)]).await?.pop();
-    let Some(Found::Children(names)) = found else { return Ok(()) };
+    let names = session.children(&layout.bucket(bucket)).await?;
     let start = SystemEnv.random() as usize % names.len().max(1);
     let names = names.iter().cycle().skip(start).take(names.len().min(SWEPT_AT_ONCE));
     for name in names.filter_map(|name| unescape(name)) {
@@ -58,11 +56,11 @@ async fn forget(
 ) -> Result<(), Error> {
     let (note, directory) = (layout.note(name), layout.directory(name));
     let bucket = parent(&note);
-    let asked = [Ask::Data(&note), Ask::Data(&directory), Ask::Data(bucket)];
-    let mut found = session.read(&asked).await?.into_iter();
-    let mut next = || found.next().unwrap_or(Found::Missing);
-    let (Some((data, stat)), there, Some((watermark, bucket_stat))) =
-        (read_note(next())?, next().data(), next().data())
+    let asked = [Read::Data(&note), Read::Data(&directory), Read::Data(bucket)];
+    let [found, there, watermark] = session.read(asked).await?;
+    let there = there.data();
+    let (Some((data, stat)), Some((watermark, bucket_stat))) =
+        (read_note(found)?, watermark.data())
     else {
         return Ok(());
     };
@@ -121,10 +119,10 @@ mod tests {
         let now = store.sessions.clock.latest() + later.as_micros() as u64;
         forget(&session, &store.layout, &name, now).await.unwrap();
         let (note, directory) = (store.layout.note(&name), store.layout.directory(&name));
-        let found = session.read(&[Ask::Data(&note), Ask::Data(&directory)]).await.unwrap();
-        let is_there = found.into_iter().map(|found| found.data().is_some()).collect::<Vec<_>>();
-        assert_eq!(is_there[0], is_there[1], "a part of the name is left");
-        !is_there[0]
+        let found = session.read([Read::Data(&note), Read::Data(&directory)]).await.unwrap();
+        let [note, directory] = found.map(|found| found.data().is_some());
+        assert_eq!(note, directory, "a part of the name is left");
+        !note
     }
 
     #[tokio::test(flavor = "multi_thread")]

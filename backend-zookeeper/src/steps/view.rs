@@ -10,9 +10,9 @@ use crate::{
         data::{self, EntryData, Note},
         entry::{Entry, Kind, holders, in_order},
     },
-    session::{Ask, Found, Session, Write, epoch_of},
+    session::{Read, ReadResult, Session, epoch_of},
     store::Store,
-    tunables::{FAR, POLL, SHORTEST_POLL},
+    tunables::{FAR, POLL, READ_AT_ONCE, SHORTEST_POLL},
 };
 
 /// A lock at one point in time.
@@ -28,7 +28,7 @@ pub(super) struct View {
 
 /// An entry as it was read.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct EntryNode {
     pub(super) entry: Entry,
     /// `None` for an entry of another library.
     pub(super) data: Option<EntryData>,
@@ -37,64 +37,38 @@ pub(super) struct Seen {
 }
 
 impl Store {
-    /// Reads a lock. `owner` is who would be abandoned.
+    /// Reads a lock, and whether this owner was abandoned.
     pub(super) async fn view(
         &self,
         session: &Session,
         name: &LockName,
-        owner: Option<OwnerId>,
+        owner: OwnerId,
     ) -> Result<View, Error> {
         let (directory, note) = (self.layout.directory(name), self.layout.note(name));
-        let (settings, tombstone) =
-            (self.layout.settings(), owner.map(|it| self.layout.tombstone(it)));
-        let mut asked = vec![
-            Ask::Children(&directory),
-            Ask::Data(&directory),
-            Ask::Data(&note),
-            Ask::Data(&settings),
-        ];
-        asked.extend(tombstone.as_deref().map(Ask::Data));
-        let mut found = session.read(&asked).await?.into_iter();
-        let mut next = || found.next().unwrap_or(Found::Missing);
-        let entries = match next() {
-            Found::Children(children) => in_order(children),
-            _ => Vec::new(),
-        };
-        let directory = next().data().map(|(_, stat)| stat);
-        let note = next();
-        self.check_settings(session, next()).await?;
-        let is_abandoned = next().data().is_some();
-        self.meet_queue(session, directory.as_ref()).await?;
-        let (note, quarantined) = (read_note(note)?, self.quarantined());
-        Ok(View { entries, directory, note, is_abandoned, quarantined })
-    }
-
-    /// Records settings that were read with a lock.
-    pub(super) async fn check_settings(
-        &self,
-        session: &Session,
-        found: Found,
-    ) -> Result<(), Error> {
-        match self.note_settings(found)? {
-            true => Ok(()),
-            false => self.restore_settings(session).await,
-        }
-    }
-
-    /// Each entry that comes or goes changes the number in `directory`. So if neither it nor the
-    /// session knows of an election since the store was open, the queue is the one of that time.
-    pub(super) async fn meet_queue(
-        &self,
-        session: &Session,
-        directory: Option<&Stat>,
-    ) -> Result<(), Error> {
+        let (settings, tombstone) = (self.layout.settings(), self.layout.tombstone(owner));
+        let [children, directory, note, settings, tombstone] = session
+            .read([
+                Read::Children(&directory),
+                Read::Data(&directory),
+                Read::Data(&note),
+                Read::Data(&settings),
+                Read::Data(&tombstone),
+            ])
+            .await?;
+        let directory = directory.data().map(|(_, stat)| stat);
+        // Each entry that comes or goes changes the number in `directory`. So if neither it nor the
+        // session knows of an election since the store was open, the queue is the one of that time.
         let changed = directory.map_or(0, |stat| epoch_of(stat.pzxid));
-        self.meet(session, changed.max(session.epoch())).await
-    }
-
-    /// The quarantine that runs, if any.
-    pub(crate) fn quarantined(&self) -> Option<Quarantined> {
-        self.settings().quarantined(self.sessions.clock.earliest())
+        let settings = self.settings_of(session, settings.data()).await?;
+        let (settings, _) =
+            self.enter_epoch(session, settings, changed.max(session.epoch())).await?;
+        Ok(View {
+            entries: in_order(children.children()),
+            directory,
+            note: read_note(note)?,
+            is_abandoned: tombstone.data().is_some(),
+            quarantined: settings.quarantined(self.sessions.clock.earliest()),
+        })
     }
 
     /// Reads entries of a lock. Those that are gone are left out.
@@ -103,56 +77,49 @@ impl Store {
         session: &Session,
         name: &LockName,
         entries: &[Entry],
-    ) -> Result<Vec<Seen>, Error> {
-        let directory = self.layout.directory(name);
+    ) -> Result<Vec<EntryNode>, Error> {
         let mut seen = Vec::new();
-        for some in entries.chunks(crate::tunables::READ_AT_ONCE) {
-            let paths: Vec<_> = some.iter().map(|it| format!("{directory}/{}", it.node)).collect();
-            let asked: Vec<_> = paths.iter().map(|path| Ask::Data(path)).collect();
-            let found = session.read(&asked).await?.into_iter().zip(some);
-            seen.extend(found.filter_map(|(found, entry)| Seen::new(entry.clone(), found)));
+        for some in entries.chunks(READ_AT_ONCE) {
+            let paths: Vec<_> = some.iter().map(|it| self.layout.entry(name, it)).collect();
+            let asked: Vec<_> = paths.iter().map(|path| Read::Data(path)).collect();
+            let found = session.read_all(&asked).await?.into_iter().zip(some);
+            seen.extend(found.filter_map(|(found, entry)| EntryNode::new(entry.clone(), found)));
         }
         Ok(seen)
     }
 
-    /// Removes an entry without a session whose end has come. `false` if it must stay.
-    pub(super) async fn remove_ended(
+    /// Deletes an entry as it was read. `false` if others have changed or deleted it.
+    pub(super) async fn delete(
         &self,
         session: &Session,
         name: &LockName,
-        seen: &Seen,
+        seen: &EntryNode,
     ) -> Result<bool, Error> {
-        if seen.remaining(self.sessions.clock.earliest()) != Some(Duration::ZERO) {
-            return Ok(false);
-        }
-        let path = format!("{}/{}", self.layout.directory(name), seen.entry.node);
-        match session.write(&[Write::Delete(&path, Some(seen.stat.version))]).await {
-            Err(failure) if failure.is_no_node() || failure.is_changed() => Ok(true),
-            removed => removed.map(|_| true).map_err(Error::from),
-        }
+        session.delete(&self.layout.entry(name, &seen.entry), Some(seen.stat.version)).await
     }
 
-    /// Removes the first entries as long as they have ended. Returns the first that has not.
+    /// Removes the first entries as long as they are kept, and their ends have come. Returns the
+    /// first other one.
     pub(super) async fn first(
         &self,
         session: &Session,
         name: &LockName,
         entries: &mut Vec<Entry>,
-    ) -> Result<Option<Seen>, Error> {
-        while let Some(first) = entries.first() {
-            let seen = self.entries(session, name, std::slice::from_ref(first)).await?.pop();
-            match seen {
-                Some(seen) if !self.remove_ended(session, name, &seen).await? => {
-                    return Ok(Some(seen));
+    ) -> Result<Option<EntryNode>, Error> {
+        while !entries.is_empty() {
+            if let Some(first) = self.entries(session, name, &entries[..1]).await?.pop() {
+                if first.remaining(self.sessions.clock.earliest()) != Some(Duration::ZERO) {
+                    return Ok(Some(first));
                 }
-                _ => drop(entries.remove(0)),
+                self.delete(session, name, &first).await?;
             }
+            entries.remove(0);
         }
         Ok(None)
     }
 }
 
-pub(super) fn read_note(found: Found) -> Result<Option<(Note, Stat)>, Error> {
+pub(super) fn read_note(found: ReadResult) -> Result<Option<(Note, Stat)>, Error> {
     let Some((bytes, stat)) = found.data() else { return Ok(None) };
     let note = data::read(&bytes).ok_or_else(|| {
         let message = "the node of a name cannot be read: it was changed by hand";
@@ -170,20 +137,22 @@ impl View {
         before.cloned().collect()
     }
 
-    /// The token of an entry; the last that is known if it has none.
-    pub(super) fn token_of(&self, entry: &Entry) -> FencingToken {
-        token_of(self.note.as_ref(), self.directory.as_ref(), entry.number)
+    /// The token of an entry with this number; the last that is known if it has none.
+    pub(super) fn token_of(&self, number: Option<i32>) -> FencingToken {
+        let Some((note, _)) = &self.note else { return FencingToken::ZERO };
+        let token = number.zip(self.directory);
+        let token = token.and_then(|(number, stat)| note.token_of(number, stat.czxid));
+        token.or_else(|| FencingToken::new(note.token)).unwrap_or(FencingToken::ZERO)
     }
 
     /// The highest token of those that hold the lock, of entries in the order of the queue.
     pub(super) fn held_token(&self, entries: &[Entry]) -> FencingToken {
-        holders(entries).last().map_or(FencingToken::ZERO, |last| self.token_of(last))
+        holders(entries).last().map_or(FencingToken::ZERO, |last| self.token_of(last.number))
     }
 
     /// At least the last token.
     pub(super) fn last_token(&self) -> FencingToken {
-        let number = self.directory.map(|stat| stat.cversion);
-        token_of(self.note.as_ref(), self.directory.as_ref(), number)
+        self.token_of(self.directory.map(|stat| stat.cversion))
     }
 
     pub(super) fn holders(&self) -> &[Entry] {
@@ -191,21 +160,8 @@ impl View {
     }
 }
 
-pub(super) fn token_of(
-    note: Option<&(Note, Stat)>,
-    directory: Option<&Stat>,
-    number: Option<i32>,
-) -> FencingToken {
-    let known = note.and_then(|(note, _)| {
-        let last = FencingToken::new(note.token)?;
-        let token = note.token_of(number?, directory?.czxid);
-        Some(token.unwrap_or(last))
-    });
-    known.unwrap_or(FencingToken::ZERO)
-}
-
-impl Seen {
-    pub(super) fn new(entry: Entry, found: Found) -> Option<Self> {
+impl EntryNode {
+    pub(super) fn new(entry: Entry, found: ReadResult) -> Option<Self> {
         let (bytes, stat) = found.data()?;
         let text = String::from_utf8_lossy(&bytes).into_owned();
         Some(Self { entry, data: data::read(&bytes), stat, text })
@@ -215,13 +171,19 @@ impl Seen {
         self.data.as_ref().is_some_and(|data| data.owner == owner)
     }
 
-    pub(super) fn is_released(&self) -> bool {
-        self.data.as_ref().is_some_and(|data| data.released)
+    /// Whether it is of this owner, who has not released it.
+    pub(super) fn is_held_by(&self, owner: OwnerId) -> bool {
+        self.belongs_to(owner) && !self.is_kept()
     }
 
-    /// How long an entry without a session stays. `None` for all others.
+    /// Whether its holder has released it, and it is kept for the rest of a minimum hold.
+    pub(super) fn is_kept(&self) -> bool {
+        self.data.as_ref().is_some_and(|data| data.kept_until_micros.is_some())
+    }
+
+    /// How long an entry is kept. `None` for all others.
     fn remaining(&self, now_micros: u64) -> Option<Duration> {
-        let until = self.data.as_ref()?.until_micros?;
+        let until = self.data.as_ref()?.kept_until_micros?;
         Some(Duration::from_micros(until.saturating_sub(now_micros)))
     }
 

@@ -4,6 +4,6 @@ mod queue;
 mod waiter;
 
 pub(crate) use self::{
-    queue::{Ahead, WaiterEntry, Waiters},
+    queue::{WaiterEntry, Waiters},
     waiter::{RefusedWaiter, ZooKeeperWaiter},
 };

@@ -4,35 +4,18 @@ use std::{future::pending, sync::Arc};
 
 use async_trait::async_trait;
 use lock_core::{BoxFuture, Env as _, Error, Instant, Signal, SystemEnv, Waiter};
-use zookeeper_client::EventType;
 
-use super::queue::{Ahead, WaiterEntry, Waiters};
-use crate::{
-    keys::layout::Layout,
-    session::{Ending, Write},
-    tunables::POLL,
-};
+use super::queue::{WaiterEntry, Waiters};
+use crate::{session::Ending, tunables::POLL};
 
 /// No waiter is kept for as long as this.
 const NEVER: Instant = Instant::from_nanos(u64::MAX);
 
-/// What a waiter has seen of the entries before its own.
-enum Change {
-    /// None is left.
-    IsFirst,
-    /// The only one has changed, or all are gone.
-    MayBeFirst,
-    Other,
-}
-
 /// Waits in an entry, with a watch on the last of the entries that it waits for.
 pub(crate) struct ZooKeeperWaiter {
-    pub(crate) entry: Arc<WaiterEntry>,
+    entry: Arc<WaiterEntry>,
     waiters: Waiters,
-    layout: Layout,
-    watch: Option<BoxFuture<EventType>>,
-    /// Whether it was told that its turn has come.
-    is_told: bool,
+    watch: Option<BoxFuture<()>>,
 }
 
 impl std::fmt::Debug for ZooKeeperWaiter {
@@ -43,38 +26,30 @@ impl std::fmt::Debug for ZooKeeperWaiter {
 
 impl ZooKeeperWaiter {
     /// A waiter in an entry that was just made.
-    pub(crate) fn start(entry: WaiterEntry, waiters: &Waiters, layout: &Layout) -> Self {
+    pub(crate) fn start(entry: WaiterEntry, waiters: &Waiters) -> Self {
         let entry = Arc::new(entry);
-        entry.held.session.end_at(&entry.held.path, NEVER, Ending::Other);
+        entry.own.session.end_at(&entry.own.path, NEVER, Ending::Other);
         waiters.add(&entry);
-        let (waiters, layout) = (waiters.clone(), layout.clone());
-        Self { entry, waiters, layout, watch: None, is_told: false }
+        Self { entry, waiters: waiters.clone(), watch: None }
     }
 
-    /// Waits until the last entry before it has changed.
-    async fn predecessor_gone(&mut self) -> Result<Change, Error> {
-        let Some(Ahead { last, count, .. }) = self.entry.ahead() else {
-            return Ok(Change::IsFirst);
-        };
+    /// Waits until the entry before it has changed or is gone. The attempt that follows reads the
+    /// queue, and sets the entry that is watched next.
+    async fn predecessor_changed(&mut self) -> Result<(), Error> {
+        if self.watch.is_none() {
+            let Some(path) = self.entry.predecessor() else { return pending().await };
+            // An entry that moves to another session is deleted and made again in one step.
+            self.watch = match self.entry.own.session.watch(&path).await? {
+                Some(watcher) => Some(Box::pin(async { drop(watcher.changed().await) })),
+                None => Some(Box::pin(async {})),
+            };
+        }
         if let Some(watch) = &mut self.watch {
             watch.await;
-            self.watch = None;
-            if count > 1 {
-                self.entry.pass_gone(&self.layout).await?;
-            }
-            if count == 1 || self.entry.ahead().is_none() {
-                return Ok(Change::MayBeFirst);
-            }
-            return Ok(Change::Other);
         }
-        let path = format!("{}/{}", self.layout.directory(&self.entry.name), last.node);
-        // An entry that moves to another session is deleted and made again in one step.
-        let (exists, watcher) = self.entry.held.session.watch(&path).await?;
-        match exists {
-            true => self.watch = Some(Box::pin(async { watcher.changed().await.event_type })),
-            false => self.entry.pass_gone(&self.layout).await?,
-        }
-        Ok(Change::Other)
+        self.watch = None;
+        self.entry.set_predecessor(None);
+        Ok(())
     }
 }
 
@@ -82,43 +57,28 @@ impl Drop for ZooKeeperWaiter {
     fn drop(&mut self) {
         self.waiters.remove(self.entry.owner);
         // If it has not left the queue, the entry ends as that of a dead client.
-        self.entry.held.session.end_waiting(&self.entry.held.path);
+        self.entry.own.session.end_waiting(&self.entry.own.path);
     }
 }
 
 #[async_trait]
 impl Waiter for ZooKeeperWaiter {
     async fn next(&mut self) -> Signal {
-        loop {
-            if self.entry.is_lost() {
-                return Signal::Lost("its session ended, or its entry was removed".into());
-            }
-            match self.predecessor_gone().await {
-                Ok(Change::Other) => {}
-                // The attempt that follows reads whether the entry is gone.
-                Ok(Change::MayBeFirst) => return Signal::Recheck,
-                Ok(Change::IsFirst) if self.is_told => return pending().await,
-                Ok(Change::IsFirst) => {
-                    self.is_told = true;
-                    return Signal::Recheck;
-                }
+        while !self.entry.is_lost() {
+            match self.predecessor_changed().await {
+                Ok(()) => return Signal::Recheck,
                 Err(_) => SystemEnv.sleep(POLL).await,
             }
         }
+        Signal::Lost("its session ended, or its entry was removed".into())
     }
 
     async fn leave(self: Box<Self>) -> Result<(), Error> {
-        let held = &self.entry.held;
-        let deleted = held.session.write(&[Write::Delete(&held.path, None)]).await;
-        match deleted {
-            Err(failure) if !failure.is_no_node() => {
-                Err(Error::from(failure).at("zookeeper", "leave"))
-            }
-            _ => {
-                held.session.forget(&held.path);
-                Ok(())
-            }
-        }
+        let own = &self.entry.own;
+        let deleted = own.session.delete(&own.path, None).await;
+        deleted.map_err(|error| error.at("zookeeper", "leave"))?;
+        own.session.forget(&own.path);
+        Ok(())
     }
 }
 

@@ -6,7 +6,7 @@ use backend_zookeeper::{
 };
 use lock_core::{FenceError, FencingToken};
 
-use crate::support::{plain, single};
+use crate::support::{name, plain, single};
 
 const DATA: &str = "/report";
 
@@ -57,4 +57,16 @@ async fn a_late_write_changes_nothing_and_names_the_token_that_was_admitted() {
         assert_eq!(client.get_data(&path).await.unwrap().0, other.as_bytes());
     }
     assert_eq!(read().await, "second again");
+}
+
+/// The root is always there, and nobody can make it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fence_may_stand_in_the_root() {
+    let zookeeper = single().await;
+    let client = plain(zookeeper.endpoints()[0]).await;
+    let (fence, name) = (Fence::new("/"), name());
+    for token in [9, 10].map(|token| FencingToken::new(token).unwrap()) {
+        fence.write(&client, name.as_str(), token, |_| Ok(())).await.unwrap();
+    }
+    assert_eq!(client.get_data("/job").await.unwrap().0, b"leasehold-token:10");
 }

@@ -1,10 +1,10 @@
-//! What stays without a session: a minimum hold, and a detached lock.
+//! What stays without a session: a minimum hold.
 
 use std::time::Duration;
 
 use lock_core::{ReleaseOptions, ReleaseOutcome};
 
-use crate::support::{LEASE, busy, entries, granted, pair, plain, request, request_for, until};
+use crate::support::{LEASE, busy, granted, pair, plain, request, request_for, until};
 
 /// Clients of other libraries do not know that it ends. So the client that released removes it.
 #[tokio::test(flavor = "multi_thread")]
@@ -24,23 +24,6 @@ async fn a_minimum_hold_is_removed_at_its_end_although_nobody_waits() {
         until("it is removed", async || client.list_children(&directory).await.unwrap().is_empty())
             .await;
     }
-}
-
-/// Nobody closes the client of a lock that is detached.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_held_lock_outlives_a_client_that_is_dropped() {
-    let (zookeeper, [one, other]) = pair().await;
-    let client = plain(zookeeper.endpoints()[0]).await;
-    let grant = granted(&*one, &request()).await;
-    let token = grant.token;
-    let path = format!("/leasehold/job/{}", entries(&client).await[0]);
-    drop((grant, one));
-    until("no session has it", async || {
-        let stat = client.check_stat(&path).await.unwrap();
-        stat.expect("the lock is free").ephemeral_owner == 0
-    })
-    .await;
-    assert_eq!(busy(&*other, &request()).await.token, token);
 }
 
 /// The client that released is gone. The next one that asks removes it.

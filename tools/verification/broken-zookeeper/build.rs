@@ -2,7 +2,9 @@
 //! process begins. Before the line of a guard stands, for each way to break it:
 //!
 //! ```text
-//! // guard: last-write | S1 | ensemble::a_write_and_then_a_cut | sent >= least => true
+//! // guard: floor | S2 | suite::a_token_is_above_the_floor |
+//! //   *token > request.floor && is_recent(token) => true
+//! if let Some(token) = known.filter(|token| *token > request.floor && is_recent(token)) {
 //! ```
 //!
 //! the name of the variant, the requirement that it breaks, the test that must then fail, and what
@@ -54,12 +56,8 @@ fn changed(text: &str, variants: &mut Vec<[String; 3]>) -> Result<String, String
             while let Some(more) = lines.next_if(goes_on) {
                 marker.extend([" ", more.trim_start().trim_start_matches(GOES_ON).trim_start()]);
             }
-            let guard = parse(&marker, variants);
-            guards.push(
-                guard.ok_or(format!(
-                    "{marker:?} is not `NAME | S1 | TEST | A => B` of a new name"
-                ))?,
-            );
+            let why = format!("{marker:?} is not `NAME | S1 | TEST | A => B` with a new name");
+            guards.push(parse(&marker, variants).ok_or(why)?);
             continue;
         }
         let mut line = line.to_owned();
@@ -78,7 +76,10 @@ fn changed(text: &str, variants: &mut Vec<[String; 3]>) -> Result<String, String
             copy.extend([line.as_str(), "\n"]);
         }
     }
-    Ok(copy)
+    match guards.first() {
+        None => Ok(copy),
+        Some([name, ..]) => Err(format!("{name}: no line follows")),
+    }
 }
 
 /// The name of the variant, the guard, and what stands in its place.

@@ -98,7 +98,7 @@ impl Store {
         Some(())
     }
 
-    /// As `meet` of the real settings.
+    /// As `enter` of the real settings.
     fn meet(&self, state: &mut State, session: Session) {
         let settings = &mut state.data.settings;
         let open = settings.open_epoch();

@@ -6,11 +6,11 @@ use lock_core::Instant;
 
 /// The requests of a session that count for its validity.
 #[derive(Debug)]
-pub(super) struct Known {
+pub(super) struct Touches {
     /// The leader ends the session not earlier than a whole session after this.
-    confirmed: Instant,
+    pub(super) confirmed: Instant,
     /// When the last answered write was sent.
-    written: Instant,
+    pub(super) written: Instant,
     /// When earlier answered writes were sent, and when they were answered, the oldest first.
     earlier: VecDeque<(Instant, Instant)>,
     /// How long before an answered write is sent the answer to a request must come.
@@ -19,7 +19,7 @@ pub(super) struct Known {
     apart: Duration,
 }
 
-impl Known {
+impl Touches {
     /// A session whose first request was sent at `opened`. It reaches the leader.
     pub(super) fn new(opened: Instant, after: Duration, apart: Duration) -> Self {
         Self { confirmed: opened, written: opened, earlier: VecDeque::new(), after, apart }
@@ -41,14 +41,6 @@ impl Known {
             self.earlier.push_back((sent, answered));
         }
     }
-
-    pub(super) fn confirmed(&self) -> Instant {
-        self.confirmed
-    }
-
-    pub(super) fn written(&self) -> Instant {
-        self.written
-    }
 }
 
 #[cfg(test)]
@@ -59,10 +51,10 @@ mod tests {
     fn a_request_counts_when_a_later_write_was_answered() {
         let at = |seconds: u64| Instant::from_nanos(seconds * 1_000_000_000);
         let [after, apart] = [3, 1].map(Duration::from_secs);
-        let mut known = Known::new(at(10), after, apart);
+        let mut touches = Touches::new(at(10), after, apart);
         let mut answered = |sent, answered| {
-            known.wrote(at(sent), at(answered));
-            known.confirmed()
+            touches.wrote(at(sent), at(answered));
+            touches.confirmed
         };
         let mut wrote = |seconds| answered(seconds, seconds);
         assert_eq!(wrote(12), at(10));
