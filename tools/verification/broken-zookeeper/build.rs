@@ -8,8 +8,8 @@
 //! ```
 //!
 //! the name of the variant, the requirement that it breaks, the test that must then fail, and what
-//! of the line is replaced, and by what. Comment lines that begin with three spaces continue it. The
-//! markers `NAME/…` are one variant, which breaks several guards.
+//! of the line is replaced, and by what. Comment lines that begin with three spaces continue it.
+//! The markers `NAME/…` are one variant, which breaks several guards.
 
 use std::{env, error::Error, fs, path::Path};
 
