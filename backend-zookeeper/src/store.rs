@@ -110,6 +110,8 @@ impl Store {
     /// A session whose server knows of all that was confirmed before: a follower may be behind.
     pub(crate) async fn fresh_session(&self) -> Result<Arc<Session>, Error> {
         let session = self.session().await?;
+        // guard: fresh-read | S7 | ensemble::a_follower_that_is_behind_answers_no_old_record |
+        //   session.touch().await? => ()
         session.touch().await?;
         Ok(session)
     }

@@ -67,6 +67,8 @@ impl Note {
     pub(crate) fn token_of(&self, number: i32, directory: i64) -> Option<FencingToken> {
         let further = i64::from(number.wrapping_sub(self.number));
         let token = self.token.checked_add_signed(further);
+        // guard: new-directory | S2 | foreign::tokens_increase_over_the_removal_of_the_directory |
+        //   self.directory == directory => true
         token.filter(|_| self.directory == directory).and_then(FencingToken::new)
     }
 

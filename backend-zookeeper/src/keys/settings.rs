@@ -134,6 +134,9 @@ impl Settings {
     /// Whether a client that knows of no loss since `unbroken_since` changes nothing by `enter`.
     pub(crate) fn has_entered(&self, epoch: i64, unbroken_since: i64, now_micros: u64) -> bool {
         let has_entered = self.unproven.as_ref().is_some_and(|it| epoch <= it.epoch);
+        // guard: unproven-epoch | S1 |
+        //   restore::an_ensemble_that_went_back_waits_although_nobody_reports_it |
+        //   epoch <= self.open_epoch(now_micros) => true
         epoch <= self.open_epoch(now_micros) || has_entered && unbroken_since > self.epoch
     }
 

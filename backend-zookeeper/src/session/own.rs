@@ -60,6 +60,8 @@ impl OwnNode {
     /// Before a write is sent: its caller may go away before the answer comes. Returns whether an
     /// earlier write is unknown.
     fn begin(&mut self) -> bool {
+        // guard: unknown-write | operation | faults::a_lost_answer_to_a_renewal_ends_no_session |
+        //   true => false
         std::mem::replace(&mut self.is_unknown, true)
     }
 
@@ -115,6 +117,9 @@ impl Session {
     async fn write_own(&self, own: &mut OwnNode, more: &[Write<'_>]) -> Result<(), Failure> {
         loop {
             let (sent, was_unknown) = (SystemEnv.now(), own.begin());
+            // guard: own-version/put | S1 |
+            //   restore::an_ensemble_that_went_back_waits_although_nobody_reports_it |
+            //   own.version => -1
             let mut steps = vec![Write::Put(&own.path, &[], own.version)];
             steps.extend(more);
             let failure = match self.write(&steps).await {
@@ -143,6 +148,9 @@ impl Session {
 
     fn wrote_own(&self, own: &mut OwnNode, stat: &Stat, sent: Instant) {
         let epoch = epoch_of(stat.mzxid);
+        // guard: own-version/age | S1 |
+        //   restore::an_ensemble_that_went_back_waits_although_nobody_reports_it |
+        //   SystemEnv.now().since(own.sent) >= self.lease => false
         if SystemEnv.now().since(own.sent) >= self.lease {
             self.unbroken_since.store(epoch, Ordering::Release);
         }

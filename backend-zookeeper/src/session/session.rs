@@ -137,11 +137,19 @@ impl Session {
 
     /// The instant from which a grant or a renewal that was sent at `sent` counts.
     pub(crate) fn counts_from(&self, sent: Instant) -> Instant {
+        // guard: counts-from | S3 | ensemble::a_write_and_then_a_cut_leave_no_second_holder |
+        //   self.longer => 100 * self.lease
+        // guard: reads/count | S3 |
+        //   ensemble::a_holder_behind_a_follower_that_is_cut_off_is_no_second_holder |
+        //   self.longer => 100 * self.lease
         sent.min(self.touches.lock().confirmed + self.longer)
     }
 
     /// When the next write is due, if nothing else is written.
     pub(super) fn due(&self) -> Instant {
+        // guard: reads/suffice | S3 |
+        //   ensemble::a_holder_behind_a_follower_that_is_cut_off_is_no_second_holder |
+        //   self.lease / TOUCH_PART => 100 * self.lease
         self.written() + self.lease / TOUCH_PART
     }
 
@@ -162,6 +170,9 @@ impl Session {
     /// Before an entry is made: removes what was made after a lease, if no answer names it. The
     /// keeper need not be told, since it wakes in each third of the lease.
     pub(crate) fn expect(&self, stem: &str) {
+        // guard: unnamed-entry | S6 |
+        //   faults::an_entry_that_no_answer_has_named_ends_with_its_lease |
+        //   self.lease => 100 * self.lease
         let end = End { at: SystemEnv.now() + self.lease, what: Ending::Unnamed };
         self.ends.lock().insert(stem.to_owned(), end);
     }
@@ -205,6 +216,8 @@ impl Session {
     /// An entry becomes that of a holder. `false` if it may be gone: the keeper removes it, or the
     /// session was given up.
     pub(crate) fn hold(&self, path: &str) -> bool {
+        // guard: held-until | S3 | faults::a_pause_of_the_server_gives_no_second_holder |
+        //   self.lease => self.lease / 100
         let end = End { at: SystemEnv.now() + self.lease, what: Ending::Held };
         {
             let mut ends = self.ends.lock();

@@ -28,6 +28,9 @@ impl Touches {
     /// A write that was sent at `sent` was answered. An earlier one reached its follower before its
     /// own answer, so it may have been under way for long.
     pub(super) fn wrote(&mut self, sent: Instant, answered: Instant) {
+        // guard: last-but-one-write | S3 |
+        //   ensemble::a_write_and_then_a_cut_leave_no_second_holder |
+        //   sent.since(*answered) >= self.after => true
         let confirmed = |(_, answered): &(Instant, _)| sent.since(*answered) >= self.after;
         while let Some((earlier, _)) = self.earlier.front().copied().filter(confirmed) {
             self.confirmed = self.confirmed.max(earlier);

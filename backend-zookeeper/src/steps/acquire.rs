@@ -136,6 +136,8 @@ pub(super) async fn judge(
     };
     let placed = placed.await;
     if placed.is_err() {
+        // guard: failed-attempt | S6 | faults::an_attempt_that_fails_leaves_no_entry |
+        //   SystemEnv.now() => SystemEnv.now() + 100 * session.lease
         session.end_at(&path, SystemEnv.now(), Ending::Unused);
     }
     placed
@@ -151,6 +153,8 @@ pub(super) async fn decide(
     let mut blockers = view.blockers(own.number, kind_of(request.mode));
     let distance = blockers.len();
     let first = store.first(&own.session, &request.name, &mut blockers).await?;
+    // guard: tombstone | S6 | suite::an_abandoned_owner_takes_nothing_any_more |
+    //   view.is_abandoned => false
     if view.is_abandoned || first.as_ref().is_some_and(|it| it.belongs_to(request.owner)) {
         store.remove(&own).await;
         let busy = Busy::new(None, view.last_token(), POLL);

@@ -53,6 +53,8 @@ async fn mint(
         let known = note.as_ref().and_then(|(note, _)| note.token_of(own.number, directory));
         let lag = TOKEN_LAG.as_micros() as u64;
         let is_recent = |token: &FencingToken| token.get().saturating_add(lag) >= clock.earliest();
+        // guard: floor | S2 | suite::a_token_is_above_the_floor |
+        //   *token > request.floor && is_recent(token) => true
         if let Some(token) = known.filter(|token| *token > request.floor && is_recent(token)) {
             return Ok(Some(token));
         }

@@ -36,6 +36,8 @@ pub(crate) async fn release(
     let mut version = held.version;
     for _ in 0..TRIES {
         let is_released = match keep {
+            // guard: release-version | S4 | kept::a_repeated_release_leaves_a_minimum_hold |
+            //   Some(version) => None
             None => session.delete(&held.path, Some(version)).await?,
             Some(keep) => keep_for(store, &session, &held.path, version, keep).await?,
         };

@@ -55,6 +55,8 @@ async fn of_session(store: &Store, grants: Vec<One<'_>>, sent: Instant) -> Vec<(
                     let is_ours = found.data().is_some_and(|(_, stat)| {
                         stat.ephemeral_owner == session.id() && stat.version == one.2.version
                     });
+                    // guard: renew-entry | S5 |
+                    //   suite::a_renewal_does_not_bring_a_forced_grant_back | is_ours => true
                     match is_ours {
                         true => renewals.push((one.0, Renewal::Renewed { from, lease })),
                         false => lost.push(*one),

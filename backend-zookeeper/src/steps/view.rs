@@ -131,6 +131,8 @@ pub(super) fn read_note(found: ReadResult) -> Result<Option<(Note, Stat)>, Error
 impl View {
     /// The entries that an entry of this kind and number waits for.
     pub(super) fn blockers(&self, number: i32, kind: Kind) -> Vec<Entry> {
+        // guard: queue | S1 | suite::a_held_lock_is_refused_with_its_holder_and_token |
+        //   it.is_before(number) && it.blocks(kind) => false
         let before = self.entries.iter().filter(|it| it.is_before(number) && it.blocks(kind));
         before.cloned().collect()
     }

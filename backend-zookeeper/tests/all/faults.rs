@@ -2,14 +2,28 @@
 
 use std::time::Duration;
 
-use lock_core::{Attempt, Backend, ErrorKind, Renewal};
-use servers::{Mode, Proxy, Server as _};
-use zookeeper_client::Client;
+use lock_core::{Backend, ErrorKind, Renewal, Request};
+use servers::{Counters, Mode, Proxy, Server as _};
 
 use crate::support::{
-    LEASE, WAIT, busy, connect, eventually_granted, granted, is_over, name, pair, release, request,
-    request_for, single, until, zxid,
+    LEASE, WAIT, busy, connect, entries, eventually_granted, granted, is_over, name, pair, plain,
+    release, request, request_for, sessions, single, until, zxid,
 };
+
+/// A call whose request arrives. Then its connection ends without the answer.
+async fn without_answer<T>(
+    proxy: &Proxy,
+    call: impl Future<Output = T>,
+    has_arrived: impl AsyncFnMut() -> bool,
+) -> T {
+    proxy.set(Mode::HalfCut).await.unwrap();
+    let cut = async {
+        until("the request arrives", has_arrived).await;
+        proxy.set(Mode::Reset).await.unwrap();
+        proxy.set(Mode::Pass).await.unwrap();
+    };
+    tokio::join!(call, cut).0
+}
 
 /// The attempt arrives and its answer is lost: the outcome is unknown, and the clean-up leaves
 /// nothing.
@@ -17,19 +31,17 @@ use crate::support::{
 async fn a_lost_answer_leaves_no_lock() {
     let zookeeper = single().await;
     let address = zookeeper.endpoints()[0];
-    let proxy = Proxy::start(address).await.unwrap();
-    let direct = connect(&[address], "10s").await;
-    let behind = connect(&[proxy.address()], "3s").await;
+    let (client, proxy) = (plain(address).await, Proxy::start(address).await.unwrap());
+    let direct = connect(&[address], "20s").await;
+    let behind = connect(&[proxy.address()], "20s").await;
     // The directory of the name is there.
     let first = granted(&*direct, &request()).await;
     release(&*direct, &first).await;
-    proxy.set(Mode::HalfCut).await.unwrap();
     let lost = request();
-    let error = behind.try_acquire(&lost).await.unwrap_err();
+    let has_arrived = async || !entries(&client).await.is_empty();
+    let error = without_answer(&proxy, behind.try_acquire(&lost), has_arrived).await.unwrap_err();
     assert!(error.is_ambiguous(), "{error}");
-    assert!(proxy.counters().to_client.swallowed > 0, "the fault did not happen");
     busy(&*direct, &request()).await;
-    proxy.set(Mode::Pass).await.unwrap();
     abandoned(&*behind, &lost).await;
     granted(&*direct, &request()).await;
 }
@@ -40,16 +52,15 @@ async fn a_lost_answer_leaves_no_lock() {
 async fn a_lost_answer_to_a_renewal_ends_no_session() {
     let zookeeper = single().await;
     let proxy = Proxy::start(zookeeper.endpoints()[0]).await.unwrap();
-    let behind = connect(&[proxy.address()], "3s").await;
-    let lease = LEASE;
+    let behind = connect(&[proxy.address()], "20s").await;
     let grant = granted(&*behind, &request()).await;
-    proxy.set(Mode::HalfCut).await.unwrap();
-    let answer = behind.renew(&[&grant], grant.from + lease / 2).await.pop().unwrap();
+    let (before, grants) = (zxid(&zookeeper).await, [&grant]);
+    let renewal = behind.renew(&grants, grant.from + LEASE / 2);
+    let has_arrived = async || zxid(&zookeeper).await > before;
+    let answer = without_answer(&proxy, renewal, has_arrived).await.pop().unwrap();
     assert!(matches!(answer, Renewal::Unknown(_)), "{answer:?}");
-    assert!(proxy.counters().to_client.swallowed > 0, "the fault did not happen");
-    proxy.set(Mode::Pass).await.unwrap();
     until("a renewal", async || {
-        let renewal = behind.renew(&[&grant], grant.from + lease / 2).await.pop().unwrap();
+        let renewal = behind.renew(&[&grant], grant.from + LEASE / 2).await.pop().unwrap();
         assert!(!matches!(renewal, Renewal::Lost(_)), "{renewal:?}");
         matches!(renewal, Renewal::Renewed { .. })
     })
@@ -62,7 +73,7 @@ async fn a_lost_answer_to_a_renewal_ends_no_session() {
 async fn a_caller_that_goes_away_ends_no_session() {
     let zookeeper = single().await;
     let proxy = Proxy::start(zookeeper.endpoints()[0]).await.unwrap();
-    let behind = connect(&[proxy.address()], "10s").await;
+    let behind = connect(&[proxy.address()], "20s").await;
     let grant = granted(&*behind, &request()).await;
     proxy.set(Mode::HalfCut).await.unwrap();
     let before = zxid(&zookeeper).await;
@@ -78,29 +89,25 @@ async fn a_caller_that_goes_away_ends_no_session() {
         matches!(renewal, Renewal::Renewed { .. })
     })
     .await;
-    let attempt = behind.try_acquire(&request_for("other", LEASE)).await.unwrap();
-    assert!(matches!(attempt, Attempt::Granted(_)), "{attempt:?}");
+    granted(&*behind, &request_for("other", LEASE)).await;
 }
 
 /// The server answers the create and not the read that follows it. The attempt leaves no entry.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_attempt_that_fails_leaves_no_entry() {
     let (zookeeper, [one, other]) = pair().await;
-    let client = Client::connect(&zookeeper.endpoints()[0].to_string()).await.unwrap();
+    let client = plain(zookeeper.endpoints()[0]).await;
     let first = granted(&*one, &request()).await;
     release(&*one, &first).await;
-    let path = "/leasehold/%leasehold/settings";
+    let (path, before) = ("/leasehold/%leasehold/settings", sessions(&client).await);
     let (settings, _) = client.get_data(path).await.unwrap();
     client.set_data(path, b"unreadable", None).await.unwrap();
     let error = one.try_acquire(&request()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Config, "{error}");
     client.set_data(path, &settings, None).await.unwrap();
-    // Its client lives, and with it the session.
-    until("the lock is free", async || {
-        other.try_acquire(&request()).await.is_ok_and(|attempt| attempt.granted().is_some())
-    })
-    .await;
-    one.inspect(&name()).await.unwrap();
+    eventually_granted(&*other).await;
+    // It would keep the entry.
+    assert_eq!(sessions(&client).await, before, "a session has ended");
 }
 
 /// The answer to the create is lost, and nobody abandons the owner. The entry ends with its lease.
@@ -108,30 +115,30 @@ async fn an_attempt_that_fails_leaves_no_entry() {
 async fn an_entry_that_no_answer_has_named_ends_with_its_lease() {
     let zookeeper = single().await;
     let address = zookeeper.endpoints()[0];
-    let proxy = Proxy::start(address).await.unwrap();
-    let direct = connect(&[address], "10s").await;
-    let behind = connect(&[proxy.address()], "2s").await;
-    let brief = Duration::from_secs(5);
+    let (client, proxy) = (plain(address).await, Proxy::start(address).await.unwrap());
+    let direct = connect(&[address], "20s").await;
+    let behind = connect(&[proxy.address()], "20s").await;
+    // The session must live on while this machine stalls for 5 s.
+    let brief = Duration::from_secs(10);
     let first = granted(&*behind, &request_for("job", brief)).await;
     release(&*behind, &first).await;
-    proxy.set(Mode::HalfCut).await.unwrap();
-    let before = zxid(&zookeeper).await;
-    let error = behind.try_acquire(&request_for("job", brief)).await.unwrap_err();
+    let before = sessions(&client).await;
+    let lost = request_for("job", brief);
+    let has_arrived = async || !entries(&client).await.is_empty();
+    let error = without_answer(&proxy, behind.try_acquire(&lost), has_arrived).await.unwrap_err();
     assert!(error.is_ambiguous(), "{error}");
-    assert!(zxid(&zookeeper).await > before, "the fault did not happen");
-    proxy.set(Mode::Pass).await.unwrap();
-    // The session goes on: it would keep the entry.
     eventually_granted(&*direct).await;
-    behind.inspect(&name()).await.unwrap();
+    // It would keep the entry.
+    assert_eq!(sessions(&client).await, before, "a session has ended");
 }
 
-async fn abandoned(backend: &dyn Backend, request: &lock_core::Request) {
+async fn abandoned(backend: &dyn Backend, request: &Request) {
     let abandoning = async {
         while let Err(error) = backend.abandon(request).await {
             assert!(error.is_retryable(), "{error}");
         }
     };
-    tokio::time::timeout(WAIT, abandoning).await.expect("it is abandoned");
+    tokio::time::timeout(WAIT * 3, abandoning).await.expect("it is abandoned");
 }
 
 /// The session moves to another connection while the request to make an entry is still under way.
@@ -140,44 +147,65 @@ async fn abandoned(backend: &dyn Backend, request: &lock_core::Request) {
 async fn a_request_that_arrives_after_its_session_has_moved_takes_nothing() {
     let zookeeper = single().await;
     let address = zookeeper.endpoints()[0];
-    let direct = connect(&[address], "10s").await;
-    let (slow, quick) =
-        (Proxy::start(address).await.unwrap(), Proxy::start(address).await.unwrap());
+    let (client, direct) = (plain(address).await, connect(&[address], "20s").await);
+    let slow = Proxy::start(address).await.unwrap();
+    // When this one ends, what it has sent is still in the slow one.
+    let front = Proxy::start(slow.address()).await.unwrap();
+    let quick = Proxy::start(address).await.unwrap();
     quick.set(Mode::Cut).await.unwrap();
-    let moving = connect(&[slow.address(), quick.address()], "3s").await;
-    // Its session for this lease is on the slow way, and moves when a part of it has passed.
-    let lease = Duration::from_secs(5);
-    let warm = granted(&*moving, &request_for("job", lease)).await;
+    let moving = connect(&[front.address(), quick.address()], "20s").await;
+    let warm = granted(&*moving, &request()).await;
     release(&*moving, &warm).await;
+    // A ping is much shorter.
+    let has_request = |now: &Counters| now.to_server.waiting > 100;
+
+    // Without a move, the request takes the lock when it arrives.
+    let kept = request();
     slow.set(Mode::Hold).await.unwrap();
-    quick.set(Mode::Pass).await.unwrap();
-    let late = request_for("job", lease);
-    let error = moving.try_acquire(&late).await.unwrap_err();
-    assert!(error.is_ambiguous(), "{error}");
-    quick.until("the session moves", WAIT, |now| now.open > 0).await.unwrap();
-    abandoned(&*moving, &late).await;
-    let next = granted(&*direct, &request()).await;
-    let before = slow.counters().to_server;
-    assert!(before.waiting > 0, "the fault did not happen");
+    tokio::select! {
+        answer = moving.try_acquire(&kept) => panic!("an answer: {answer:?}"),
+        held = slow.until("a held request", WAIT, has_request) => held.map(drop).unwrap(),
+    }
     slow.set(Mode::Pass).await.unwrap();
-    slow.until("the late request", WAIT, |now| now.to_server.passed > before.passed).await.unwrap();
-    let state = direct.inspect(&name()).await.unwrap().unwrap();
-    assert_eq!(state.token, next.token);
-    assert_eq!(state.waiting, Some(0), "the late request has made an entry");
+    until("its entry", async || !entries(&client).await.is_empty()).await;
+    abandoned(&*moving, &kept).await;
+    assert!(entries(&client).await.is_empty());
+
+    let (late, before) = (request(), sessions(&client).await);
+    slow.set(Mode::Hold).await.unwrap();
+    let (error, ()) = tokio::join!(moving.try_acquire(&late), async {
+        slow.until("a held request", WAIT, has_request).await.unwrap();
+        quick.set(Mode::Pass).await.unwrap();
+        front.set(Mode::Cut).await.unwrap();
+    });
+    let error = error.unwrap_err();
+    assert!(error.is_ambiguous(), "{error}");
+    abandoned(&*moving, &late).await;
+    assert!(quick.counters().accepted > 0, "it has no other way");
+    assert_eq!(sessions(&client).await, before, "it is another session");
+    let next = granted(&*direct, &request()).await;
+    assert!(has_request(&slow.counters()), "the fault did not happen");
+    slow.set(Mode::Pass).await.unwrap();
+    slow.until("the end of the old connection", WAIT, |now| now.open == 0).await.unwrap();
+    assert_eq!(entries(&client).await.len(), 1, "the late request has made an entry");
     release(&*direct, &next).await;
     granted(&*direct, &request()).await;
 }
 
-/// A paused server answers nobody. The holder's validity ends, and the next one comes after that.
+/// A paused server answers nobody. The holder hears nothing for a while, and nobody gets its lock
+/// before it has stopped to believe in it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pause_of_the_server_gives_no_second_holder() {
-    let (mut zookeeper, [one, other]) = pair().await;
-    let short = Duration::from_secs(2);
-    let grant = granted(&*one, &request_for("job", short)).await;
+    let mut zookeeper = single().await;
+    let servers = zookeeper.endpoints();
+    // The question gives up after 5 s, which leaves 15 s of the lease for a busy machine.
+    let (one, other) = (connect(&servers, "5s").await, connect(&servers, "20s").await);
+    let grant = granted(&*one, &request_for("job", Duration::from_secs(20))).await;
     zookeeper.member_mut(0).pause().unwrap();
-    let error = one.renew(&[&grant], grant.from + short / 2).await.pop().unwrap();
-    assert!(matches!(error, Renewal::Unknown(_)), "{error:?}");
+    let error = one.inspect(&name()).await.unwrap_err();
+    assert!(error.is_retryable(), "{error}");
     zookeeper.member_mut(0).resume().unwrap();
+    busy(&*other, &request()).await;
     let next = eventually_granted(&*other).await;
     is_over(&grant);
     assert!(next.token > grant.token);
@@ -191,13 +219,8 @@ async fn a_crash_of_the_server_loses_no_lock() {
     let before = zookeeper.members()[0].process().pid().unwrap();
     zookeeper.crash().await.unwrap();
     assert_ne!(zookeeper.members()[0].process().pid().unwrap(), before);
-    let answer = loop {
-        match other.try_acquire(&request()).await {
-            Ok(answer) => break answer,
-            Err(error) => assert!(error.is_retryable(), "{error}"),
-        }
-    };
-    assert!(matches!(answer, Attempt::Busy(_)), "two holders: {answer:?}");
+    let seen = busy(&*other, &request()).await;
+    assert_eq!(seen.token, grant.token);
     release(&*one, &grant).await;
     assert!(eventually_granted(&*other).await.token > grant.token);
 }

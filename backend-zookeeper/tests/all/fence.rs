@@ -6,7 +6,7 @@ use backend_zookeeper::{
 };
 use lock_core::{FenceError, FencingToken};
 
-use crate::support::{name, single};
+use crate::support::{name, plain, single};
 
 const DATA: &str = "/report";
 
@@ -23,7 +23,7 @@ async fn write(client: &Client, token: FencingToken, value: &str) -> Result<(), 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_late_write_changes_nothing_and_names_the_token_that_was_admitted() {
     let zookeeper = single().await;
-    let client = Client::connect(&zookeeper.endpoints()[0].to_string()).await.unwrap();
+    let client = plain(zookeeper.endpoints()[0]).await;
     let open = CreateMode::Persistent.with_acls(Acls::anyone_all());
     client.create(DATA, b"", &open).await.unwrap();
     let read = async || String::from_utf8(client.get_data(DATA).await.unwrap().0).unwrap();
@@ -63,7 +63,7 @@ async fn a_late_write_changes_nothing_and_names_the_token_that_was_admitted() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fence_may_stand_in_the_root() {
     let zookeeper = single().await;
-    let client = Client::connect(&zookeeper.endpoints()[0].to_string()).await.unwrap();
+    let client = plain(zookeeper.endpoints()[0]).await;
     let (fence, name) = (Fence::new("/"), name());
     for token in [9, 10].map(|token| FencingToken::new(token).unwrap()) {
         fence.write(&client, name.as_str(), token, |_| Ok(())).await.unwrap();

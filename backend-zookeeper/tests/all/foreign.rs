@@ -3,7 +3,7 @@
 use lock_core::{Holder, OwnerId, ReleaseOutcome};
 use zookeeper_client::{Acls, Client, CreateMode};
 
-use crate::support::{busy, eventually_granted, granted, name, pair, request};
+use crate::support::{busy, eventually_granted, granted, name, pair, plain, release, request};
 
 /// Makes a child in the directory of `job`, as another library does.
 async fn child(client: &Client, node: &str, mode: CreateMode) -> String {
@@ -19,7 +19,7 @@ async fn child(client: &Client, node: &str, mode: CreateMode) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_entry_of_another_library_holds_the_lock() {
     let (zookeeper, [one, _]) = pair().await;
-    let client = Client::connect(&zookeeper.endpoints()[0].to_string()).await.unwrap();
+    let client = plain(zookeeper.endpoints()[0]).await;
     let first = granted(&*one, &request()).await;
     for node in [
         "_c_01234567-89ab-cdef-0123-456789abcdef-lock-",
@@ -40,7 +40,7 @@ async fn an_entry_of_another_library_holds_the_lock() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_is_no_entry_blocks_until_it_is_removed() {
     let (zookeeper, [one, _]) = pair().await;
-    let client = Client::connect(&zookeeper.endpoints()[0].to_string()).await.unwrap();
+    let client = plain(zookeeper.endpoints()[0]).await;
     granted(&*one, &request()).await;
     one.force_release(&name()).await.unwrap();
     child(&client, "leader", CreateMode::Persistent).await;
@@ -55,14 +55,14 @@ async fn a_node_that_is_no_entry_blocks_until_it_is_removed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn tokens_increase_over_the_removal_of_the_directory() {
     let (zookeeper, [one, other]) = pair().await;
-    let client = Client::connect(&zookeeper.endpoints()[0].to_string()).await.unwrap();
+    let client = plain(zookeeper.endpoints()[0]).await;
     let mut last = None;
     for _ in 0..20 {
         for backend in [&one, &other] {
             let grant = granted(&**backend, &request()).await;
             assert!(Some(grant.token) > last, "{} after {last:?}", grant.token);
             last = Some(grant.token);
-            crate::support::release(&**backend, &grant).await;
+            release(&**backend, &grant).await;
         }
         client.delete("/leasehold/job", None).await.unwrap();
     }

@@ -3,15 +3,14 @@
 use std::time::Duration;
 
 use lock_core::{ReleaseOptions, ReleaseOutcome};
-use zookeeper_client::Client;
 
-use crate::support::{LEASE, busy, granted, pair, request, request_for, until};
+use crate::support::{LEASE, busy, granted, pair, plain, request, request_for, until};
 
 /// Clients of other libraries do not know that it ends. So the client that released removes it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_minimum_hold_is_removed_at_its_end_although_nobody_waits() {
     let (zookeeper, [one, other]) = pair().await;
-    let client = Client::connect(&zookeeper.endpoints()[0].to_string()).await.unwrap();
+    let client = plain(zookeeper.endpoints()[0]).await;
     // `#` has no meaning in a path.
     for (name, keep) in [("job", 30), ("brief", 1), ("a#2", 1)] {
         let keep = Duration::from_secs(keep);
@@ -40,8 +39,19 @@ async fn a_minimum_hold_of_a_client_that_is_gone_ends_all_the_same() {
     one.close().await;
     busy(&*other, &request()).await;
     until("it ends", async || {
-        let attempt = other.try_acquire(&request_for("brief", LEASE)).await.unwrap();
-        attempt.granted().is_some_and(|next| next.token > brief.token)
+        let attempt = other.try_acquire(&request_for("brief", LEASE)).await;
+        attempt.is_ok_and(|it| it.granted().is_some_and(|next| next.token > brief.token))
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repeated_release_leaves_a_minimum_hold() {
+    let (_zookeeper, [one, other]) = pair().await;
+    let grant = granted(&*one, &request()).await;
+    let keep = ReleaseOptions::new().with_keep(Duration::from_secs(30));
+    one.release(&grant, keep).await.unwrap();
+    let again = one.release(&grant, ReleaseOptions::default()).await.unwrap();
+    assert_eq!(again.outcome, ReleaseOutcome::NotHeld);
+    busy(&*other, &request()).await;
 }

@@ -33,6 +33,6 @@ async fn locks_move_from_zookeeper_and_to_it() {
         assert!(after.token > moving.token, "{} after {}", after.token, moving.token);
         release(&**to, &after).await;
     }
-    let again = connect(&zookeeper.endpoints(), "10s").await;
+    let again = connect(&zookeeper.endpoints(), "20s").await;
     assert!(again.inspect(&name()).await.unwrap().unwrap().holder.is_none());
 }

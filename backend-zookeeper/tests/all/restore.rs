@@ -2,15 +2,18 @@
 
 use std::{sync::Arc, time::Duration};
 
-use lock_core::{Attempt, Backend, Grant, Init, LockName, Quarantined, Renewal, Request};
+use lock_core::{
+    Attempt, Backend, Env as _, Grant, Init, LockName, Quarantined, Renewal, Request, SystemEnv,
+};
 use servers::{Data, Server as _, ZooKeeper, ZooKeeperOptions};
-use zookeeper_client::Client;
 
 use crate::support::{
-    LEASE, WAIT, connect, granted, is_over, name, release, request, request_for, until,
+    LEASE, WAIT, answer, connect, end, granted, is_over, name, plain, release, request,
+    request_for, sessions, until,
 };
 
-const LONGEST: Duration = Duration::from_secs(5);
+/// A store grants nothing for this long. So much is left to ask it on a busy machine.
+const LONGEST: Duration = Duration::from_secs(20);
 
 async fn start(is_ensemble: bool) -> ZooKeeper {
     let options = ZooKeeperOptions::new();
@@ -21,9 +24,9 @@ async fn start(is_ensemble: bool) -> ZooKeeper {
     zookeeper.unwrap()
 }
 
-/// A client of a store whose longest lease is short.
+/// A client of a store with another longest lease than the default.
 async fn first_client(zookeeper: &ZooKeeper) -> Arc<dyn Backend> {
-    let client = connect(&zookeeper.endpoints(), "10s").await;
+    let client = connect(&zookeeper.endpoints(), "20s").await;
     let first = Init::new().with_first_use(true).with_longest_lease(LONGEST);
     client.init(&first).await.unwrap();
     client
@@ -33,40 +36,17 @@ fn asked() -> Request {
     request_for("job", LONGEST)
 }
 
-/// The answer to an attempt, after errors that allow a repeat.
-async fn answer(backend: &dyn Backend) -> Attempt {
-    let asking = async {
-        loop {
-            match backend.try_acquire(&asked()).await {
-                Ok(attempt) => return attempt,
-                Err(error) => assert!(error.is_retryable(), "{error}"),
-            }
-        }
-    };
-    tokio::time::timeout(WAIT, asking).await.expect("an answer")
-}
-
-async fn held_back(backend: &dyn Backend) -> Quarantined {
-    match answer(backend).await {
+async fn held_back(backend: &dyn Backend, request: &Request) -> Quarantined {
+    match answer(backend, request).await {
         Attempt::Quarantined(held_back) => held_back,
         attempt => panic!("two holders: {attempt:?}"),
     }
 }
 
-async fn eventually_granted_short(backend: &dyn Backend) -> Grant {
-    loop {
-        if let Attempt::Granted(grant) = answer(backend).await {
-            return grant;
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
-
-/// The next holder comes after the one whose lock was lost, with a higher token.
-async fn next_after(lost: &Grant, backend: &dyn Backend) {
-    let next = eventually_granted_short(backend).await;
-    is_over(lost);
-    assert!(next.token > lost.token, "{} after {}", next.token, lost.token);
+/// The store grants nothing for as long as the holder of the lost lock believes in it.
+fn outlasts(held_back: &Quarantined, lost: &Grant) {
+    let until = SystemEnv.now() + held_back.remaining;
+    assert!(until >= end(lost), "{held_back:?} ends before {lost:?}");
 }
 
 /// The operator reports it before clients go on: so also where one server is alone, which shows
@@ -78,13 +58,20 @@ async fn a_reported_restore_is_waited_out() {
     zookeeper.save_data().unwrap();
     let lost = granted(&*holder, &asked()).await;
     zookeeper.restore_data().await.unwrap();
-    let operator = connect(&zookeeper.endpoints(), "10s").await;
+    let operator = connect(&zookeeper.endpoints(), "20s").await;
     let settings = operator.init(&Init::new().with_restored(true)).await.unwrap();
     assert!(settings.grants_in > LONGEST / 2, "{settings:?}");
-    let other = connect(&zookeeper.endpoints(), "10s").await;
-    let why = held_back(&*other).await.why;
+    let other = connect(&zookeeper.endpoints(), "20s").await;
+    let why = held_back(&*other, &asked()).await.why;
     assert!(why.contains("restore"), "{why}");
-    next_after(&lost, &*other).await;
+    let next = loop {
+        if let Attempt::Granted(grant) = answer(&*other, &asked()).await {
+            break grant;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    };
+    is_over(&lost);
+    assert!(next.token > lost.token, "{} after {}", next.token, lost.token);
 }
 
 /// Nobody reports it. New clients see an epoch that nobody has opened. The session of the holder is
@@ -95,16 +82,20 @@ async fn an_ensemble_that_went_back_waits_although_nobody_reports_it() {
     let holder = first_client(&zookeeper).await;
     let warm = granted(&*holder, &asked()).await;
     release(&*holder, &warm).await;
+    let kept = granted(&*holder, &request_for("other", LONGEST)).await;
     zookeeper.save_data().unwrap();
-    // The store assumes that the copy is this old.
-    tokio::time::sleep(LONGEST).await;
+    // The store assumes that a copy is older than a lease. What counts is that the session of the
+    // lock has written since.
+    let written = holder.renew(&[&kept], kept.from + LONGEST / 2).await;
+    assert!(matches!(written[..], [Renewal::Renewed { .. }]), "{written:?}");
     let lost = granted(&*holder, &asked()).await;
     zookeeper.restore_data().await.unwrap();
-    let other = connect(&zookeeper.endpoints(), "10s").await;
-    let why = held_back(&*other).await.why;
-    assert!(why.contains("elected"), "{why}");
+    let other = connect(&zookeeper.endpoints(), "20s").await;
+    let first = held_back(&*other, &asked()).await;
+    assert!(first.why.contains("elected"), "{first:?}");
+    outlasts(&first, &lost);
     // The holder does not open it either, and learns of its loss.
-    held_back(&*holder).await;
+    outlasts(&held_back(&*holder, &asked()).await, &lost);
     let renewed = async {
         while let Renewal::Unknown(error) =
             holder.renew(&[&lost], lost.from).await.pop().expect("an answer")
@@ -112,8 +103,8 @@ async fn an_ensemble_that_went_back_waits_although_nobody_reports_it() {
             assert!(error.is_retryable(), "{error}");
         }
     };
-    tokio::time::timeout(WAIT, renewed).await.expect("an answer");
-    next_after(&lost, &*other).await;
+    tokio::time::timeout(WAIT * 3, renewed).await.expect("an answer");
+    outlasts(&held_back(&*other, &asked()).await, &lost);
 }
 
 /// A client that has lived through the election knows that nothing was lost. So a new client waits
@@ -121,13 +112,14 @@ async fn an_ensemble_that_went_back_waits_although_nobody_reports_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_election_without_a_loss_is_not_waited_out() {
     let mut zookeeper = start(true).await;
-    let old = connect(&zookeeper.endpoints(), "10s").await;
+    let old = connect(&zookeeper.endpoints(), "20s").await;
     let grant = granted(&*old, &request_for("other", LEASE)).await;
     let leader = zookeeper.leader().await.unwrap();
     zookeeper.member_mut(leader).kill().unwrap();
     assert_ne!(zookeeper.leader().await.unwrap(), leader, "the fault did not happen");
-    let new = connect(&zookeeper.endpoints(), "10s").await;
-    let held_back = held_back(&*new).await;
+    let new = connect(&zookeeper.endpoints(), "20s").await;
+    // It must open the epoch less than a lease, which is 30 s, after its last write.
+    let held_back = held_back(&*new, &request()).await;
     assert!(held_back.remaining > WAIT, "{held_back:?}");
     until("a renewal", async || {
         let sent = grant.from + LEASE / 2;
@@ -143,29 +135,29 @@ async fn an_election_without_a_loss_is_not_waited_out() {
 async fn a_waiter_meets_the_epoch_that_its_session_knows() {
     let mut zookeeper = start(true).await;
     let endpoints = zookeeper.endpoints();
-    let servers: Vec<_> = endpoints.iter().map(ToString::to_string).collect();
-    let plain = Client::connect(&servers.join(",")).await.unwrap();
+    let leader = zookeeper.leader().await.unwrap();
+    let client = plain(endpoints[(leader + 1) % 3]).await;
     let open_epoch = async || {
-        let mut read = plain.get_data("/leasehold/%leasehold/settings").await;
+        let mut read = client.get_data("/leasehold/%leasehold/settings").await;
         while read.is_err() {
-            read = plain.get_data("/leasehold/%leasehold/settings").await;
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            read = client.get_data("/leasehold/%leasehold/settings").await;
         }
         let settings: serde_json::Value = serde_json::from_slice(&read.unwrap().0).unwrap();
         settings["epoch"].as_i64().unwrap()
     };
-    let (holder, waiter) = (connect(&endpoints, "10s").await, connect(&endpoints, "10s").await);
+    let (holder, waiter) = (connect(&endpoints, "20s").await, connect(&endpoints, "20s").await);
     let grant = granted(&*holder, &request()).await;
     let waiting = request();
     let _place = waiter.enqueue(&waiting).await.unwrap();
     release(&*holder, &grant).await;
     let before = open_epoch().await;
-    let leader = zookeeper.leader().await.unwrap();
     zookeeper.member_mut(leader).kill().unwrap();
     assert_ne!(zookeeper.leader().await.unwrap(), leader, "the fault did not happen");
     until("a write", async || waiter.read_record(&name()).await.is_ok()).await;
     assert_eq!(open_epoch().await, before);
     assert!(granted(&*waiter, &waiting).await.token > grant.token);
-    // The server of the plain client may be behind.
+    // The server of this client may be behind.
     until("the epoch is open", async || open_epoch().await > before).await;
 }
 
@@ -174,13 +166,14 @@ async fn a_waiter_meets_the_epoch_that_its_session_knows() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_outlives_the_session_that_finds_an_older_state() {
     let zookeeper = start(false).await;
-    let plain = Client::connect(&zookeeper.endpoints()[0].to_string()).await.unwrap();
-    let holder = connect(&zookeeper.endpoints(), "10s").await;
+    let client = plain(zookeeper.endpoints()[0]).await;
+    let holder = connect(&zookeeper.endpoints(), "20s").await;
     let lost = granted(&*holder, &request()).await;
-    let brief = granted(&*holder, &request_for("brief", Duration::from_secs(1))).await;
-    let sessions = "/leasehold/%leasehold/sessions";
-    for node in plain.list_children(sessions).await.unwrap() {
-        plain.set_data(&format!("{sessions}/{node}"), b"", None).await.unwrap();
+    // Its session must live on while this machine stalls for 5 s.
+    let brief = granted(&*holder, &request_for("brief", Duration::from_secs(10))).await;
+    for node in sessions(&client).await {
+        let path = format!("/leasehold/%leasehold/sessions/{node}");
+        client.set_data(&path, b"", None).await.unwrap();
     }
     for grant in [&lost, &brief] {
         let renewal = holder.renew(&[grant], grant.from + grant.lease / 2).await.pop().unwrap();
@@ -188,7 +181,7 @@ async fn a_lock_outlives_the_session_that_finds_an_older_state() {
     }
     // Another session of the same client: its requests come after the end of the first one.
     holder.identity().await.unwrap();
-    let other = connect(&zookeeper.endpoints(), "10s").await;
+    let other = connect(&zookeeper.endpoints(), "20s").await;
     let holder_of = async |name: &str| {
         let name = LockName::new(name).unwrap();
         other.inspect(&name).await.unwrap().and_then(|state| state.holder)
@@ -202,13 +195,15 @@ async fn a_lock_outlives_the_session_that_finds_an_older_state() {
 async fn a_client_that_finds_all_data_lost_waits() {
     let mut zookeeper = start(false).await;
     // The server refuses sessions that have seen later data, until they end.
-    let url = format!("zookeeper://{}?tick=200ms&longest_lease=5s", zookeeper.endpoints()[0]);
+    let options = "tick=200ms&timeout=20s&longest_lease=6s";
+    let url = format!("zookeeper://{}?{options}", zookeeper.endpoints()[0]);
     let knows = backend_zookeeper::connect(&url).await.unwrap();
+    let asked = || request_for("job", Duration::from_secs(6));
     let lost = granted(&*knows, &asked()).await;
     zookeeper.member_mut(0).restart(Data::Lose).await.unwrap();
-    let why = held_back(&*knows).await.why;
+    let why = held_back(&*knows, &asked()).await.why;
     assert!(why.contains("lost"), "{why}");
     let first = Init::new().with_first_use(true);
     knows.init(&first).await.unwrap();
-    assert!(eventually_granted_short(&*knows).await.token > lost.token);
+    assert!(granted(&*knows, &asked()).await.token > lost.token);
 }

@@ -1,15 +1,17 @@
 //! Helpers of the tests.
 
+pub(crate) mod silence;
 pub(crate) mod touches;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use lock_core::{
-    Attempt, Backend, Busy, Env as _, Grant, LockName, OwnerId, OwnerLabel, ReleaseOptions,
-    Request, SystemEnv, drift_margin,
+    Attempt, Backend, Busy, Env as _, Grant, Instant, LockName, OwnerId, OwnerLabel,
+    ReleaseOptions, Request, SystemEnv, drift_margin,
 };
 use servers::{ZooKeeper, ZooKeeperOptions};
 use tokio::time::{sleep, timeout};
+use zookeeper_client::Client;
 
 /// Longer than any test takes: what is left behind stays.
 pub(crate) const LEASE: Duration = Duration::from_secs(30);
@@ -17,8 +19,29 @@ pub(crate) const LEASE: Duration = Duration::from_secs(30);
 /// others.
 pub(crate) const WAIT: Duration = Duration::from_secs(20);
 
+const PAUSE: Duration = Duration::from_millis(20);
+
 pub(crate) async fn single() -> ZooKeeper {
     ZooKeeper::single(ZooKeeperOptions::new()).await.unwrap()
+}
+
+/// A client without a backend. Its connection lasts while its server or this machine stalls for two
+/// fifths of this session; by default that would be 2.4 s.
+pub(crate) async fn plain(server: SocketAddr) -> Client {
+    let connector = Client::connector().with_session_timeout(Duration::from_secs(40));
+    connector.connect(&server.to_string()).await.unwrap()
+}
+
+/// The nodes of the sessions of all clients. The number in a name is never used again.
+pub(crate) async fn sessions(client: &Client) -> Vec<String> {
+    let mut nodes = client.list_children("/leasehold/%leasehold/sessions").await.unwrap();
+    nodes.sort();
+    nodes
+}
+
+/// The entries of `job`.
+pub(crate) async fn entries(client: &Client) -> Vec<String> {
+    client.list_children("/leasehold/job").await.unwrap()
 }
 
 pub(crate) async fn connect(servers: &[SocketAddr], timeout: &str) -> Arc<dyn Backend> {
@@ -31,7 +54,7 @@ pub(crate) async fn connect(servers: &[SocketAddr], timeout: &str) -> Arc<dyn Ba
 pub(crate) async fn pair() -> (ZooKeeper, [Arc<dyn Backend>; 2]) {
     let zookeeper = single().await;
     let servers = zookeeper.endpoints();
-    let clients = [connect(&servers, "10s").await, connect(&servers, "10s").await];
+    let clients = [connect(&servers, "20s").await, connect(&servers, "20s").await];
     (zookeeper, clients)
 }
 
@@ -49,18 +72,25 @@ pub(crate) fn request_for(name: &str, lease: Duration) -> Request {
     Request::new(LockName::new(name).unwrap(), owner, label, lease, SystemEnv.now())
 }
 
-/// A grant to this request, which is repeated after errors that allow it.
-pub(crate) async fn granted(backend: &dyn Backend, request: &Request) -> Grant {
-    let acquiring = async {
+/// The answer to this request, which is repeated after errors that allow it.
+pub(crate) async fn answer(backend: &dyn Backend, request: &Request) -> Attempt {
+    let asking = async {
         loop {
             match backend.try_acquire(request).await {
-                Ok(Attempt::Granted(grant)) => return grant,
-                Ok(other) => panic!("not granted: {other:?}"),
+                Ok(attempt) => return attempt,
                 Err(error) => assert!(error.is_retryable(), "{error}"),
             }
+            sleep(PAUSE).await;
         }
     };
-    timeout(WAIT, acquiring).await.expect("an answer")
+    timeout(WAIT * 3, asking).await.expect("an answer")
+}
+
+pub(crate) async fn granted(backend: &dyn Backend, request: &Request) -> Grant {
+    match answer(backend, request).await {
+        Attempt::Granted(grant) => grant,
+        other => panic!("not granted: {other:?}"),
+    }
 }
 
 /// The grant to a new request, when the lock is free.
@@ -70,27 +100,38 @@ pub(crate) async fn eventually_granted(backend: &dyn Backend) -> Grant {
             if let Ok(Attempt::Granted(grant)) = backend.try_acquire(&request()).await {
                 return grant;
             }
-            sleep(Duration::from_millis(5)).await;
+            sleep(PAUSE).await;
         }
     };
     timeout(WAIT * 3, acquiring).await.expect("the lock is free")
 }
 
 pub(crate) async fn busy(backend: &dyn Backend, request: &Request) -> Busy {
-    match backend.try_acquire(request).await.unwrap() {
+    match answer(backend, request).await {
         Attempt::Busy(busy) => busy,
         other => panic!("two holders: {other:?}"),
     }
 }
 
+/// Releases a lock. This is repeated after errors that allow it.
 pub(crate) async fn release(backend: &dyn Backend, grant: &Grant) {
-    backend.release(grant, ReleaseOptions::default()).await.unwrap();
+    let releasing = async {
+        while let Err(error) = backend.release(grant, ReleaseOptions::default()).await {
+            assert!(error.is_retryable(), "{error}");
+            sleep(PAUSE).await;
+        }
+    };
+    timeout(WAIT * 3, releasing).await.expect("it is released");
+}
+
+/// Until when the holder of this grant believes in it.
+pub(crate) fn end(grant: &Grant) -> Instant {
+    grant.from + grant.lease - drift_margin(grant.lease)
 }
 
 /// Asserts that the holder of this grant does not believe in it any more.
 pub(crate) fn is_over(grant: &Grant) {
-    let until = grant.from + grant.lease - drift_margin(grant.lease);
-    let left = until.since(SystemEnv.now());
+    let left = end(grant).since(SystemEnv.now());
     assert!(left.is_zero(), "two holders: the first is valid for another {left:?}");
 }
 
@@ -98,7 +139,7 @@ pub(crate) fn is_over(grant: &Grant) {
 pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let waiting = async {
         while !holds().await {
-            sleep(Duration::from_millis(5)).await;
+            sleep(PAUSE).await;
         }
     };
     timeout(WAIT, waiting).await.expect(what);
