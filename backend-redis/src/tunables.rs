@@ -76,7 +76,7 @@ pub(crate) const EPOCH_TRIES: u32 = 4;
 /// needs three more round trips.
 pub(crate) const CANDIDATE_PAUSE: Duration = Duration::from_millis(5);
 /// How often it asks. The candidate of a client that has died is replaced after a second (in
-/// `scripts/open.lua`).
+/// `scripts/first_use.lua`).
 pub(crate) const CANDIDATE_TRIES: u32 = 400;
 
 // Failover.

@@ -4,8 +4,6 @@
 
 mod claims;
 mod entries;
-mod leases;
-mod restores;
 mod returns;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};

@@ -1,18 +1,17 @@
-//! Requests that arrive late, or a second time, after everything that followed them was carried
-//! out.
+//! Requests that arrive late, or a second time, after what followed them was carried out.
 
 use std::{sync::Arc, time::Duration};
 
 use lock_core::{
-    Backend, Enqueued, Env as _, ErrorKind, FencingToken, Grant, LockClient, ReleaseOptions,
-    ReleaseOutcome, Renewal, Request, SystemEnv, Waiter,
+    Backend, Enqueued, Env as _, ErrorKind, FencingToken, Grant, Init, LockClient, LossReason,
+    ReleaseOptions, ReleaseOutcome, Renewal, Request, SystemEnv, Waiter,
 };
-use servers::{Etcd, Streams};
+use servers::{Etcd, Mode, Streams};
 use tokio::time::timeout;
 
 use crate::support::{
-    LEASE, WAIT, ahead, busy, granted, leases, name, pair, queue_of, release, request, request_for,
-    streamed, waiting, waits,
+    LEASE, WAIT, ahead, busy, granted, leases, name, pair, proxied, queue_of, release, request,
+    request_for, streamed, until, waiting, waits,
 };
 
 /// The written form of a granted entry, which only a transaction that takes a lock sends.
@@ -185,4 +184,77 @@ async fn the_release_of_a_lost_lock_is_not_reported_as_a_release() {
     let released = behind.release(&held, both).await.unwrap();
     assert_eq!(released.outcome, ReleaseOutcome::NotHeld);
     assert!(matches!(released.next, Some(Enqueued::Granted(_))), "{released:?}");
+}
+
+/// The transaction arrives after its client has given its owner up.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hand_over_that_arrives_after_the_clean_up_changes_nothing() {
+    let (_etcd, streams, [direct, behind]) = streamed("60s").await;
+    let held = granted(&*direct, &request()).await;
+    let late = request();
+    streams.hold_next("Txn", &late.owner.to_string());
+    let (store, grant, asked): (Arc<dyn Backend>, _, _) = (behind, held.clone(), late.clone());
+    let call = tokio::spawn(async move { store.reown(&grant, &asked).await });
+    until("the hand-over to be held up", async || streams.holds("Txn")).await;
+    direct.abandon(&late).await.unwrap();
+    assert!(streams.deliver("Txn").await, "there was no late request");
+    assert!(call.await.unwrap().unwrap().is_none(), "it came after the clean-up");
+    let renewed = direct.renew(&[&held], lock_core::Instant::default()).await;
+    assert!(matches!(renewed[..], [Renewal::Renewed { .. }]), "{renewed:?}");
+}
+
+/// The former owner's client still knows its lease. That lease is gone, and the new owner's is not.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_former_owner_neither_renews_nor_revokes_the_new_lease() {
+    let (_etcd, _streams, [former, other]) = streamed("60s").await;
+    let held = granted(&*former, &request()).await;
+    let next = request();
+    let given = other.reown(&held, &next).await.unwrap().expect("it is held");
+    let renewed = former.renew(&[&held], lock_core::Instant::default()).await;
+    assert!(matches!(renewed[..], [Renewal::Lost(LossReason::TakenOver)]), "{renewed:?}");
+    let released = former.release(&held, ReleaseOptions::new()).await.unwrap();
+    assert_eq!(released.outcome, ReleaseOutcome::NotHeld);
+    // Its pool of leases ends with it.
+    former.close().await;
+    let renewed = other.renew(&[&given], lock_core::Instant::default()).await;
+    assert!(matches!(renewed[..], [Renewal::Renewed { .. }]), "{renewed:?}");
+}
+
+/// The first attempt makes its entry, but its answer is lost. The repeat meets a quarantine. No
+/// other key may use the entry's lease, or it would end with the entry.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_lease_of_an_unanswered_enqueue_serves_no_other_request() {
+    let (etcd, proxy, [direct, behind]) = proxied("5s").await;
+    let held = granted(&*direct, &request()).await;
+    // The refused attempt returns its lease to the pool.
+    busy(&*behind, &request()).await;
+
+    proxy.set(Mode::HalfCut).await.unwrap();
+    let lost = request();
+    let error = behind.enqueue(&lost).await.unwrap_err();
+    assert!(error.is_ambiguous(), "{error}");
+    assert!(proxy.counters().to_client.swallowed > 0, "the fault did not happen");
+    proxy.set(Mode::Pass).await.unwrap();
+    assert_eq!(waiting(&*direct).await, Some(1), "the lost try made no entry");
+
+    let longer = Init::new().with_longest_lease(LEASE * 2);
+    direct.init(&longer).await.unwrap();
+    let repeated = behind.enqueue(&lost).await.unwrap();
+    assert!(matches!(repeated, Enqueued::Quarantined(_)), "{repeated:?}");
+    // The test ends the quarantine: a client that waited for its end would keep the lease alive.
+    let ended = etcd.ctl(&["del", "leasehold/%leasehold/quarantine"]).await.unwrap();
+    assert_eq!(ended.trim(), "1");
+
+    let other = request_for("other");
+    let grant = granted(&*behind, &other).await;
+    // The repeat finds the entry of the first attempt, and makes no second one.
+    let again = behind.enqueue(&lost).await.unwrap();
+    assert!(matches!(again, Enqueued::Waiting(..)), "{again:?}");
+    assert_eq!(waiting(&*direct).await, Some(1));
+    drop(again);
+    behind.abandon(&lost).await.unwrap();
+    assert_eq!(waiting(&*direct).await, Some(0));
+    let state = direct.inspect(&other.name).await.unwrap().expect("the other lock is still held");
+    assert_eq!((state.holder.unwrap().owner, state.token), (other.owner, grant.token));
+    assert!(grant.token > held.token);
 }

@@ -5,9 +5,7 @@
 mod both;
 mod entry_model;
 mod faults;
-mod kept_records;
 mod model;
 mod own_record;
 mod records;
 mod support;
-mod waiting;

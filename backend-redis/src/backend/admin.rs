@@ -235,7 +235,7 @@ impl Admin<'_> {
                        the next one begins this wait";
             return Ok(Some(Quarantined::new(wait, why)));
         }
-        // As open.lua counts.
+        // As first_use.lua counts.
         let info = connection.info("server").await?;
         let uptime = identity::field(&info, "uptime_in_seconds")
             .and_then(|seconds| seconds.parse().ok())

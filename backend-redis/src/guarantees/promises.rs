@@ -131,7 +131,7 @@ fn first_use(
 }
 
 /// Why the first client after the server's start waits in any case; `None` if it may open the store
-/// at once, which `open.lua` decides.
+/// at once, which `first_use.lua` decides.
 pub(crate) fn wait_of_first_use(server: &Identity, agreed: AgreedSettings) -> Option<String> {
     let show = humantime::format_duration;
     let limit = agreed.longest_lease;

@@ -121,11 +121,11 @@ pub(crate) fn init(
         records = if records_complete { "complete" } else { "" })
 }
 
-/// The arguments of `open.lua`. `witness` is whether the witness was there; `None` to write a
+/// The arguments of `first_use.lua`. `witness` is whether the witness was there; `None` to write a
 /// candidate.
-pub(crate) fn open(nonce: u128, witness: Option<bool>) -> Arguments {
+pub(crate) fn first_use(nonce: u128, witness: Option<bool>) -> Arguments {
     let witness = witness.map(|known| if known { "known" } else { "unknown" });
-    arguments!("open.lua": nonce = format_args!("{nonce:032x}"), witness = Field(witness))
+    arguments!("first_use.lua": nonce = format_args!("{nonce:032x}"), witness = Field(witness))
 }
 
 /// The arguments of `write_record.lua`. `flushed` says whether the server flushes each write.

@@ -12,13 +12,13 @@ pub(crate) use self::{
     arguments::Arguments,
     batch::{Batch, Plain, PlainAttempt},
     encoders::{
-        abandon, acquire, entry_of, fenced_write, heartbeats, identity, init, open, raise,
+        abandon, acquire, entry_of, fenced_write, first_use, heartbeats, identity, init, raise,
         record_write, release, renewals, reown,
     },
     epoch::Epoch,
     script::{
-        ABANDON, ACQUIRE, BATCH, FENCE, FORCE, HEARTBEAT, IDENTITY, INIT, INSPECT, OPEN, RAISE,
-        READ_RECORD, RELEASE, RENEW, REOWN, Script, WRITE_RECORD, server,
+        ABANDON, ACQUIRE, BATCH, FENCE, FIRST_USE, FORCE, HEARTBEAT, IDENTITY, INIT, INSPECT,
+        RAISE, READ_RECORD, RELEASE, RENEW, REOWN, Script, WRITE_RECORD, server,
     },
     text::part,
 };

@@ -38,12 +38,12 @@ scripts! {
     ACQUIRE "acquire.lua";
     BATCH "batch.lua";
     FENCE "fence.lua";
+    FIRST_USE "first_use.lua";
     FORCE "force.lua";
     HEARTBEAT "heartbeat.lua";
     IDENTITY "identity.lua";
     INIT "init.lua";
     INSPECT "inspect.lua";
-    OPEN "open.lua";
     RAISE "raise.lua";
     READ_RECORD "read_record.lua";
     RELEASE "release.lua";

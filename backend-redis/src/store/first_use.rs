@@ -68,9 +68,9 @@ impl Store {
     ) -> Result<bool, Error> {
         let nonce = SystemEnv.random();
         let step = async |witness| {
-            let (keys, own) = ([self.keys.epoch(bucket)], scripts::open(nonce, witness));
+            let (keys, own) = ([self.keys.epoch(bucket)], scripts::first_use(nonce, witness));
             let arguments = self.in_epoch(handshake, &own);
-            match call(connection, false, &scripts::OPEN, &keys, &arguments).await {
+            match call(connection, false, &scripts::FIRST_USE, &keys, &arguments).await {
                 Ok(answer) => Ok(word(&answer)),
                 Err(error) if error.is_io_error() => Err(error::of_command(&error)),
                 // What the server refuses, such as a write that needs memory, it also refuses to

@@ -12,9 +12,9 @@ use super::connect::connect_all;
 use crate::{
     backend::Redlock,
     quorum::{
+        margin_and_waits::Options,
         node::Node,
         nodes::Quorum,
-        options::Options,
         pushes::{NodeListener, WakeRegistry},
     },
     tunables::{CLOCK_BOUND, CLOCK_BOUNDS, TIMEOUT},

@@ -3,7 +3,7 @@
 use backend_redis::node::{NodeSettings, RECORD_VERSION};
 use lock_core::{Assumption, Guarantees, Promise, QuarantineUse};
 
-use super::{node::Node, options::Options};
+use super::{margin_and_waits::Options, node::Node};
 use crate::{
     protocol::vote::majority,
     tunables::{ENTRY_LIFE, FAR_POLL, NEAR_POLL},

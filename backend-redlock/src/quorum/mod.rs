@@ -2,9 +2,9 @@
 //! waiters.
 
 pub(crate) mod guarantees;
+pub(crate) mod margin_and_waits;
 pub(crate) mod node;
 pub(crate) mod nodes;
-pub(crate) mod options;
 pub(crate) mod pushes;
 pub(crate) mod retained;
 pub(crate) mod round;

@@ -17,8 +17,8 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     guarantees::{self, Basis},
+    margin_and_waits::Options,
     node::{Node, NodeAnswer, micros},
-    options::Options,
     pushes::WakeRegistry,
     retained::RetainedGrants,
 };

@@ -8,11 +8,9 @@ mod blocking;
 #[cfg(feature = "memory")]
 mod config;
 mod docs;
+#[cfg(feature = "sqlite")]
+mod examples;
 mod features;
-#[cfg(feature = "sqlite")]
-mod leader;
-#[cfg(feature = "sqlite")]
-mod nightly;
 #[cfg(all(feature = "memory", feature = "metrics", feature = "testing"))]
 mod observability;
 #[cfg(feature = "testing")]
@@ -21,5 +19,3 @@ mod observed;
 mod operators;
 #[cfg(feature = "testing")]
 mod testing;
-#[cfg(feature = "sqlite")]
-mod web;

@@ -10,7 +10,6 @@ mod latch;
 mod log_lines;
 mod memory;
 mod once;
-mod operators;
 mod quarantine;
 mod queue_entries;
 mod records;

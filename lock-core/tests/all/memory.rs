@@ -80,20 +80,6 @@ async fn a_late_request_does_not_lengthen_a_minimum_hold() {
     assert_eq!(holder(&memory).await, None);
 }
 
-/// The core abandons an owner that asked twice when its lock was released, also with a minimum
-/// hold.
-#[tokio::test(start_paused = true)]
-async fn an_owner_that_is_abandoned_after_its_release_keeps_its_minimum_hold() {
-    let (memory, clock) = store();
-    let held = grant(&memory, &request(1, 10 * SECOND)).await;
-    let keep = ReleaseOptions::new().with_keep(SECOND);
-    memory.release(&held, keep).await.unwrap();
-    memory.abandon(&request(1, 10 * SECOND)).await.unwrap();
-    assert_eq!(holder(&memory).await, Some(1));
-    clock.suspend(SECOND);
-    assert_eq!(holder(&memory).await, None);
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_late_request_of_an_abandoned_owner_gets_no_entry() {
     let (memory, _clock) = store();

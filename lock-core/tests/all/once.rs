@@ -73,64 +73,6 @@ async fn a_job_runs_once_a_day() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_run_is_tried_again_in_its_round() {
-    let store = TestStore::new();
-    let (one, other) = (store.client(), store.client());
-    let run = begun(&one).await;
-    let round = run.round();
-    run.failed().await.unwrap();
-    assert_eq!(state_of(&one).await, (RunState::Failed, 1));
-    tokio::time::sleep(HOUR).await;
-    let run = begun(&other).await;
-    assert_eq!((run.attempt(), run.round()), (2, round));
-    run.exited(17).await.unwrap();
-    let last = one.last_run("job").await.unwrap().unwrap();
-    assert_eq!((last.state, last.exit_code), (RunState::Failed, Some(17)));
-    let run = begun(&one).await;
-    assert_eq!((run.attempt(), run.round()), (3, round));
-    run.exited(0).await.unwrap();
-    assert_eq!(not_due(daily(&other).begin().await.unwrap()).exit_code, Some(0));
-    // A day after the first attempt, less an hour.
-    tokio::time::sleep(22 * HOUR).await;
-    assert_eq!(begun(&other).await.attempt(), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_run_without_an_end_is_tried_again_unless_a_start_counts() {
-    let stub = Stub::new();
-    let client = stub.client();
-    drop(begun(&client).await);
-    assert!(stub.becomes_free("job").await);
-    assert_eq!(state_of(&client).await, (RunState::Started, 1));
-    let last = not_due(daily(&client).at_most_once().begin().await.unwrap());
-    assert_eq!((last.state, last.ended), (RunState::Started, None));
-    assert_eq!(begun(&client).await.attempt(), 2);
-}
-
-#[tokio::test(start_paused = true)]
-async fn who_waits_is_a_standby() {
-    let store = TestStore::new();
-    let (one, other) = (store.client(), store.client());
-    for (succeeds, attempt) in [(false, 2), (true, 0)] {
-        let run = begun(&one).await;
-        let standby = tokio::spawn(daily(&other).begin());
-        tokio::time::sleep(HOUR).await;
-        assert!(!standby.is_finished());
-        if succeeds {
-            run.succeeded().await.unwrap();
-            let last = not_due(soon("the standby", standby).await.unwrap().unwrap());
-            assert_eq!(last.state, RunState::Done);
-            assert!(one.lock("job").try_acquire().await.unwrap().guard().is_some());
-        } else {
-            run.failed().await.unwrap();
-            let run = due(soon("the standby", standby).await.unwrap().unwrap());
-            assert_eq!(run.attempt(), attempt);
-            run.failed().await.unwrap();
-        }
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_lock_that_is_busy_is_not_waited_for_without_a_wait() {
     let stub = Stub::new();
     let guard = held(&stub, "job").await;
@@ -142,20 +84,6 @@ async fn a_lock_that_is_busy_is_not_waited_for_without_a_wait() {
     // A run that counts needs no lock to be seen.
     let _guard = held(&stub, "job").await;
     not_due(stub.client().lock("job").once_per(DAY).begin().await.unwrap());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_run_whose_lock_was_lost_stays_started() {
-    let stub = Stub::new();
-    let client = stub.client();
-    let run = begun(&client).await;
-    client.force_release("job").await.unwrap();
-    let error = run.succeeded().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::NotHeld, "{error}");
-    assert_eq!(state_of(&client).await, (RunState::Started, 1));
-    let run = begun(&client).await;
-    assert_eq!(run.attempt(), 2);
-    run.succeeded().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

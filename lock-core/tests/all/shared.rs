@@ -151,12 +151,3 @@ async fn a_cancelled_reader_leaves_no_entry_and_no_lock() {
         other.lock("job").wait(10 * SECOND).acquire().await.unwrap().release().await.unwrap();
     }
 }
-
-#[tokio::test(start_paused = true)]
-async fn every_reader_learns_of_its_loss() {
-    let stub = Stub::new();
-    let (one, two) = (read(&stub.client()).await, read(&stub.other()).await);
-    stub.memory.force_release(one.name()).await.unwrap();
-    let (one, two) = tokio::join!(one.lost(), two.lost());
-    assert_eq!((one, two), (lock_core::LossReason::Gone, lock_core::LossReason::Gone));
-}

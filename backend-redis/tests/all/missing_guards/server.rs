@@ -29,7 +29,7 @@ pub(super) static ACQUIRE: LazyLock<String> = script!("acquire");
 pub(crate) static RELEASE: LazyLock<String> = script!("release");
 pub(super) static BATCH: LazyLock<String> = script!("batch");
 static INIT: LazyLock<String> = script!("init");
-static OPEN: LazyLock<String> = script!("open");
+static FIRST_USE: LazyLock<String> = script!("first_use");
 
 /// An attempt; times are of the server's clock, in microseconds.
 pub(super) struct Attempt {
@@ -133,12 +133,12 @@ impl Server {
         text(&answer[3]).parse().unwrap()
     }
 
-    /// A step of a first use: see open.lua.
+    /// A step of a first use: see first_use.lua.
     pub(super) async fn open_store(&mut self, witness: &str) {
         let mut arguments = self.in_time();
         arguments.extend(["own", witness].map(str::to_owned));
         let keys = [self.epoch()];
-        self.eval(&OPEN, &keys, &arguments).await;
+        self.eval(&FIRST_USE, &keys, &arguments).await;
     }
 }
 

@@ -1,9 +1,7 @@
 //! Several locks in one: each primitive by itself.
 
 mod all;
-mod any;
 mod election;
-mod reentry;
 mod semaphore;
 
 use std::time::Duration;

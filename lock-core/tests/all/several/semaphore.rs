@@ -1,51 +1,15 @@
-//! Semaphores.
+//! Semaphores, and guards that share one hold.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
-use futures_util::future::join_all;
-use lock_core::{Blocked, ErrorKind, LockClient, TryAcquire, any};
+use futures_util::{FutureExt as _, future::join_all};
+use lock_core::{Blocked, ErrorKind, LockClient, LossReason, TryAcquire, any};
 
 use super::{SECOND, is_untouched};
 use crate::support::{Fault, Stub};
-
-#[tokio::test(start_paused = true)]
-async fn a_semaphore_has_as_many_holders_as_permits_and_no_more() {
-    let stub = Stub::new();
-    let (inside, most, done) = (
-        Arc::new(AtomicUsize::new(0)),
-        Arc::new(AtomicUsize::new(0)),
-        Arc::new(AtomicUsize::new(0)),
-    );
-    let clients = (0..8).map(|_| {
-        let client = stub.other();
-        let (inside, most, done) = (inside.clone(), most.clone(), done.clone());
-        tokio::spawn(async move {
-            for _ in 0..50 {
-                let permit = client.semaphore("pool", 3).acquire().await.unwrap();
-                most.fetch_max(inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-                tokio::time::sleep(Duration::from_millis(5)).await;
-                assert!(permit.is_valid());
-                inside.fetch_sub(1, Ordering::SeqCst);
-                permit.release().await.unwrap();
-                done.fetch_add(1, Ordering::SeqCst);
-            }
-        })
-    });
-    let all = tokio::time::timeout(3_600 * SECOND, join_all(clients))
-        .await
-        .expect("somebody waits for ever");
-    all.into_iter().for_each(|client| client.unwrap());
-    assert_eq!((most.load(Ordering::SeqCst), done.load(Ordering::SeqCst)), (3, 400));
-    for name in ["pool", "pool/0", "pool/1", "pool/2"] {
-        assert!(is_untouched(&stub, name).await, "{name}");
-    }
-}
 
 #[tokio::test(start_paused = true)]
 async fn every_slot_is_found_for_every_number_of_permits() {
@@ -195,4 +159,40 @@ async fn a_slot_that_fails_does_not_hide_one_that_is_free() {
     let asked = tokio::time::Instant::now();
     client.semaphore("other", 128).try_acquire().await.unwrap_err();
     assert!(asked.elapsed() <= 10 * SECOND, "only after {:?}", asked.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_guard_of_a_hold_learns_of_its_loss() {
+    let stub = Stub::new();
+    let first = stub.client().lock("job").hold_at_most(SECOND).acquire().await.unwrap();
+    let second = first.reenter().unwrap();
+    let cancelled = second.cancellation_token();
+    assert_eq!(first.lost().await, LossReason::HoldLimit);
+    assert_eq!(second.lost().await, LossReason::HoldLimit);
+    assert!(cancelled.is_cancelled());
+    assert_eq!(second.reenter().unwrap_err().kind(), ErrorKind::Lost);
+    // Not only the last one says so.
+    for guard in [first, second] {
+        assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Lost);
+    }
+}
+
+/// A guard that is released while another one ends the hold reports no loss.
+#[tokio::test]
+async fn guards_of_one_hold_that_are_released_at_once_report_no_loss() {
+    let client = LockClient::new(Arc::new(lock_core::Memory::new()));
+    let (start, runtime) = (std::sync::Barrier::new(2), tokio::runtime::Handle::current());
+    for _ in 0..5_000 {
+        let first = client.lock("job").acquire().await.unwrap();
+        let second = first.reenter().unwrap();
+        let release = |guard: lock_core::Guard| {
+            let _context = runtime.enter();
+            start.wait();
+            guard.release().now_or_never().expect("the store answers at once").unwrap();
+        };
+        std::thread::scope(|threads| {
+            threads.spawn(|| release(first));
+            release(second);
+        });
+    }
 }

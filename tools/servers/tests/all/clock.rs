@@ -8,70 +8,13 @@ use std::{
 };
 
 use rustix::time::{ClockId, clock_gettime};
-use servers::{
-    Clock, Mariadb, MariadbOptions, Offsets, Postgres, PostgresOptions, Process, Redis,
-    RedisOptions, Spec, programs, wait::until,
-};
+use servers::{Clock, Offsets, Process, Spec, programs, wait::until};
 
-const HOUR: f64 = 3600.0;
-/// A slow machine may take so long between two readings; the steps are much larger.
-const SLACK: f64 = 600.0;
 const SOON: Duration = Duration::from_secs(30);
 const HELPER: &str = "KIT_TEST_HELPER";
 
 fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64()
-}
-
-fn assert_about(shown: f64, expected: f64) {
-    assert!((shown - expected).abs() < SLACK, "{shown} is not about {expected}");
-}
-
-async fn redis_time(redis: &Redis) -> f64 {
-    redis.cli(&["TIME"]).await.unwrap().lines().next().unwrap().parse().unwrap()
-}
-
-#[tokio::test]
-async fn redis_sees_steps_live() {
-    let clock = Clock::new().await.unwrap();
-    let redis = Redis::start(RedisOptions::new().clock(&clock)).await.unwrap();
-    let unshifted = Redis::start(RedisOptions::new()).await.unwrap();
-    assert_about(redis_time(&redis).await, now());
-    redis.cli(&["SET", "k", "v", "EX", "1800"]).await.unwrap();
-
-    clock.step(-HOUR).unwrap();
-    assert_about(redis_time(&redis).await, now() - HOUR);
-    let script = "return redis.call('TIME')[1]";
-    let in_lua: f64 = redis.cli(&["EVAL", script, "0"]).await.unwrap().parse().unwrap();
-    assert_about(in_lua, now() - HOUR);
-    assert_eq!(redis.cli(&["GET", "k"]).await.unwrap(), "v");
-
-    clock.step(2.0 * HOUR).unwrap();
-    assert_about(redis_time(&redis).await, now() + HOUR);
-    assert_eq!(redis.cli(&["GET", "k"]).await.unwrap(), "", "expired by the step");
-    assert_about(redis_time(&unshifted).await, now());
-}
-
-#[tokio::test]
-async fn postgres_sees_steps_live() {
-    let clock = Clock::new().await.unwrap();
-    let postgres = Postgres::start(PostgresOptions::new().clock(&clock)).await.unwrap();
-    for step in [0.0, -HOUR, 3.0 * HOUR] {
-        clock.step(step).unwrap();
-        let shown = postgres.sql("SELECT extract(epoch FROM clock_timestamp())").await.unwrap();
-        assert_about(shown.parse().unwrap(), now() + clock.offsets().realtime as f64 / 1e9);
-    }
-}
-
-#[tokio::test]
-async fn mariadb_sees_steps_live() {
-    let clock = Clock::new().await.unwrap();
-    let mariadb = Mariadb::start(MariadbOptions::new().clock(&clock)).await.unwrap();
-    for step in [0.0, -HOUR, 3.0 * HOUR] {
-        clock.step(step).unwrap();
-        let shown = mariadb.sql("SELECT UNIX_TIMESTAMP(SYSDATE(6))").await.unwrap();
-        assert_about(shown.parse().unwrap(), now() + clock.offsets().realtime as f64 / 1e9);
-    }
 }
 
 /// A program that counts on `Instant` (CLOCK_MONOTONIC) does not notice its suspend; one that
@@ -158,37 +101,6 @@ async fn built(source: &str, folder: &Path) -> PathBuf {
     cc.args(["-pthread", "-o"]).args([&program, &file]);
     programs::run(cc).await.unwrap();
     program
-}
-
-/// Any child can run under the shim, and each clock moves by itself.
-#[tokio::test]
-async fn each_clock_has_its_own_offset() {
-    let clock = Clock::new().await.unwrap();
-    let folder = Process::folder_for(None).unwrap();
-    let reader = built(READER, folder.path()).await;
-
-    let mut child = Command::new(reader)
-        .envs(clock.env())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut answers = BufReader::new(child.stdout.take().unwrap()).lines();
-    let mut questions = child.stdin.take().unwrap();
-    let mut ask = || {
-        writeln!(questions).unwrap();
-        seconds(&answers.next().unwrap().unwrap())
-    };
-    let before = ask();
-    let hour = 3_600_000_000_000;
-    clock.set(Offsets { monotonic: 2 * hour, boottime: 5 * hour, realtime: -hour }).unwrap();
-    let after = ask();
-    for (i, hours) in [2.0, 5.0, -1.0].into_iter().enumerate() {
-        assert_about(after[i] - before[i], hours * HOUR);
-    }
-    // Its input ends with this, and so does it.
-    drop(questions);
-    assert!(child.wait().unwrap().success());
 }
 
 /// A wall clock that is stopped shows one time until it is stepped. The others run.

@@ -2,8 +2,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests, too
 
 mod clock;
-mod etcd;
-mod postgres;
 mod process;
 mod proxy;
 mod zookeeper;

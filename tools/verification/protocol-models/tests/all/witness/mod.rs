@@ -3,8 +3,8 @@
 //!
 //! A store grants from one longest lease after its server's start on, if its *witness* is not in
 //! the script cache. A client writes a candidate with a nonce into the epoch record, asks for the
-//! witness, loads it, and opens the store. `open.lua` of `backend-redis` and `store/first_use.rs`
-//! there are the real steps.
+//! witness, loads it, and opens the store. The real steps are `first_use.lua` and
+//! `store/first_use.rs` of `backend-redis`.
 //!
 //! Time is only an order. A wait ends when each client that held a lock at its beginning has
 //! renewed it since, or has lost its validity; the uptime of the server counts in the same way.
