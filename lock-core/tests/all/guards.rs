@@ -61,6 +61,25 @@ async fn a_renewal_can_be_asked_for_before_it_is_due() {
     assert_eq!(stub.calls("renew"), 1);
 }
 
+/// Otherwise a client would ask as fast as a store answers that confirms late.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_counts_from_long_ago_is_not_repeated_at_once() {
+    let stub = Stub::new();
+    tokio::time::sleep(30 * SECOND).await;
+    let guard = stub.client().lock("job").lease(30 * SECOND).acquire().await.unwrap();
+    *stub.late.lock().unwrap() = 15 * SECOND;
+    guard.renew_now();
+    stub.reached("renew", 1).await;
+    // Time stands still meanwhile.
+    for _ in 0..1_000 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(stub.calls("renew"), 1);
+    tokio::time::sleep(2 * SECOND).await;
+    assert!(stub.calls("renew") > 1, "it is renewed no more");
+    assert!(guard.is_valid());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_dropped_acquire_leaves_no_lock() {
     let stub = Stub::new();
