@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use futures_util::future::join_all;
 use lock_core::{
     Attempt, Backend, Cursor, Enqueued, Env as _, Error, ErrorKind, FencingToken, Grant,
     Guarantees, Init, Instant, LockName, LockState, Page, Quarantined, RecordRead, RecordWrite,
@@ -11,6 +12,7 @@ use lock_core::{
 };
 
 use crate::{
+    error::of_question,
     steps::{acquire, admin, claim, enqueue, init, raise, record, release, renew},
     store::{OwnEntry, Store},
 };
@@ -18,11 +20,18 @@ use crate::{
 /// Adds to an error which operation failed.
 trait During<T> {
     fn during(self, operation: &'static str) -> Result<T, Error>;
+
+    /// As `during`, of an operation that only asks.
+    fn asked(self, operation: &'static str) -> Result<T, Error>;
 }
 
 impl<T> During<T> for Result<T, Error> {
     fn during(self, operation: &'static str) -> Self {
         self.map_err(|error| error.at("zookeeper", operation))
+    }
+
+    fn asked(self, operation: &'static str) -> Self {
+        self.map_err(of_question).during(operation)
     }
 }
 
@@ -34,8 +43,8 @@ impl Backend for Store {
 
     /// The number comes last, so that it seldom decides the order of two stores.
     async fn identity(&self) -> Result<String, Error> {
-        let session = self.fresh_session().await.during("identity")?;
-        let (settings, _) = self.read_settings(&session).await.during("identity")?;
+        let session = self.fresh_session().await.asked("identity")?;
+        let (settings, _) = self.read_settings(&session).await.asked("identity")?;
         Ok(format!("zookeeper:{}:{:016x}", self.layout.prefix(), settings.store))
     }
 
@@ -92,7 +101,7 @@ impl Backend for Store {
     }
 
     async fn read_record(&self, name: &LockName) -> Result<RecordRead, Error> {
-        record::read(self, name).await.during("read-record")
+        record::read(self, name).await.asked("read-record")
     }
 
     async fn write_record(
@@ -105,11 +114,11 @@ impl Backend for Store {
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Option<LockState>, Error> {
-        admin::inspect(self, name).await.during("inspect")
+        admin::inspect(self, name).await.asked("inspect")
     }
 
     async fn list(&self, from: Option<Cursor>) -> Result<Page, Error> {
-        admin::list(self, from).await.during("list")
+        admin::list(self, from).await.asked("list")
     }
 
     async fn force_release(&self, name: &LockName) -> Result<ReleaseOutcome, Error> {
@@ -125,8 +134,8 @@ impl Backend for Store {
     }
 
     async fn quarantine(&self) -> Result<Option<Quarantined>, Error> {
-        let session = self.session().await.during("check")?;
-        let (settings, _) = self.enter_present_epoch(&session).await.during("check")?;
+        let session = self.session().await.asked("check")?;
+        let (settings, _) = self.enter_present_epoch(&session).await.asked("check")?;
         Ok(settings.quarantined(self.sessions.clock.earliest()))
     }
 
@@ -141,8 +150,6 @@ impl Backend for Store {
     }
 
     async fn close(&self) {
-        for session in self.sessions.close() {
-            session.close().await;
-        }
+        join_all(self.sessions.close().iter().map(|session| session.close())).await;
     }
 }

@@ -88,6 +88,16 @@ pub(crate) fn of_read(error: Refusal) -> Error {
     }
 }
 
+/// The error of a question: its writes have no outcome that its caller asks for.
+pub(crate) fn of_question(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::OutcomeUnknown => {
+            Error::new(ErrorKind::Unavailable, "ZooKeeper does not answer").with_source(error)
+        }
+        _ => error,
+    }
+}
+
 /// The error of a write.
 pub(crate) fn of_write(error: Refusal) -> Failure {
     match is_answer(&error) {

@@ -49,7 +49,8 @@ pub(crate) fn guarantees(
                 Assumption::new(
                     "waits-by-clock",
                     "while the store waits after an election or a restore, and while a lock is kept without its \
-                     client, the clock of a later leader of ZooKeeper is not ahead of that of a leader before",
+                     client, the clock of ZooKeeper's leader is not set forward, and that of a later leader is not \
+                     ahead of that of a leader before",
                 ),
                 restores.clone(),
             ],
@@ -64,7 +65,7 @@ pub(crate) fn guarantees(
     let clocks = Assumption::new(
         "leader-clocks",
         "after the restore of a snapshot, or when a lock's directory is made anew, the clock of ZooKeeper's leader \
-         is not behind that of a leader before",
+         was not set back, and is not behind that of a leader before",
     );
     promised.tokens = Promise::Holds { assuming: vec![restores.clone(), clocks] };
     promised.record = Promise::Holds {
@@ -83,10 +84,10 @@ pub(crate) fn guarantees(
     promised.fair = true;
     promised.raise = true;
     promised.longest_poll = LONGEST_POLL;
-    // The session is longer than the lease, the leader rounds up to a tick, and a new leader starts
-    // the time of all sessions again.
+    // The session is longer than the lease, and the leader rounds up to a tick. An election just
+    // before the end gives the session its whole time again.
     let session = longest + longest / SESSION_PART;
-    promised.expiry_slack = session + sessions.tick() * 2;
+    promised.expiry_slack = session * 2 - longest + sessions.tick() * 2;
     // The entry of a dead waiter ends with its session.
     promised.dead_waiter_delay = session + promised.expiry_slack;
     promised.longest_stall = shortest - shortest / TOUCH_PART;

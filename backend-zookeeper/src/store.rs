@@ -179,6 +179,10 @@ impl Store {
     ) -> Result<(Settings, i32), Error> {
         let clock = &self.sessions.clock;
         for _ in 0..TRIES {
+            // The clock of an earlier leader may be ahead.
+            if clock.epoch() < epoch.max(settings.last_epoch()) {
+                session.write_with_own(&[]).await?;
+            }
             if self.has_entered(&settings, session, epoch) {
                 return Ok((settings, version));
             }

@@ -71,7 +71,7 @@ impl Entry {
 
     pub(crate) fn read(node: String) -> Self {
         // The number has ten digits, and a sign after 2^31 entries.
-        let digits = node.rfind(|each: char| !each.is_ascii_digit()).map_or(0, |at| at + 1);
+        let digits = node.trim_end_matches(|each: char| each.is_ascii_digit()).len();
         let sign = digits.saturating_sub(usize::from(node[..digits].ends_with("--")));
         let number = node.get(sign..).filter(|text| text.len() >= 10);
         let number = number.and_then(|text| text.parse().ok());
@@ -148,6 +148,8 @@ mod tests {
         let curator = "_c_01234567-89ab-cdef-0123-456789abcdef-lock-0000000005";
         assert_eq!(place(curator), (Kind::Writer, Some(5)));
         assert_eq!(place("leader"), (Kind::Foreign, None));
+        assert_eq!(place("日本"), (Kind::Foreign, None));
+        assert_eq!(place("é0000000006"), (Kind::Foreign, Some(6)));
     }
 
     #[test]

@@ -131,6 +131,11 @@ impl Settings {
         waited.map_or(self.epoch, |it| it.epoch.max(self.epoch))
     }
 
+    /// The last epoch in which a wait may have begun.
+    pub(crate) fn last_epoch(&self) -> i64 {
+        self.unproven.as_ref().map_or(self.epoch, |it| it.epoch)
+    }
+
     /// Whether a client that knows of no loss since `unbroken_since` changes nothing by `enter`.
     pub(crate) fn has_entered(&self, epoch: i64, unbroken_since: i64, now_micros: u64) -> bool {
         let has_entered = self.unproven.as_ref().is_some_and(|it| epoch <= it.epoch);

@@ -3,6 +3,7 @@
 use lock_core::{Env as _, Instant, Mutex, SystemEnv};
 use zookeeper_client::Stat;
 
+use super::own::epoch_of;
 use crate::keys::data::micros;
 
 /// Each write has the leader's time in milliseconds. Between writes the client's clock goes on.
@@ -13,6 +14,7 @@ pub(crate) struct StoreClock {
 
 #[derive(Clone, Copy, Debug)]
 struct Observation {
+    epoch: i64,
     micros: u64,
     sent: Instant,
     answered: Instant,
@@ -21,8 +23,14 @@ struct Observation {
 impl StoreClock {
     /// Records the answer to a write that was sent at `sent`.
     pub(crate) fn observe(&self, stat: &Stat, sent: Instant) {
-        let (micros, answered) = (micros(stat.mtime), SystemEnv.now());
-        *self.seen.lock() = Some(Observation { micros, sent, answered });
+        let (epoch, micros) = (epoch_of(stat.mzxid), micros(stat.mtime));
+        let answered = SystemEnv.now();
+        *self.seen.lock() = Some(Observation { epoch, micros, sent, answered });
+    }
+
+    /// The epoch of the leader whose time this is.
+    pub(crate) fn epoch(&self) -> i64 {
+        self.seen.lock().map_or(i64::MIN, |seen| seen.epoch)
     }
 
     /// The leader's time, or a little earlier, in microseconds since 1970.

@@ -25,14 +25,17 @@ pub(crate) struct Sessions {
 }
 
 fn closed() -> Error {
-    Error::new(ErrorKind::Unavailable, "the client is closed")
+    Error::new(ErrorKind::Config, "the client is closed")
 }
 
 /// How long ZooKeeper must keep a session for locks of this lease.
 fn length(lease: Duration) -> Duration {
-    let length = lease + lease / SESSION_PART;
-    // ZooKeeper counts milliseconds.
-    Duration::from_millis(length.as_nanos().div_ceil(1_000_000) as u64)
+    in_millis(lease + lease / SESSION_PART)
+}
+
+/// ZooKeeper counts milliseconds.
+fn in_millis(span: Duration) -> Duration {
+    Duration::from_millis(span.as_nanos().div_ceil(1_000_000) as u64)
 }
 
 /// The longest lease of a session of this length.
@@ -57,8 +60,7 @@ impl Sessions {
 
     /// The session for this lease.
     pub(crate) async fn for_lease(&self, lease: Duration) -> Result<Arc<Session>, Error> {
-        // ZooKeeper counts milliseconds.
-        let lease = Duration::from_millis(lease.as_nanos().div_ceil(1_000_000) as u64);
+        let lease = in_millis(lease);
         if let Some(session) = self.living(lease)? {
             return Ok(session);
         }
@@ -90,10 +92,10 @@ impl Sessions {
     }
 
     /// The session of this lease, if it lives.
-    fn living(&self, lease: Duration) -> Result<Option<Arc<Session>>, Error> {
+    pub(crate) fn living(&self, lease: Duration) -> Result<Option<Arc<Session>>, Error> {
         let open = self.open.lock();
         let open = open.as_ref().ok_or_else(closed)?;
-        Ok(open.get(&lease).filter(|session| session.is_alive()).cloned())
+        Ok(open.get(&in_millis(lease)).filter(|session| session.is_alive()).cloned())
     }
 
     /// Any session, to read with, and to write what does not live by a session.

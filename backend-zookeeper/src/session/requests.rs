@@ -127,7 +127,10 @@ impl Session {
         let sent = SystemEnv.now();
         let answer = timeout(self.limit, self.send(steps)).await;
         let made = answer.map_err(|_| late(ErrorKind::OutcomeUnknown, self.limit))??;
-        self.wrote(sent, made.iter().find_map(WriteResult::stat));
+        // A write whose answer shows no epoch does not count.
+        if let Some(stat) = made.iter().find_map(WriteResult::stat) {
+            self.wrote(sent, stat);
+        }
         Ok(made)
     }
 
@@ -168,6 +171,10 @@ impl Session {
     pub(crate) async fn delete(&self, path: &str, version: Option<i32>) -> Result<bool, Error> {
         match self.write(&[Write::Delete(path, version)]).await {
             Ok(_) => Ok(true),
+            Err(Failure::Refused(_, Refusal::NotEmpty)) => {
+                let message = format!("the node {path} has children; remove it by hand");
+                Err(Error::new(ErrorKind::Config, message))
+            }
             Err(failure) if failure.is_changed() => Ok(false),
             Err(failure) => Err(failure.into()),
         }

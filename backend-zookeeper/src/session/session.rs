@@ -2,7 +2,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, atomic::AtomicI64},
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
     time::Duration,
 };
 
@@ -42,6 +45,8 @@ pub(crate) struct Session {
     /// Its own node, which it writes to stay alive.
     pub(super) own: tokio::sync::Mutex<OwnNode>,
     pub(super) epoch: AtomicI64,
+    /// The epoch of the last answered write that counts for its validity.
+    seen_epoch: AtomicI64,
     pub(super) unbroken_since: AtomicI64,
     pub(super) ends: Mutex<HashMap<String, End>>,
     /// Rings when `ends` has an earlier end.
@@ -92,6 +97,7 @@ impl Session {
             touches: Mutex::new(Touches::new(opened, after, lease / REMEMBERED_PART)),
             own: tokio::sync::Mutex::new(OwnNode::new(String::new(), opened)),
             epoch: AtomicI64::default(),
+            seen_epoch: AtomicI64::default(),
             unbroken_since: AtomicI64::default(),
             ends: Mutex::default(),
             earlier: Arc::default(),
@@ -122,12 +128,15 @@ impl Session {
         self.client.read().as_ref().is_some_and(|client| !client.state().is_terminated())
     }
 
-    /// Records an answered write, and the leader's time in its answer.
-    pub(super) fn wrote(&self, sent: Instant, stat: Option<&Stat>) {
+    /// Records an answered write: its epoch first, so that whoever counts by it knows the epoch.
+    pub(crate) fn wrote(&self, sent: Instant, stat: &Stat) {
+        self.seen_epoch.fetch_max(epoch_of(stat.mzxid), Ordering::AcqRel);
         self.touches.lock().wrote(sent, SystemEnv.now());
-        if let Some(stat) = stat {
-            self.clock.observe(stat, sent);
-        }
+        self.clock.observe(stat, sent);
+    }
+
+    pub(crate) fn seen_epoch(&self) -> i64 {
+        self.seen_epoch.load(Ordering::Acquire)
     }
 
     /// When the last answered write was sent.
@@ -168,21 +177,26 @@ impl Session {
     }
 
     /// Before an entry is made: removes what was made after a lease, if no answer names it. The
-    /// keeper need not be told, since it wakes in each third of the lease.
-    pub(crate) fn expect(&self, stem: &str) {
+    /// keeper need not be told, since it wakes in each third of the lease. Returns whether that of
+    /// an earlier try is expected.
+    pub(crate) fn expect(&self, stem: &str) -> bool {
         // guard: unnamed-entry | S6 |
         //   faults::an_entry_that_no_answer_has_named_ends_with_its_lease |
         //   self.lease => 100 * self.lease
         let end = End { at: SystemEnv.now() + self.lease, what: Ending::Unnamed };
-        self.ends.lock().insert(stem.to_owned(), end);
+        self.ends.lock().insert(stem.to_owned(), end).is_some()
     }
 
-    /// After that: the answer has named the entry.
-    pub(crate) fn learn_name(&self, stem: &str, path: &str) {
+    /// After that: the answer has named the entry. The keeper still looks for that of an earlier
+    /// try.
+    pub(crate) fn learn_name(&self, stem: &str, path: &str, was_expected: bool) {
         let end = End { at: SystemEnv.now() + self.lease, what: Ending::Other };
         let mut ends = self.ends.lock();
-        ends.remove(stem);
-        ends.insert(path.to_owned(), end);
+        if !was_expected {
+            ends.remove(stem);
+        }
+        // The keeper may be removing the entry already.
+        ends.entry(path.to_owned()).or_insert(end);
     }
 
     /// The keeper removes these entries, unless it knows them already, or an attempt that began
@@ -201,9 +215,9 @@ impl Session {
         }
     }
 
-    /// Before the entry of an earlier try is used. `false` if the keeper may be removing it.
-    pub(crate) fn take(&self, path: &str) -> bool {
-        let end = End { at: SystemEnv.now() + self.lease, what: Ending::Other };
+    /// Before an entry is used until then. `false` if the keeper may be removing it.
+    pub(crate) fn take(&self, path: &str, until: Instant) -> bool {
+        let end = End { at: until, what: Ending::Other };
         let mut ends = self.ends.lock();
         let taken = ends.entry(path.to_owned()).or_insert(end);
         if taken.what == Ending::Unused {
@@ -229,6 +243,11 @@ impl Session {
         }
         self.earlier.notify_one();
         self.is_alive()
+    }
+
+    /// Whether this is the entry of a holder.
+    pub(crate) fn holds(&self, path: &str) -> bool {
+        self.ends.lock().get(path).is_some_and(|end| end.what == Ending::Held)
     }
 
     /// Moves the end of the entry of a holder. `false` if it is over.
@@ -275,7 +294,12 @@ impl Session {
         let Some(client) = self.client.write().take() else { return };
         let mut state = client.state_watcher();
         drop(client);
-        let ended = async { while !state.changed().await.is_terminated() {} };
+        let ended = async {
+            let mut now = state.peek_state();
+            while !now.is_terminated() {
+                now = state.changed().await;
+            }
+        };
         if timeout(self.limit, ended).await.is_err() {
             tracing::trace!(target: "leasehold", "a session of ZooKeeper ends by itself");
         }

@@ -20,6 +20,7 @@ use crate::{
 };
 
 /// What became of an entry that was just made, or found.
+#[derive(Debug)]
 pub(super) enum Placement {
     /// It is the first, or nothing blocks it.
     Granted(lock_core::Grant),
@@ -74,7 +75,7 @@ async fn make(
 ) -> Result<(OwnEntry, Result<View, Error>), Error> {
     let (path, data) = (stem_of(store, request), to_bytes(&EntryData::new(request, session.lease)));
     loop {
-        session.expect(&path);
+        let was_expected = session.expect(&path);
         let steps = [Write::Create(&path, &data, CreateMode::EphemeralSequential)];
         // The first of the two is sent first.
         let (made, view) = tokio::join!(
@@ -84,7 +85,8 @@ async fn make(
         );
         match made {
             Ok(made) => {
-                return Ok((own_entry(session, &path, made.into_iter().next())?, view));
+                let made = made.into_iter().next();
+                return Ok((own_entry(session, &path, made, was_expected)?, view));
             }
             Err(failure) if failure.is_no_node() => {
                 let directory = store.layout.directory(&request.name);
@@ -100,11 +102,12 @@ pub(super) fn own_entry(
     session: &Arc<Session>,
     stem: &str,
     made: Option<WriteResult>,
+    was_expected: bool,
 ) -> Result<OwnEntry, Error> {
     if let Some(WriteResult::Node(path, _)) = made
         && let Some(number) = Entry::at(&path).number
     {
-        session.learn_name(stem, &path);
+        session.learn_name(stem, &path, was_expected);
         return Ok(OwnEntry { session: Arc::clone(session), path, number, version: 0 });
     }
     Err(Error::new(ErrorKind::OutcomeUnknown, "ZooKeeper does not say which node it has made"))
@@ -171,9 +174,7 @@ pub(super) async fn decide(
         return Ok(Some(Placement::Quarantined(quarantined)));
     }
     store.remember_busy(&request.name, view.entries.len() > 1);
-    let Some(directory) = view.directory else { return Ok(None) };
-    let granted = grant(store, request, own, view.note, directory).await?;
-    Ok(granted.map(Placement::Granted))
+    Ok(grant(store, request, own, view).await?.map(Placement::Granted))
 }
 
 /// The entry of an earlier try of this request, or the lock that it was given.
@@ -204,7 +205,7 @@ async fn adopt(
     let session = store.sessions.for_lease(data.lease().max(request.lease)).await?;
     let path = store.layout.entry(&request.name, &earlier.entry);
     let mut version = earlier.stat.version;
-    if !session.take(&path) {
+    if !session.take(&path, SystemEnv.now() + session.lease) {
         return Ok(None);
     }
     if earlier.stat.ephemeral_owner != session.id() {

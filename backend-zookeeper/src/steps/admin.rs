@@ -10,7 +10,7 @@ use crate::{
     keys::{entry::Kind, layout::unescape},
     session::Session,
     store::Store,
-    tunables::PAGE,
+    tunables::{PAGE, READ_AT_ONCE},
 };
 
 /// The entries that hold a lock, after those that have ended were removed.
@@ -58,11 +58,13 @@ pub(crate) async fn list(store: &Store, from: Option<Cursor>) -> Result<Page, Er
     loop {
         let children = session.children(&store.layout.bucket(bucket)).await?;
         let names: Vec<_> = children.iter().filter_map(|child| unescape(child)).collect();
-        let held = names.iter().map(|name| async {
-            let (view, seen) = held_by(store, &session, name).await?;
-            Ok::<_, Error>((!seen.is_empty()).then(|| state(store, name, &view, &seen)))
-        });
-        locks.extend(try_join_all(held).await?.into_iter().flatten());
+        for some in names.chunks(READ_AT_ONCE) {
+            let held = some.iter().map(|name| async {
+                let (view, seen) = held_by(store, &session, name).await?;
+                Ok::<_, Error>((!seen.is_empty()).then(|| state(store, name, &view, &seen)))
+            });
+            locks.extend(try_join_all(held).await?.into_iter().flatten());
+        }
         match bucket.checked_add(1) {
             None => return Ok(Page::new(locks, None)),
             Some(next) if locks.len() >= PAGE => {

@@ -17,7 +17,7 @@ pub(crate) async fn claim(
     let own = &waiting.own;
     let view = store.view(&own.session, &request.name, request.owner).await?;
     let is_there = view.entries.iter().any(|entry| entry.node == own.node());
-    let placed = match is_there {
+    let placed = match is_there && !waiting.is_lost() {
         true => decide(store, request, own.clone(), view).await?,
         false => None,
     };

@@ -3,7 +3,7 @@
 use lock_core::{Error, ErrorKind, FencingToken, Grant, Mode, Request};
 use zookeeper_client::{CreateMode, Stat};
 
-use super::view::read_note;
+use super::view::{View, read_note};
 use crate::{
     error::Failure,
     keys::{
@@ -20,10 +20,10 @@ pub(super) async fn grant(
     store: &Store,
     request: &Request,
     own: OwnEntry,
-    note: Option<(Note, Stat)>,
-    directory: Stat,
+    view: View,
 ) -> Result<Option<Grant>, Error> {
-    let token = mint(store, request, &own, note, directory.czxid).await?;
+    let Some(directory) = view.directory else { return Ok(None) };
+    let token = mint(store, request, &own, view.note, directory.czxid).await?;
     let Some(token) = token else { return Ok(None) };
     let session = &own.session;
     let mut grant = Grant::new(request, token);
@@ -31,6 +31,12 @@ pub(super) async fn grant(
     grant.from = session.counts_from(request.sent);
     if request.mode == Mode::Shared {
         grant = grant.with_mode(Mode::Shared);
+    }
+    // What has become of the queue in a later epoch is not known, and the validity may count from a
+    // write in it.
+    if session.seen_epoch() > view.epoch {
+        let message = "the servers have elected a leader meanwhile";
+        return Err(Error::new(ErrorKind::Unavailable, message));
     }
     // The entry lives by its client: it ends when nobody has renewed it.
     if !session.hold(&own.path) {
@@ -52,7 +58,10 @@ async fn mint(
     for _ in 0..TRIES {
         let known = note.as_ref().and_then(|(note, _)| note.token_of(own.number, directory));
         let lag = TOKEN_LAG.as_micros() as u64;
-        let is_recent = |token: &FencingToken| token.get().saturating_add(lag) >= clock.earliest();
+        // A repeat of its holder gets the same token again.
+        let is_held = own.session.holds(&own.path);
+        let is_recent =
+            |token: &FencingToken| is_held || token.get().saturating_add(lag) >= clock.earliest();
         // guard: floor | S2 | suite::a_token_is_above_the_floor |
         //   *token > request.floor && is_recent(token) => true
         if let Some(token) = known.filter(|token| *token > request.floor && is_recent(token)) {

@@ -11,4 +11,6 @@ pub(crate) mod record;
 pub(crate) mod release;
 pub(crate) mod renew;
 mod sweep;
+#[cfg(test)]
+mod tests;
 mod view;

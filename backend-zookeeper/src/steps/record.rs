@@ -44,10 +44,12 @@ pub(crate) async fn write(
     if grant.mode == Mode::Shared {
         return Ok(WriteOutcome::NotHeld);
     }
-    let path = store.layout.note(&grant.name);
+    let (path, settings) = (store.layout.note(&grant.name), store.layout.settings());
     let mut held = OwnEntry { session: store.session_of(held).await?, ..held.clone() };
     for _ in 0..TRIES {
-        let [entry, note] = held.session.read([Read::Data(&held.path), Read::Data(&path)]).await?;
+        let asked = [Read::Data(&held.path), Read::Data(&path), Read::Data(&settings)];
+        let [entry, note, settings] = held.session.read(asked).await?;
+        store.settings_of(&held.session, settings.data()).await?;
         let entry = EntryNode::new(Entry::at(&held.path), entry);
         let Some(entry) = entry.filter(|it| it.is_held_by(grant.owner)) else {
             return Ok(WriteOutcome::NotHeld);
@@ -65,7 +67,10 @@ pub(crate) async fn write(
         let now = store.sessions.clock.latest();
         let record =
             StoredRecord::new(&write.value, grant.token, write.number, now, write.keep_for);
-        let note = to_bytes(&Note { record: Some(record), ..note });
+        // The time of this write counts for the token, too.
+        let (number, known) = (held.number, note.token_of(held.number, note.directory));
+        let token = known.map_or(grant.token, |known| known.max(grant.token)).get();
+        let note = to_bytes(&Note { number, token, record: Some(record), ..note });
         held.version = entry.stat.version;
         match put(&held, &[Write::Put(&path, &note, stat.version)]).await? {
             PutOutcome::Done => return Ok(WriteOutcome::Written),

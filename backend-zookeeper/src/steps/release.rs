@@ -42,27 +42,42 @@ pub(crate) async fn release(
             Some(keep) => keep_for(store, &session, &held.path, version, keep).await?,
         };
         if is_released {
-            held.session.forget(&held.path);
-            // Clients of other libraries do not know that it ends.
-            if let Some(keep) = keep {
-                session.end_at(&held.path, SystemEnv.now() + keep, Ending::Kept(version + 1));
-            }
-            now_and_then(store, &session);
-            return Ok(ReleaseOutcome::Released);
+            return Ok(released(store, &session, held, keep, version + 1));
         }
         // The entry may live by another session of this owner by now.
         let [found] = session.read([Read::Data(&held.path)]).await?;
         let seen = EntryNode::new(Entry::at(&held.path), found);
-        match seen.filter(|seen| seen.is_held_by(grant.owner)) {
-            Some(seen) => version = seen.stat.version,
-            None => return Ok(ReleaseOutcome::NotHeld),
+        match (seen.filter(|seen| seen.belongs_to(grant.owner)), keep) {
+            (Some(seen), _) if !seen.is_kept() => version = seen.stat.version,
+            // The answer to an earlier try was lost.
+            (Some(seen), Some(_)) => {
+                return Ok(released(store, &session, held, keep, seen.stat.version));
+            }
+            _ => return Ok(ReleaseOutcome::NotHeld),
         }
     }
     Err(Error::new(ErrorKind::Unavailable, "the entry changes again and again"))
 }
 
+/// After the write of a release. An entry that is kept has this version.
+fn released(
+    store: &Store,
+    session: &Arc<Session>,
+    held: &OwnEntry,
+    keep: Option<Duration>,
+    version: i32,
+) -> ReleaseOutcome {
+    held.session.forget(&held.path);
+    // Clients of other libraries do not know that it ends.
+    if let Some(keep) = keep {
+        session.end_at(&held.path, SystemEnv.now() + keep, Ending::Kept(version));
+    }
+    now_and_then(store, session);
+    ReleaseOutcome::Released
+}
+
 /// `false` if the entry is not as it was.
-async fn keep_for(
+pub(super) async fn keep_for(
     store: &Store,
     session: &Session,
     path: &str,
@@ -85,17 +100,18 @@ pub(crate) async fn release_and_enqueue(
     current: &OwnEntry,
     next: &Request,
 ) -> Result<Released, Error> {
+    // No session is opened for it: that may fail, and the lock would not be released.
+    let living = store.sessions.living(next.lease)?;
     let is_same = store.check_request(next).is_ok()
         && next.name == grant.name
-        && current.session.is_alive()
-        && Arc::ptr_eq(&store.sessions.for_lease(next.lease).await?, &current.session);
+        && living.is_some_and(|living| Arc::ptr_eq(&living, &current.session));
     if !is_same || next.mode == Mode::Shared {
         return Ok(Released::plain(release(store, grant, current, None).await?));
     }
     let session = &current.session;
     let path = stem_of(store, next);
     let entry = to_bytes(&EntryData::new(next, session.lease));
-    session.expect(&path);
+    let was_expected = session.expect(&path);
     let steps = [
         Write::Create(&path, &entry, CreateMode::EphemeralSequential),
         Write::Delete(&current.path, Some(current.version)),
@@ -115,7 +131,7 @@ pub(crate) async fn release_and_enqueue(
     };
     session.forget(&current.path);
     let placed = async {
-        let own = own_entry(session, &path, made.into_iter().next())?;
+        let own = own_entry(session, &path, made.into_iter().next(), was_expected)?;
         judge(store, next, own, view).await
     };
     // The release is done. A repeat of the request finds its entry.
@@ -135,8 +151,7 @@ pub(crate) async fn abandon(store: &Store, request: &Request) -> Result<(), Erro
     let entries = children.into_iter().map(Entry::read);
     let own: Vec<_> = entries.filter(|entry| entry.owner == Some(request.owner)).collect();
     for seen in store.entries(&session, &request.name, &own).await? {
-        if seen.is_held_by(request.owner) {
-            store.delete(&session, &request.name, &seen).await?;
+        if seen.is_held_by(request.owner) && store.delete(&session, &request.name, &seen).await? {
             session.forget(&store.layout.entry(&request.name, &seen.entry));
         }
     }

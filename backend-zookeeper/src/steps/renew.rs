@@ -6,6 +6,7 @@ use futures_util::future::join_all;
 use lock_core::{Error, Grant, Instant, LossReason, Renewal};
 
 use crate::{
+    keys::settings::Settings,
     session::{Read, ReadResult, Session},
     store::{OwnEntry, Store},
     tunables::READ_AT_ONCE,
@@ -43,7 +44,7 @@ async fn of_session(store: &Store, grants: Vec<One<'_>>, sent: Instant) -> Vec<(
     store.enter_epoch_as_holder(&session).await;
     for some in held.chunks(READ_AT_ONCE) {
         let found = match &renewed {
-            Ok(()) => read(&session, some).await,
+            Ok(()) => read(store, &session, some).await,
             Err(error) => Err(error.clone()),
         };
         match found {
@@ -72,9 +73,20 @@ async fn of_session(store: &Store, grants: Vec<One<'_>>, sent: Instant) -> Vec<(
     renewals
 }
 
-async fn read(session: &Session, grants: &[One<'_>]) -> Result<Vec<ReadResult>, Error> {
-    let asked: Vec<_> = grants.iter().map(|(_, _, held)| Read::Data(&held.path)).collect();
-    session.read_all(&asked).await
+/// Reads the entries, and refuses a store of another version.
+async fn read(
+    store: &Store,
+    session: &Session,
+    grants: &[One<'_>],
+) -> Result<Vec<ReadResult>, Error> {
+    let settings = store.layout.settings();
+    let entries = grants.iter().map(|(_, _, held)| Read::Data(&held.path));
+    let asked: Vec<_> = entries.chain([Read::Data(&settings)]).collect();
+    let mut found = session.read_all(&asked).await?;
+    if let Some((settings, _)) = found.pop().and_then(ReadResult::data) {
+        Settings::read(&settings)?;
+    }
+    Ok(found)
 }
 
 /// Why a grant was lost. It is lost even if the read fails.

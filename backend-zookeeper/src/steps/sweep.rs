@@ -9,11 +9,12 @@ use std::sync::Arc;
 
 use lock_core::{Env as _, Error, LockName, SystemEnv};
 
-use super::view::read_note;
+use super::view::{first, read_note};
 use crate::{
     error::Failure,
     keys::{
         data::{micros, read_watermark},
+        entry::in_order,
         layout::{Layout, parent, unescape},
     },
     session::{Read, Session, Write, in_background},
@@ -65,9 +66,14 @@ async fn forget(
         return Ok(());
     };
     let is_used = data.record.as_ref().is_some_and(|record| !record.is_over(now))
-        || micros(stat.mtime).saturating_add(FORGOTTEN_AFTER.as_micros() as u64) > now
-        || there.as_ref().is_some_and(|(_, stat)| stat.num_children > 0);
+        || micros(stat.mtime).saturating_add(FORGOTTEN_AFTER.as_micros() as u64) > now;
     if is_used {
+        return Ok(());
+    }
+    if there.as_ref().is_some_and(|(_, stat)| stat.num_children > 0) {
+        // What was kept and has ended goes now. The name is forgotten by a later sweep.
+        let mut entries = in_order(session.children(&directory).await?);
+        first(session, layout, name, &mut entries, now).await?;
         return Ok(());
     }
     // No entry so far has a higher number.
@@ -78,6 +84,8 @@ async fn forget(
         Write::Put(bucket, watermark.as_bytes(), bucket_stat.version),
         Write::Delete(&note, Some(stat.version)),
     ];
+    // One with data is somebody's, who uses the same path.
+    let there = there.filter(|(data, _)| data.is_empty());
     steps.extend(there.map(|_| Write::Delete(&directory, None)));
     match session.write(&steps).await {
         // Somebody uses the name.
@@ -88,30 +96,14 @@ async fn forget(
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
 
     use std::time::Duration;
 
-    use lock_core::{
-        Attempt, Backend as _, Grant, OwnerId, OwnerLabel, RecordWrite, ReleaseOptions, Request,
-    };
-    use servers::{ZooKeeper, ZooKeeperOptions};
+    use lock_core::{Attempt, Backend as _, RecordWrite, ReleaseOptions};
 
     use super::*;
-    use crate::builder::store;
-
-    fn request(name: &str) -> Request {
-        let owner = OwnerId::from_bits(SystemEnv.random());
-        let (name, label) = (LockName::new(name).unwrap(), OwnerLabel::new("test").unwrap());
-        Request::new(name, owner, label, Duration::from_secs(20), SystemEnv.now())
-    }
-
-    async fn granted(store: &Store, name: &str) -> Grant {
-        match store.try_acquire(&request(name)).await.unwrap() {
-            Attempt::Granted(grant) => grant,
-            other => panic!("not granted: {other:?}"),
-        }
-    }
+    use crate::steps::tests::{connect, granted, request, start};
 
     /// Tries to forget a name, `later` from now. Returns whether it did.
     async fn forgotten(store: &Store, name: &str, later: Duration) -> bool {
@@ -127,12 +119,10 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn old_names_are_forgotten_and_their_tokens_are_not() {
-        let zookeeper = ZooKeeper::single(ZooKeeperOptions::new()).await.unwrap();
-        let url = format!("zookeeper://{}?tick=200ms", zookeeper.endpoints()[0]);
-        let store = store(&url).await.unwrap();
+        let (_zookeeper, store) = start().await;
         let later = FORGOTTEN_AFTER + Duration::from_secs(60);
         let mut floored = request("job");
-        floored.floor = granted(&store, "other").await.token;
+        floored.floor = granted(&store, &request("other")).await.token;
         floored.floor = lock_core::FencingToken::new(floored.floor.get() + 10_000_000).unwrap();
         let Attempt::Granted(grant) = store.try_acquire(&floored).await.unwrap() else {
             panic!("not granted")
@@ -146,7 +136,39 @@ mod tests {
         assert!(!forgotten(&store, "job", later).await, "a record");
         assert!(!forgotten(&store, "job", Duration::from_secs(60)).await, "used lately");
         assert!(forgotten(&store, "job", later * 3).await);
-        let next = granted(&store, "job").await;
+        let next = granted(&store, &request("job")).await;
         assert!(next.token > grant.token, "{} after {}", next.token, grant.token);
+    }
+
+    /// The client that has kept it is gone, and nobody asks for the name.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_was_kept_and_has_ended_is_swept() {
+        let (zookeeper, one) = start().await;
+        let store = connect(&zookeeper).await;
+        let grant = granted(&one, &request("job")).await;
+        let keep = ReleaseOptions::new().with_keep(Duration::from_secs(20));
+        one.release(&grant, keep).await.unwrap();
+        one.close().await;
+        let later = FORGOTTEN_AFTER + Duration::from_secs(60);
+        assert!(!forgotten(&store, "job", later).await, "it was kept");
+        assert!(forgotten(&store, "job", later).await);
+    }
+
+    /// Somebody uses the same path for something else.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_directory_with_data_stays() {
+        let (_zookeeper, store) = start().await;
+        let grant = granted(&store, &request("job")).await;
+        store.release(&grant, ReleaseOptions::default()).await.unwrap();
+        let session = store.session().await.unwrap();
+        let (directory, note) =
+            (store.layout.directory(&grant.name), store.layout.note(&grant.name));
+        session.write(&[Write::Put(&directory, b"theirs", 0)]).await.unwrap();
+        let later = store.sessions.clock.latest() + 2 * FORGOTTEN_AFTER.as_micros() as u64;
+        forget(&session, &store.layout, &grant.name, later).await.unwrap();
+        let (data, _) = session.read_one(&directory).await.unwrap().expect("it stays");
+        assert_eq!(data, b"theirs");
+        assert!(session.read_one(&note).await.unwrap().is_none());
+        assert!(granted(&store, &request("job")).await.token > grant.token);
     }
 }

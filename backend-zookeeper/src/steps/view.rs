@@ -9,6 +9,7 @@ use crate::{
     keys::{
         data::{self, EntryData, Note},
         entry::{Entry, Kind, holders, in_order},
+        layout::Layout,
     },
     session::{Read, ReadResult, Session, epoch_of},
     store::Store,
@@ -23,6 +24,8 @@ pub(super) struct View {
     pub(super) directory: Option<Stat>,
     pub(super) note: Option<(Note, Stat)>,
     pub(super) is_abandoned: bool,
+    /// Nobody holds what this state does not have, unless in a later epoch, or in a quarantine.
+    pub(super) epoch: i64,
     pub(super) quarantined: Option<Quarantined>,
 }
 
@@ -58,15 +61,15 @@ impl Store {
         let directory = directory.data().map(|(_, stat)| stat);
         // Each entry that comes or goes changes the number in `directory`. So if neither it nor the
         // session knows of an election since the store was open, the queue is the one of that time.
-        let changed = directory.map_or(0, |stat| epoch_of(stat.pzxid));
+        let epoch = directory.map_or(0, |stat| epoch_of(stat.pzxid)).max(session.seen_epoch());
         let settings = self.settings_of(session, settings.data()).await?;
-        let (settings, _) =
-            self.enter_epoch(session, settings, changed.max(session.epoch())).await?;
+        let (settings, _) = self.enter_epoch(session, settings, epoch).await?;
         Ok(View {
             entries: in_order(children.children()),
             directory,
             note: read_note(note)?,
             is_abandoned: tombstone.data().is_some(),
+            epoch,
             quarantined: settings.quarantined(self.sessions.clock.earliest()),
         })
     }
@@ -106,17 +109,33 @@ impl Store {
         name: &LockName,
         entries: &mut Vec<Entry>,
     ) -> Result<Option<EntryNode>, Error> {
-        while !entries.is_empty() {
-            if let Some(first) = self.entries(session, name, &entries[..1]).await?.pop() {
-                if first.remaining(self.sessions.clock.earliest()) != Some(Duration::ZERO) {
-                    return Ok(Some(first));
-                }
-                self.delete(session, name, &first).await?;
-            }
-            entries.remove(0);
-        }
-        Ok(None)
+        first(session, &self.layout, name, entries, self.sessions.clock.earliest()).await
     }
+}
+
+/// As [`Store::first`], at this time.
+pub(super) async fn first(
+    session: &Session,
+    layout: &Layout,
+    name: &LockName,
+    entries: &mut Vec<Entry>,
+    now_micros: u64,
+) -> Result<Option<EntryNode>, Error> {
+    while let Some(entry) = entries.first() {
+        let path = layout.entry(name, entry);
+        let [found] = session.read([Read::Data(&path)]).await?;
+        if let Some(first) = EntryNode::new(entry.clone(), found) {
+            if first.remaining(now_micros) != Some(Duration::ZERO) {
+                return Ok(Some(first));
+            }
+            // One that others have changed meanwhile is read again.
+            if !session.delete(&path, Some(first.stat.version)).await? {
+                continue;
+            }
+        }
+        entries.remove(0);
+    }
+    Ok(None)
 }
 
 pub(super) fn read_note(found: ReadResult) -> Result<Option<(Note, Stat)>, Error> {

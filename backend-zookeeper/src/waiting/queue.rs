@@ -41,7 +41,7 @@ impl WaiterEntry {
         self.is_lost.store(true, Ordering::Release);
     }
 
-    pub(super) fn is_lost(&self) -> bool {
+    pub(crate) fn is_lost(&self) -> bool {
         self.is_lost.load(Ordering::Acquire) || !self.own.session.is_alive()
     }
 }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use lock_core::{BoxFuture, Env as _, Error, Instant, Signal, SystemEnv, Waiter};
 
 use super::queue::{WaiterEntry, Waiters};
-use crate::{session::Ending, tunables::POLL};
+use crate::tunables::POLL;
 
 /// No waiter is kept for as long as this.
 const NEVER: Instant = Instant::from_nanos(u64::MAX);
@@ -28,7 +28,9 @@ impl ZooKeeperWaiter {
     /// A waiter in an entry that was just made.
     pub(crate) fn start(entry: WaiterEntry, waiters: &Waiters) -> Self {
         let entry = Arc::new(entry);
-        entry.own.session.end_at(&entry.own.path, NEVER, Ending::Other);
+        if !entry.own.session.take(&entry.own.path, NEVER) {
+            entry.lose();
+        }
         waiters.add(&entry);
         Self { entry, waiters: waiters.clone(), watch: None }
     }

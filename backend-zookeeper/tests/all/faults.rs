@@ -203,7 +203,7 @@ async fn a_pause_of_the_server_gives_no_second_holder() {
     let grant = granted(&*one, &request_for("job", Duration::from_secs(20))).await;
     zookeeper.member_mut(0).pause().unwrap();
     let error = one.inspect(&name()).await.unwrap_err();
-    assert!(error.is_retryable(), "{error}");
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     zookeeper.member_mut(0).resume().unwrap();
     busy(&*other, &request()).await;
     let next = eventually_granted(&*other).await;

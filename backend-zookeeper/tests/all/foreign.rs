@@ -1,6 +1,6 @@
 //! Entries of other libraries, and what does not belong into the directory of a lock.
 
-use lock_core::{Holder, OwnerId, ReleaseOutcome};
+use lock_core::{ErrorKind, Holder, OwnerId, ReleaseOutcome};
 use zookeeper_client::{Acls, Client, CreateMode};
 
 use crate::support::{busy, eventually_granted, granted, name, pair, plain, release, request};
@@ -46,6 +46,11 @@ async fn a_node_that_is_no_entry_blocks_until_it_is_removed() {
     child(&client, "leader", CreateMode::Persistent).await;
     let holder = busy(&*one, &request()).await.holder.unwrap();
     assert_eq!(holder.remaining, Holder::WITHOUT_END);
+    let below = child(&client, "leader/below", CreateMode::Persistent).await;
+    let error = one.force_release(&name()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+    assert!(error.to_string().contains("/leasehold/job/leader has children"), "{error}");
+    client.delete(&below, None).await.unwrap();
     assert_eq!(one.force_release(&name()).await.unwrap(), ReleaseOutcome::Released);
     granted(&*one, &request()).await;
 }

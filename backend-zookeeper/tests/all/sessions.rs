@@ -92,7 +92,7 @@ async fn a_closed_client_leaves_no_session() {
     until("no connection", async || monitored(&zookeeper, "zk_num_alive_connections").await <= 1)
         .await;
     let error = one.try_acquire(&request()).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
 }
 
 /// All locks of a session are renewed by one write in about a third of the lease.

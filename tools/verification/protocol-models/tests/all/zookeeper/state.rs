@@ -3,6 +3,8 @@
 pub(super) const CLIENTS: usize = 2;
 /// In ticks.
 pub(super) const LEASE: u8 = 2;
+/// The leader ends a session so many ticks after the last request that it knows of.
+pub(super) const SESSION: u8 = LEASE + 1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Budget {
@@ -14,6 +16,8 @@ pub(super) struct Budget {
     pub(super) lost_answers: u8,
     pub(super) elections: u8,
     pub(super) restores: u8,
+    /// How often a client enters the queue.
+    pub(super) waits: u8,
 }
 
 /// The settings of the store.
@@ -45,6 +49,10 @@ pub(super) struct Data {
     pub(super) epoch: u8,
     pub(super) settings: Settings,
     pub(super) lock: Option<usize>,
+    /// The waiter, who has an entry before all that come later.
+    pub(super) waiter: Option<usize>,
+    /// The epoch in which an entry came or went last.
+    pub(super) queue_epoch: u8,
     /// The node of each client: the number of the session, and the version.
     pub(super) nodes: [Option<(u8, u8)>; CLIENTS],
 }
@@ -58,13 +66,20 @@ pub(super) struct Session {
     pub(super) is_unknown: bool,
     /// Ticks since that write.
     pub(super) idle: u8,
+    /// For a waiter: ticks since the last request that the leader surely knows of, which is one
+    /// before an answered write.
+    pub(super) confirmed: u8,
     pub(super) epoch: u8,
+    /// The epoch of the last answered write of any node.
+    pub(super) seen_epoch: u8,
     pub(super) unbroken_since: u8,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Client {
     pub(super) session: Option<Session>,
+    /// Whether a task waits in the queue.
+    pub(super) waits: bool,
     /// For how many ticks it relies on its lock.
     pub(super) valid: u8,
     /// The number of the session by which it was given that lock.
@@ -89,6 +104,12 @@ pub(super) struct State {
 }
 
 impl State {
+    /// Whether the servers have the session of this client.
+    pub(super) fn lives(&self, me: usize) -> bool {
+        let (stored, session) = (self.data.nodes[me], self.clients[me].session);
+        stored.zip(session).is_some_and(|((number, _), session)| number == session.number)
+    }
+
     pub(super) fn tick(&mut self) {
         self.data.settings.tick();
         if let Some((data, age)) = &mut self.copy {
@@ -98,7 +119,9 @@ impl State {
         for client in &mut self.clients {
             client.valid = client.valid.saturating_sub(1);
             if let Some(session) = &mut client.session {
-                session.idle = (session.idle + 1).min(LEASE);
+                let most = if client.waits { SESSION } else { LEASE };
+                session.idle = (session.idle + 1).min(most);
+                session.confirmed = (session.confirmed + u8::from(client.waits)).min(SESSION);
             }
         }
     }

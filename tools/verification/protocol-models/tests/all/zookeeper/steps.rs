@@ -2,7 +2,7 @@
 
 use stateright::{Model, Property};
 
-use super::state::{Budget, CLIENTS, Client, Data, LEASE, Session, State};
+use super::state::{Budget, CLIENTS, Client, Data, LEASE, SESSION, Session, State};
 
 /// Which rules are in force.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +23,9 @@ pub(super) struct Rules {
     pub(super) own_epoch: bool,
     /// A client that does not know an epoch which is waited for waits anew in the next one.
     pub(super) waits_anew: bool,
+    /// A waiter is given nothing before it has met the epoch of each answered write of its client:
+    /// such a write counts for its validity.
+    pub(super) meets_writes: bool,
     /// A copy that is restored is a lease old.
     pub(super) old_copies: bool,
 }
@@ -44,8 +47,16 @@ pub(super) enum Step {
     /// Writes the node and the settings in one step.
     Meet(usize),
     Acquire(usize),
+    /// Makes an entry, and waits.
+    Enqueue(usize),
+    /// Writes a node that no restore has changed.
+    WriteAnother(usize),
+    /// A waiter reads that it is the first.
+    Claim(usize),
     Renew(usize),
     Expire,
+    /// The session of a waiter ends.
+    ExpireWaiter,
     Tick,
     Elect,
     Copy,
@@ -81,7 +92,8 @@ impl Store {
                 data.nodes[me] = None;
                 data.lock = data.lock.filter(|holder| *holder != me);
             }
-            state.gave_up_early |= !state.was_restored;
+            // A session that has ended has no node.
+            state.gave_up_early |= !state.was_restored && version.is_some();
             return Some(());
         }
         let next = version.unwrap_or(session.version) + 1;
@@ -93,8 +105,9 @@ impl Store {
         if session.idle >= LEASE && self.rules.unbroken {
             session.unbroken_since = data.epoch;
         }
-        (session.version, session.idle, session.epoch) = (next, 0, data.epoch);
-        session.is_unknown = false;
+        (session.confirmed, session.idle) = (session.confirmed.min(session.idle), 0);
+        (session.version, session.is_unknown) = (next, false);
+        (session.epoch, session.seen_epoch) = (data.epoch, data.epoch);
         Some(())
     }
 
@@ -143,8 +156,9 @@ impl Model for Store {
         for me in 0..CLIENTS {
             steps.extend([Open(me), Write(me), WriteWithoutAnswer(me), WriteAndForget(me)]);
             steps.extend([Meet(me), Acquire(me), Renew(me)]);
+            steps.extend([Enqueue(me), WriteAnother(me), Claim(me)]);
         }
-        steps.extend([Expire, Tick, Elect, Copy]);
+        steps.extend([Expire, ExpireWaiter, Tick, Elect, Copy]);
         steps.extend([Restore { follows_copy: false }, Restore { follows_copy: true }]);
     }
 
@@ -160,9 +174,18 @@ impl Model for Store {
                 state.sessions += 1;
                 state.data.nodes[me] = Some((number, 0));
                 let unbroken_since = if self.rules.own_epoch { epoch } else { 0 };
-                let (version, is_unknown, idle) = (0, false, 0);
-                state.clients[me].session =
-                    Some(Session { number, version, is_unknown, idle, epoch, unbroken_since });
+                let (version, is_unknown, idle, confirmed) = (0, false, 0, 0);
+                let session = Session {
+                    number,
+                    version,
+                    is_unknown,
+                    idle,
+                    confirmed,
+                    epoch,
+                    seen_epoch: epoch,
+                    unbroken_since,
+                };
+                (state.clients[me].session, state.clients[me].waits) = (Some(session), false);
             }
             Step::Write(me) => self.write(&mut state, me, Answer::Comes)?,
             Step::WriteWithoutAnswer(me) => {
@@ -183,10 +206,36 @@ impl Model for Store {
             Step::Acquire(me) => {
                 let (data, client) = (&mut state.data, &mut state.clients[me]);
                 let is_open = data.settings.open_epoch() >= data.epoch || !self.rules.meets;
-                possible(is_open && data.lock.is_none())?;
+                possible(is_open && data.lock.is_none() && data.waiter.is_none())?;
                 possible(client.valid == 0)?;
                 client.held_by = client.session?.number;
-                (data.lock, client.valid) = (Some(me), LEASE);
+                (data.lock, client.valid, data.queue_epoch) = (Some(me), LEASE, data.epoch);
+            }
+            Step::Enqueue(me) => {
+                state.left.waits = state.left.waits.checked_sub(1)?;
+                possible(state.data.waiter.is_none() && state.lives(me))?;
+                (state.data.waiter, state.data.queue_epoch) = (Some(me), state.data.epoch);
+                let session = state.clients[me].session.as_mut()?;
+                (session.confirmed, session.seen_epoch) = (session.idle, state.data.epoch);
+                state.clients[me].waits = true;
+            }
+            Step::WriteAnother(me) => {
+                possible(state.clients[me].waits && state.lives(me))?;
+                let session = state.clients[me].session.as_mut()?;
+                session.confirmed = session.confirmed.min(session.idle);
+                session.seen_epoch = state.data.epoch;
+            }
+            Step::Claim(me) => {
+                let lives = state.lives(me);
+                let (data, client) = (&mut state.data, &mut state.clients[me]);
+                possible(lives && client.waits && data.waiter == Some(me) && data.lock.is_none())?;
+                let session = client.session?;
+                let seen = if self.rules.meets_writes { session.seen_epoch } else { session.epoch };
+                possible(data.settings.open_epoch() >= data.queue_epoch.max(seen))?;
+                client.valid = (SESSION - session.confirmed).min(LEASE);
+                possible(client.valid > 0)?;
+                (client.held_by, client.waits) = (session.number, false);
+                (data.lock, data.waiter) = (Some(me), None);
             }
             Step::Renew(me) => {
                 let client = &mut state.clients[me];
@@ -196,7 +245,14 @@ impl Model for Store {
             }
             Step::Expire => {
                 possible(state.clients[state.data.lock?].valid == 0)?;
-                state.data.lock = None;
+                (state.data.lock, state.data.queue_epoch) = (None, state.data.epoch);
+            }
+            Step::ExpireWaiter => {
+                let waiter = state.data.waiter?;
+                let session = state.clients[waiter].session;
+                possible(session.is_none_or(|session| session.confirmed == SESSION))?;
+                (state.data.waiter, state.data.queue_epoch) = (None, state.data.epoch);
+                state.data.nodes[waiter] = None;
             }
             Step::Tick => state.tick(),
             Step::Elect => {
