@@ -79,8 +79,9 @@ pub(crate) const MOST_WATCHED: usize = 16;
 /// [`MOST_WATCHED`] would otherwise change all watches each time.
 pub(crate) const FEW_WATCHED: usize = MOST_WATCHED / 2;
 /// A writer with at least so many entries before it watches only its predecessor. Otherwise etcd
-/// would report each release to all waiting clients.
-pub(crate) const CROWDED: i64 = 8;
+/// would report each release to all waiting clients. Such a writer checks its turn once more when
+/// that watch has begun, which costs etcd more than so many reports.
+pub(crate) const CROWDED: i64 = 24;
 /// The pause between two attempts to open the watch.
 pub(crate) const WATCH_PAUSE: Duration = millis(50);
 /// While a client waits, it asks a watch that was silent for this long for its progress. If no

@@ -23,7 +23,7 @@ pub struct Step {
 pub enum Verb {
     /// Take the lock, or hold it on.
     Acquire {
-        /// Who asks, for operators.
+        /// Operators see it as the holder.
         label: OwnerLabel,
         /// The length of the lease.
         lease_ms: u64,

@@ -100,7 +100,7 @@ impl Runner {
             let holder = view.record().and_then(|record| record.holder.as_ref());
             holder.is_some_and(|held| held.owner == step.owner)
         };
-        // A renewal tells that the lock is gone, and not who has ended it.
+        // The answer to a renewal says that the lock is gone, but not who ended it.
         let is_renewal = matches!(step.verb, Verb::Renew(_));
         let mut known = self.observed.written(name, self.env.now()).filter(is_own);
         loop {

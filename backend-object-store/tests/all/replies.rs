@@ -214,7 +214,7 @@ async fn what_became_of_a_write_that_another_client_has_overtaken_is_unknown() {
     let error = client.backend.force_release(&job()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::OutcomeUnknown, "{error}");
 
-    // A holder learns only that its lock is gone, and not who has ended it.
+    // The error says that the lock is gone, but not who ended it.
     let grant = take().await;
     client.bucket.on_read(fail());
     assert!(is_lost(&client.renew(&grant).await));
