@@ -48,10 +48,8 @@ impl Fence {
         Self { layout: Layout::new(prefix.as_ref()) }
     }
 
-    /// The node that holds a resource's highest token. It is made at the first write, with its
-    /// parents, and everybody may change them. So anybody who reaches the servers can make the
-    /// fence admit a late write, or refuse all writes. To prevent it, make the node and its parents
-    /// before that, with the rights of your writers.
+    /// The node that holds a resource's highest token. It is made at the first write, and then
+    /// everybody may change it, unless you have made it before with other rights.
     ///
     /// # Errors
     /// `InvalidInput` for a resource that is no valid name.
