@@ -1,0 +1,55 @@
+//! Settings that change while clients use them.
+
+use lock_core::{Attempt, Backend, Env as _, ErrorKind, Init, Promise, Quarantined, SystemEnv};
+
+use crate::support::{LEASE, end, granted, pair, request, request_for};
+
+async fn held_back(backend: &dyn Backend) -> Quarantined {
+    match backend.try_acquire(&request_for("free", LEASE / 2)).await.unwrap() {
+        Attempt::Quarantined(held_back) => held_back,
+        attempt => panic!("two holders: {attempt:?}"),
+    }
+}
+
+/// What was locked with the old one may be lost, and its holder does not know yet.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_of_the_longest_lease_waits_out_the_old_one() {
+    let (_zookeeper, [operator, other]) = pair().await;
+    let held = granted(&*other, &request()).await;
+    let shorter = Init::new().with_longest_lease(LEASE / 2);
+    assert_eq!(operator.init(&shorter).await.unwrap().grants_in, LEASE);
+    let held_back = held_back(&*other).await;
+    assert!(held_back.why.contains("longest lease"), "{held_back:?}");
+    assert!(SystemEnv.now() + held_back.remaining >= end(&held), "{held_back:?}");
+    assert_eq!(other.guarantees().longest_lease, LEASE / 2);
+}
+
+/// Holders may still believe in locks that were lost while it was off.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_quarantine_withholds_exclusion_while_it_is_off_and_waits_when_it_is_turned_on() {
+    let (_zookeeper, [operator, other]) = pair().await;
+    let turn = async |on| {
+        let init = Init::new().with_quarantine(on);
+        operator.init(&init).await.unwrap().grants_in
+    };
+    let excludes = || matches!(other.guarantees().exclusion, Promise::Holds { .. });
+    assert!(excludes());
+    assert!(turn(false).await.is_zero());
+    let held = granted(&*other, &request()).await;
+    assert!(!excludes());
+    assert_eq!(turn(true).await, LEASE);
+    let held_back = held_back(&*other).await;
+    assert!(held_back.why.contains("turned on"), "{held_back:?}");
+    assert!(SystemEnv.now() + held_back.remaining >= end(&held), "{held_back:?}");
+    assert!(excludes());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_with_another_longest_lease_is_refused() {
+    let (zookeeper, _clients) = pair().await;
+    let url = format!("zookeeper://{}?tick=200ms&timeout=20s", zookeeper.endpoints()[0]);
+    backend_zookeeper::connect(&format!("{url}&longest_lease=30s")).await.unwrap();
+    let error = backend_zookeeper::connect(&format!("{url}&longest_lease=20s")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+    assert!(error.to_string().contains("20s, and the store has 30s"), "{error}");
+}
