@@ -1,8 +1,10 @@
 //! Settings that change while clients use them.
 
-use lock_core::{Attempt, Backend, Env as _, ErrorKind, Init, Promise, Quarantined, SystemEnv};
+use lock_core::{
+    Attempt, Backend, Enqueued, Env as _, ErrorKind, Init, Promise, Quarantined, SystemEnv,
+};
 
-use crate::support::{LEASE, end, granted, pair, request, request_for};
+use crate::support::{LEASE, end, granted, pair, release, request, request_for};
 
 async fn held_back(backend: &dyn Backend) -> Quarantined {
     match backend.try_acquire(&request_for("free", LEASE / 2)).await.unwrap() {
@@ -52,4 +54,29 @@ async fn a_client_with_another_longest_lease_is_refused() {
     let error = backend_zookeeper::connect(&format!("{url}&longest_lease=20s")).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Config, "{error}");
     assert!(error.to_string().contains("20s, and the store has 30s"), "{error}");
+}
+
+/// An operator may shorten the longest lease without a wait. Then a client that knows the old
+/// settings gets no longer lease, neither for an entry that it made before nor for a new one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_of_old_settings_is_refused() {
+    let (_zookeeper, [operator, known]) = pair().await;
+    let held = granted(&*operator, &request()).await;
+    let waiting = request();
+    let Enqueued::Waiting(_place, _) = known.enqueue(&waiting).await.unwrap() else {
+        panic!("two holders");
+    };
+    release(&*operator, &held).await;
+    let set = async |longest| {
+        let init = Init::new().with_first_use(true).with_longest_lease(longest);
+        operator.init(&init).await.unwrap();
+    };
+    for asked in [waiting, request_for("other", LEASE)] {
+        set(LEASE).await;
+        known.inspect(&asked.name).await.unwrap();
+        assert_eq!(known.guarantees().longest_lease, LEASE);
+        set(LEASE / 2).await;
+        let error = known.try_acquire(&asked).await.expect_err("a lease longer than a quarantine");
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+    }
 }
