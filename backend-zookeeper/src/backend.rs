@@ -43,8 +43,7 @@ impl Backend for Store {
 
     /// The number comes last, so that it seldom decides the order of two stores.
     async fn identity(&self) -> Result<String, Error> {
-        let session = self.fresh_session().await.asked("identity")?;
-        let (settings, _) = self.read_settings(&session).await.asked("identity")?;
+        let settings = self.settings_for_attempts().await.asked("identity")?;
         Ok(format!("zookeeper:{}:{:016x}", self.layout.prefix(), settings.store))
     }
 
@@ -134,8 +133,7 @@ impl Backend for Store {
     }
 
     async fn quarantine(&self) -> Result<Option<Quarantined>, Error> {
-        let session = self.session().await.asked("check")?;
-        let (settings, _) = self.enter_present_epoch(&session).await.asked("check")?;
+        let settings = self.settings_for_attempts().await.asked("check")?;
         Ok(settings.quarantined(self.sessions.clock.earliest()))
     }
 

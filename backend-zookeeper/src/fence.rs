@@ -2,12 +2,13 @@
 
 use lock_core::{Error, ErrorKind, FenceError, FencingToken, LockName, Stale};
 use zookeeper_client::{
-    Acls, Client, CreateMode, Error as Refusal, MultiWriteError, MultiWriteResult, MultiWriter,
+    Client, CreateMode, Error as Refusal, MultiWriteError, MultiWriteResult, MultiWriter,
 };
 
 use crate::{
     error::{of_read, of_write, of_writes},
     keys::layout::Layout,
+    session::Access,
     tunables::TRIES,
 };
 
@@ -38,6 +39,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Fence {
     layout: Layout,
+    access: Access,
 }
 
 impl Fence {
@@ -45,11 +47,19 @@ impl Fence {
     /// resource must use the same prefix.
     #[must_use]
     pub fn new(prefix: impl AsRef<str>) -> Self {
-        Self { layout: Layout::new(prefix.as_ref()) }
+        Self { layout: Layout::new(prefix.as_ref()), access: Access::Open }
     }
 
-    /// The node that holds a resource's highest token. It is made at the first write, and then
-    /// everybody may change it, unless you have made it before with other rights.
+    /// Whether only clients with the same user may use the nodes that this fence makes. Without it,
+    /// everybody may: who writes the highest token there keeps all holders from writing. Default:
+    /// no.
+    #[must_use]
+    pub fn own_nodes(mut self, own: bool) -> Self {
+        self.access = if own { Access::Creator } else { Access::Open };
+        self
+    }
+
+    /// The node that holds a resource's highest token. It is made at the first write.
     ///
     /// # Errors
     /// `InvalidInput` for a resource that is no valid name.
@@ -78,7 +88,7 @@ impl Fence {
         let of_fence = |error: Error| FenceError::from(error.at("zookeeper", "fence"));
         let path = self.path(resource).map_err(of_fence)?;
         let (data, options) =
-            (format!("{MARK}{token}"), CreateMode::Persistent.with_acls(Acls::anyone_all()));
+            (format!("{MARK}{token}"), CreateMode::Persistent.with_acls(self.access.acls()));
         for _ in 0..TRIES {
             let mut writer = client.new_multi_writer();
             let added = match client.get_data(&path).await {

@@ -5,7 +5,7 @@ use lock_core::{Assumption, ConnectionSecurity, Guarantees, Promise, QuarantineU
 use crate::{
     keys::settings::{RECORD_VERSION, Settings},
     session::Sessions,
-    tunables::{LONGEST_POLL, SESSION_PART, TOUCH_PART},
+    tunables::{LONGEST_POLL, SESSION_PART, TOKEN_LAG, TOUCH_PART},
 };
 
 /// The guarantees that follow from the settings.
@@ -16,13 +16,15 @@ pub(crate) fn guarantees(
 ) -> Guarantees {
     let (shortest, longest) = (sessions.shortest(), settings.longest_lease());
     let mut promised = Guarantees::new(shortest, longest);
-    let longest_held = humantime::format_duration(settings.longest_held());
+    // A token that leads the clock counts as recent for a moment longer.
+    let age = humantime::format_duration(settings.longest_held() + TOKEN_LAG);
     let restores = Assumption::new(
         "old-states",
         format!(
-            "the servers keep what they have confirmed; if an older state is restored nevertheless, it was saved at \
-             least {longest_held} before the servers start with it, and if all data are lost or there is only one \
-             server, an operator runs `leasehold init --restored` before clients go on"
+            "the servers keep what they have confirmed. If an older state is restored, it was saved at least {age} \
+             before the servers start with it. An operator runs `leasehold init --restored` before clients go on, if \
+             all data are lost, there is only one server, or the servers are not restarted (the admin server's \
+             command `restore`)"
         ),
     );
     promised.exclusion = if settings.quarantine {
@@ -50,7 +52,7 @@ pub(crate) fn guarantees(
                     "waits-by-clock",
                     "while the store waits after an election or a restore, and while a lock is kept without its \
                      client, the clock of ZooKeeper's leader is not set forward, and that of a later leader is not \
-                     ahead of that of a leader before",
+                     ahead of that of a leader before, or of the server that a restored state was copied from",
                 ),
                 restores.clone(),
             ],

@@ -15,7 +15,7 @@ use crate::{
         layout::Layout,
         settings::{Settings, check_longest},
     },
-    session::{Ending, Session, Sessions, Write},
+    session::{Ending, Session, Sessions},
     tunables::{REMEMBERED_NAMES, TRIES},
     waiting::Waiters,
 };
@@ -23,7 +23,7 @@ use crate::{
 /// Locks in ZooKeeper.
 #[derive(Debug)]
 pub(crate) struct Store {
-    pub(crate) sessions: Sessions,
+    pub(crate) sessions: Arc<Sessions>,
     pub(crate) layout: Layout,
     pub(crate) waiters: Waiters,
     connection: ConnectionSecurity,
@@ -66,14 +66,22 @@ impl Store {
         connection: ConnectionSecurity,
         expected: Option<Duration>,
     ) -> Result<Arc<Self>, Error> {
+        let (sessions, path) = (Arc::new(sessions), layout.settings());
         let longest = expected.unwrap_or(StoreSettings::DEFAULT_LONGEST_LEASE);
-        let session = sessions.for_lease(longest).await?;
+        let session = match sessions.for_lease(longest).await {
+            // The servers give no session for the default. Perhaps the store has a shorter one.
+            Err(error) if expected.is_none() && error.kind() == ErrorKind::InvalidInput => {
+                let session = sessions.for_lease(sessions.shortest()).await?;
+                session.read_one(&path).await?.ok_or(error)?;
+                session
+            }
+            opened => opened?,
+        };
         let first = Settings::first(longest, session.epoch());
         let known = (first.clone(), Arc::new(guarantees(&first, &sessions, connection)));
         let known = RwLock::new(known);
         let (waiters, busy) = Default::default();
         let store = Self { sessions, layout, waiters, connection, known, busy };
-        let path = store.layout.settings();
         if session.read_one(&path).await?.is_none() {
             check_longest(longest, store.sessions.shortest())?;
             session.make(&path, &to_bytes(&first), CreateMode::Persistent).await?;
@@ -125,7 +133,10 @@ impl Store {
     }
 
     /// Reads the settings, and the version of their node.
-    pub(crate) async fn read_settings(&self, session: &Session) -> Result<(Settings, i32), Error> {
+    pub(crate) async fn read_settings(
+        &self,
+        session: &Arc<Session>,
+    ) -> Result<(Settings, i32), Error> {
         let found = session.read_one(&self.layout.settings()).await?;
         self.settings_of(session, found).await
     }
@@ -135,7 +146,7 @@ impl Store {
     /// decides by those that it has read itself.
     pub(crate) async fn settings_of(
         &self,
-        session: &Session,
+        session: &Arc<Session>,
         found: Option<(Vec<u8>, Stat)>,
     ) -> Result<(Settings, i32), Error> {
         let (data, stat) = match found {
@@ -153,9 +164,9 @@ impl Store {
 
     /// Writes the settings that this client knows into a store that has lost its data. Others may
     /// still hold locks that are lost, too.
-    async fn restore_settings(&self, session: &Session) -> Result<(Vec<u8>, Stat), Error> {
+    async fn restore_settings(&self, session: &Arc<Session>) -> Result<(Vec<u8>, Stat), Error> {
         // This fails in a session of before. A later one knows the present epoch.
-        session.write_with_own(&[]).await?;
+        session.touch().await?;
         let (path, mut settings) = (self.layout.settings(), self.settings());
         settings.lost(session.epoch(), self.sessions.clock.latest());
         session.make(&path, &to_bytes(&settings), CreateMode::Persistent).await?;
@@ -165,7 +176,7 @@ impl Store {
 
     /// Whether nothing is to be done before a grant in this epoch.
     fn has_entered(&self, settings: &Settings, session: &Session, epoch: i64) -> bool {
-        let since = session.unbroken_since(settings.longest_held());
+        let (_, since) = session.unbroken(settings.longest_held());
         settings.has_entered(epoch, since, self.sessions.clock.earliest())
     }
 
@@ -173,7 +184,7 @@ impl Store {
     /// returns the settings that were read, and their version.
     pub(crate) async fn enter_epoch(
         &self,
-        session: &Session,
+        session: &Arc<Session>,
         (mut settings, mut version): (Settings, i32),
         epoch: i64,
     ) -> Result<(Settings, i32), Error> {
@@ -181,35 +192,61 @@ impl Store {
         for _ in 0..TRIES {
             // The clock of an earlier leader may be ahead.
             if clock.epoch() < epoch.max(settings.last_epoch()) {
-                session.write_with_own(&[]).await?;
+                session.touch().await?;
             }
-            if self.has_entered(&settings, session, epoch) {
+            let is_known = clock.epoch() >= settings.last_epoch();
+            if is_known && self.has_entered(&settings, session, epoch) {
                 return Ok((settings, version));
             }
             // A write in the present epoch shows whether this session knows it.
-            session.write_with_own(&[]).await?;
-            let since = session.unbroken_since(settings.longest_held());
-            settings.enter(session.epoch(), since, [clock.earliest(), clock.latest()]);
+            session.touch().await?;
+            self.enter_epoch_of(session, &mut settings);
             self.put_settings(session, &settings, version).await?;
             (settings, version) = self.read_settings(session).await?;
         }
         Err(Error::new(ErrorKind::Unavailable, "others changed the settings again and again"))
     }
 
+    /// Changes settings that were read before the last write of this session: its epoch is entered.
+    fn enter_epoch_of(&self, session: &Session, settings: &mut Settings) {
+        let (clock, (epoch, since)) =
+            (&self.sessions.clock, session.unbroken(settings.longest_held()));
+        if epoch < settings.last_epoch() {
+            // The nodes were copied to servers that count their own elections.
+            return settings.lost(epoch, clock.latest());
+        }
+        settings.enter(epoch, since, [clock.earliest(), clock.latest()]);
+    }
+
+    /// The settings that an attempt would find, or make. Writes none.
+    pub(crate) async fn settings_for_attempts(&self) -> Result<Settings, Error> {
+        let session = self.session().await?;
+        let found = session.read_one(&self.layout.settings()).await?;
+        session.touch().await?;
+        let Some((data, _)) = found else {
+            let mut settings = self.settings();
+            settings.lost(session.epoch(), self.sessions.clock.latest());
+            return Ok(settings);
+        };
+        let mut settings = Settings::read(&data)?;
+        self.enter_epoch_of(&session, &mut settings);
+        Ok(settings)
+    }
+
     /// Reads the settings, and [enters](Self::enter_epoch) the present epoch.
     pub(crate) async fn enter_present_epoch(
         &self,
-        session: &Session,
+        session: &Arc<Session>,
     ) -> Result<(Settings, i32), Error> {
-        session.write_with_own(&[]).await?;
+        session.touch().await?;
         let settings = self.read_settings(session).await?;
         self.enter_epoch(session, settings, session.epoch()).await
     }
 
     /// A holder that has lived through an election may know that nothing was lost. If it does not,
     /// or the store does not answer, its locks are the same.
-    pub(crate) async fn enter_epoch_as_holder(&self, session: &Session) {
-        if !self.has_entered(&self.settings(), session, session.epoch())
+    pub(crate) async fn enter_epoch_as_holder(&self, session: &Arc<Session>) {
+        if !self.has_entered(&self.settings(), session, session.seen_epoch())
             && let Err(error) = self.enter_present_epoch(session).await
         {
             tracing::trace!(target: "leasehold", %error, "an epoch was not opened");
@@ -219,12 +256,12 @@ impl Store {
     /// Replaces the settings, if nobody else has changed them. `false` otherwise.
     pub(crate) async fn put_settings(
         &self,
-        session: &Session,
+        session: &Arc<Session>,
         settings: &Settings,
         version: i32,
     ) -> Result<bool, Error> {
-        let path = self.layout.settings();
-        match session.write_with_own(&[Write::Put(&path, &to_bytes(settings), version)]).await {
+        let (path, data) = (self.layout.settings(), to_bytes(settings));
+        match session.put_with_own(path, data, version).await {
             Ok(()) => Ok(true),
             Err(failure) if failure.is_changed() => Ok(false),
             Err(failure) => Err(failure.into()),

@@ -41,9 +41,10 @@ pub(crate) const SHORTEST_TICKS: u32 = 5;
 /// the leader knows of it: followers report to the leader with its pings, each half tick. One tick
 /// more for a ping that is late.
 pub(crate) const KNOWN_AFTER_HALF_TICKS: u32 = 3;
-/// How many lease lengths a client may use: each has a session and a connection, and ZooKeeper
-/// allows 60 connections of one address by default.
-pub(crate) const MOST_SESSIONS: usize = 8;
+/// How many sessions a client may have, each with a connection: one for the longest lease, with
+/// which it asks, and one for each of eight other lease lengths. ZooKeeper allows 60 connections of
+/// one address by default.
+pub(crate) const MOST_SESSIONS: usize = 9;
 /// Requests that are this part of the lease apart are remembered one by one.
 pub(crate) const REMEMBERED_PART: u32 = 24;
 /// The pause after a write of a session that failed.
@@ -75,8 +76,10 @@ pub(crate) const TOMBSTONE_LIFE: Duration = seconds(60);
 pub(crate) const FORGOTTEN_AFTER: Duration = seconds(8 * 24 * 3600);
 /// After how many releases, on average, a client looks for names to forget.
 pub(crate) const SWEEP_EVERY: u128 = 64;
-/// At how many names it looks then.
-pub(crate) const SWEPT_AT_ONCE: usize = 20;
+/// At how many names it looks then: at more than one for each release, or the store would grow with
+/// the names.
+pub(crate) const SWEPT_AT_ONCE: usize = 100;
+const _: () = assert!(SWEPT_AT_ONCE as u128 > SWEEP_EVERY);
 /// How many names a client remembers as busy.
 pub(crate) const REMEMBERED_NAMES: usize = 10_000;
 

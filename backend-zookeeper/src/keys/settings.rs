@@ -40,7 +40,7 @@ pub(crate) struct Settings {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct UnprovenEpoch {
     epoch: i64,
-    /// Nothing is granted before, since others may hold what was lost.
+    /// With a quarantine, nothing is granted before, since others may hold what was lost.
     from_micros: u64,
     /// No record that was written since then was lost.
     records_since_micros: u64,
@@ -119,7 +119,8 @@ impl Settings {
     /// The quarantine that runs at this time.
     pub(crate) fn quarantined(&self, now_micros: u64) -> Option<Quarantined> {
         let reported = (self.grants_from_micros, self.why.as_str());
-        let unproven = self.unproven.as_ref().map(|it| (it.from_micros, UNPROVEN));
+        let unproven = self.unproven.as_ref().filter(|_| self.quarantine);
+        let unproven = unproven.map(|it| (it.from_micros, UNPROVEN));
         let (from, why) = unproven.into_iter().chain([reported]).max_by_key(|(from, _)| *from)?;
         let remaining = Duration::from_micros(from.saturating_sub(now_micros));
         Some(remaining).filter(|left| !left.is_zero()).map(|left| Quarantined::new(left, why))
@@ -154,15 +155,16 @@ impl Settings {
             return;
         }
         // A client that has lived since an unproven epoch does not know what was lost before.
-        if unbroken_since > self.epoch && self.quarantine {
+        if unbroken_since > self.epoch {
             self.records_since_micros = self.records_since();
         }
-        if unbroken_since <= open || !self.quarantine {
+        if unbroken_since <= open {
             (self.epoch, self.unproven) = (epoch, None);
             return;
         }
         let from = latest.saturating_add(self.longest_held().as_micros() as u64);
-        let entered = UnprovenEpoch { epoch, from_micros: from, records_since_micros: from };
+        let records_since_micros = if self.quarantine { from } else { latest };
+        let entered = UnprovenEpoch { epoch, from_micros: from, records_since_micros };
         let entered = match self.unproven.take() {
             // Nothing was lost since that wait began.
             Some(before) if unbroken_since <= before.epoch => UnprovenEpoch { epoch, ..before },
@@ -239,6 +241,18 @@ mod tests {
         assert!(waited.quarantined(WAIT + 100).is_none() && waited.records_since() > 0);
         waited.records_complete();
         assert_eq!(waited.records_since(), 0);
+    }
+
+    /// Nobody waits, but a record that was written before may be lost.
+    #[test]
+    fn without_a_quarantine_an_epoch_that_nobody_knows_still_counts_for_records() {
+        let mut settings = Settings { quarantine: false, ..Settings::first(LONGEST, 3) };
+        settings.enter(4, 4, [100; 2]);
+        assert!(settings.has_entered(4, 4, 100) && settings.quarantined(100).is_none());
+        assert_eq!(settings.records_since(), 100);
+        // A client that knows the store says that none was lost.
+        settings.enter(4, 3, [200; 2]);
+        assert_eq!((settings.records_since(), settings.open_epoch(200)), (0, 4));
     }
 
     #[test]

@@ -25,7 +25,11 @@ impl StoreClock {
     pub(crate) fn observe(&self, stat: &Stat, sent: Instant) {
         let (epoch, micros) = (epoch_of(stat.mzxid), micros(stat.mtime));
         let answered = SystemEnv.now();
-        *self.seen.lock() = Some(Observation { epoch, micros, sent, answered });
+        let mut seen = self.seen.lock();
+        // Another session of the client may have seen the next leader meanwhile.
+        if seen.is_none_or(|last| last.epoch <= epoch || last.answered < sent) {
+            *seen = Some(Observation { epoch, micros, sent, answered });
+        }
     }
 
     /// The epoch of the leader whose time this is.

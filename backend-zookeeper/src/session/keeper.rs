@@ -48,7 +48,7 @@ async fn run(session: Weak<Session>) {
 }
 
 /// The lease of an entry ends when its holder has not renewed it, also if the client lives.
-async fn remove_ended(session: &Arc<Session>, now: Instant) {
+pub(crate) async fn remove_ended(session: &Arc<Session>, now: Instant) {
     let ended: Vec<_> = {
         let mut ends = session.ends.lock();
         let ended = ends.iter_mut().filter(|(_, end)| end.at <= now).map(|(path, end)| {

@@ -1,27 +1,29 @@
 //! The node of a session, and what it shows of elections.
 //!
-//! ZooKeeper counts its elections, in the upper half of each transaction's number: the epoch. A
-//! restored state needs an election, too, and shows no other difference. So an epoch is open only
-//! when somebody knows that its state is not an old one.
+//! ZooKeeper counts its elections, in the upper half of each transaction's number: the epoch.
+//! Servers that start with a restored state elect a leader, too, and show no other difference. So
+//! an epoch is open only when somebody knows that its state is not an old one.
 //!
 //! A session knows it by its own node, which only it writes, each time with a check of the version.
 //! If such a write succeeds, the state has the write before, and with it all that was confirmed
 //! earlier. So the state was saved after that write, and that is less than a lease ago. The store
 //! assumes that no state is restored that is so young. A chain of such writes leads from an epoch
-//! that was open to the present one.
+//! that was open to the present one. Other writes of the session are no part of it, so also a busy
+//! session writes its node in each third of a lease.
 //!
 //! If the version is another one, the servers have gone back. Then the session is over for its
 //! client: the locks that it had may be missing, and those that it has there may be over. ZooKeeper
 //! keeps it until the last of its guards would end: they learn of the loss with their next renewal,
 //! and until then nobody else may have their locks.
 
-use std::{sync::atomic::Ordering, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use lock_core::{Env as _, Error, ErrorKind, Instant, SystemEnv};
-use zookeeper_client::{Error as Refusal, Stat};
+use zookeeper_client::Error as Refusal;
 
 use super::{
     requests::{Write, WriteResult},
+    runtime::on_runtime,
     session::Session,
 };
 use crate::error::Failure;
@@ -33,8 +35,35 @@ pub(super) struct OwnNode {
     version: i32,
     /// A write was sent and no answer has come so far, so the version may be higher by one.
     is_unknown: bool,
-    /// When that write was sent.
-    sent: Instant,
+}
+
+/// What the answered writes of the node show.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chain {
+    /// When the last one was sent.
+    pub(super) written: Instant,
+    /// Its epoch.
+    epoch: i64,
+    /// Since this epoch nothing was lost.
+    unbroken_since: i64,
+}
+
+impl Chain {
+    /// The chain of a node that was made in this epoch.
+    pub(super) fn new(sent: Instant, epoch: i64) -> Self {
+        Self { written: sent, epoch, unbroken_since: epoch }
+    }
+
+    /// A write in this epoch was answered just now.
+    fn wrote(&mut self, sent: Instant, epoch: i64, lease: Duration) {
+        // guard: own-version/age | S1 |
+        //   restore::an_ensemble_that_went_back_waits_although_nobody_reports_it |
+        //   SystemEnv.now().since(self.written) >= lease => false
+        if SystemEnv.now().since(self.written) >= lease {
+            self.unbroken_since = epoch;
+        }
+        (self.written, self.epoch) = (sent, epoch);
+    }
 }
 
 /// What a failed write of the node means.
@@ -53,12 +82,12 @@ pub(crate) fn epoch_of(zxid: i64) -> i64 {
 }
 
 impl OwnNode {
-    pub(super) fn new(path: String, sent: Instant) -> Self {
-        Self { path, version: 0, is_unknown: false, sent }
+    pub(super) fn new(path: String) -> Self {
+        Self { path, version: 0, is_unknown: false }
     }
 
-    /// Before a write is sent: its caller may go away before the answer comes. Returns whether an
-    /// earlier write is unknown.
+    /// Before a write is sent, whose answer may never come. Returns whether an earlier write is
+    /// unknown.
     fn begin(&mut self) -> bool {
         // guard: unknown-write | operation | faults::a_lost_answer_to_a_renewal_ends_no_session |
         //   true => false
@@ -86,32 +115,44 @@ impl OwnNode {
 impl Session {
     /// The epoch of the last write of the node.
     pub(crate) fn epoch(&self) -> i64 {
-        self.epoch.load(Ordering::Acquire)
+        self.chain.lock().epoch
     }
 
-    /// Since this epoch, nothing was lost until [`epoch`](Self::epoch), if no state is restored
-    /// that is younger than `longest`. A longer session proves less.
-    pub(crate) fn unbroken_since(&self, longest: Duration) -> i64 {
-        match self.lease <= longest {
-            true => self.unbroken_since.load(Ordering::Acquire),
-            false => self.epoch(),
-        }
+    /// The epoch of the last write of the node, and since which one nothing was lost until then, if
+    /// no state is restored that is younger than `longest`. A longer session proves less.
+    pub(crate) fn unbroken(&self, longest: Duration) -> (i64, i64) {
+        let Chain { epoch, unbroken_since, .. } = *self.chain.lock();
+        (epoch, if self.lease <= longest { unbroken_since } else { epoch })
     }
 
-    /// Writes. Callers at the same time share one write.
-    pub(crate) async fn touch(&self) -> Result<(), Error> {
-        let called = SystemEnv.now();
-        let mut own = self.own.lock().await;
-        if self.written() >= called {
-            return Ok(());
-        }
-        self.write_own(&mut own, &[]).await.map_err(Error::from)
+    /// Writes the node. Callers at the same time share one write.
+    pub(crate) async fn touch(self: &Arc<Self>) -> Result<(), Error> {
+        let (session, called) = (Arc::clone(self), SystemEnv.now());
+        // A caller whose future nobody polls would keep the node from all others.
+        on_runtime(async move {
+            let mut own = session.own.lock().await;
+            if session.written() >= called {
+                return Ok(());
+            }
+            session.write_own(&mut own, &[]).await.map_err(Error::from)
+        })
+        .await
     }
 
-    /// Writes the node, and more in the same step.
-    pub(crate) async fn write_with_own(&self, more: &[Write<'_>]) -> Result<(), Failure> {
-        let mut own = self.own.lock().await;
-        self.write_own(&mut own, more).await
+    /// Writes the node, and replaces the data of another node in the same step, if they have this
+    /// version.
+    pub(crate) async fn put_with_own(
+        self: &Arc<Self>,
+        path: String,
+        data: Vec<u8>,
+        version: i32,
+    ) -> Result<(), Failure> {
+        let session = Arc::clone(self);
+        on_runtime(async move {
+            let mut own = session.own.lock().await;
+            session.write_own(&mut own, &[Write::Put(&path, &data, version)]).await
+        })
+        .await
     }
 
     async fn write_own(&self, own: &mut OwnNode, more: &[Write<'_>]) -> Result<(), Failure> {
@@ -128,7 +169,8 @@ impl Session {
                         let message = "ZooKeeper does not say what it has written";
                         return Err(Error::new(ErrorKind::OutcomeUnknown, message).into());
                     };
-                    self.wrote_own(own, &stat, sent);
+                    self.chain.lock().wrote(sent, epoch_of(stat.mzxid), self.lease);
+                    (own.version, own.is_unknown) = (stat.version, false);
                     return Ok(());
                 }
                 Err(failure) => failure,
@@ -145,18 +187,6 @@ impl Session {
             }
         }
     }
-
-    fn wrote_own(&self, own: &mut OwnNode, stat: &Stat, sent: Instant) {
-        let epoch = epoch_of(stat.mzxid);
-        // guard: own-version/age | S1 |
-        //   restore::an_ensemble_that_went_back_waits_although_nobody_reports_it |
-        //   SystemEnv.now().since(own.sent) >= self.lease => false
-        if SystemEnv.now().since(own.sent) >= self.lease {
-            self.unbroken_since.store(epoch, Ordering::Release);
-        }
-        self.epoch.store(epoch, Ordering::Release);
-        (own.version, own.is_unknown, own.sent) = (stat.version, false, sent);
-    }
 }
 
 #[cfg(test)]
@@ -164,7 +194,7 @@ mod tests {
     use super::*;
 
     fn node() -> OwnNode {
-        OwnNode::new(String::new(), SystemEnv.now())
+        OwnNode::new(String::new())
     }
 
     /// A caller that goes away leaves the node as it is after `begin`.

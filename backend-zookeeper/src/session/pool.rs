@@ -59,11 +59,26 @@ impl Sessions {
     }
 
     /// The session for this lease.
-    pub(crate) async fn for_lease(&self, lease: Duration) -> Result<Arc<Session>, Error> {
+    pub(crate) async fn for_lease(
+        self: &Arc<Self>,
+        lease: Duration,
+    ) -> Result<Arc<Session>, Error> {
         let lease = in_millis(lease);
         if let Some(session) = self.living(lease)? {
             return Ok(session);
         }
+        let sessions = Arc::clone(self);
+        // A caller whose future nobody polls would keep all others from opening one. The provider
+        // of the credentials is asked on the runtime of the caller.
+        let opened = tokio::spawn(async move { sessions.open_one(lease).await }).await;
+        opened.unwrap_or_else(|error| {
+            let message = "the runtime has ended, or a task has panicked";
+            Err(Error::new(ErrorKind::Unavailable, message).with_source(error))
+        })
+    }
+
+    /// Opens a session, if nobody has done so meanwhile.
+    async fn open_one(&self, lease: Duration) -> Result<Arc<Session>, Error> {
         let _one = self.opening.lock().await;
         if let Some(session) = self.living(lease)? {
             return Ok(session);
@@ -99,7 +114,7 @@ impl Sessions {
     }
 
     /// Any session, to read with, and to write what does not live by a session.
-    pub(crate) async fn any(&self, otherwise: Duration) -> Result<Arc<Session>, Error> {
+    pub(crate) async fn any(self: &Arc<Self>, otherwise: Duration) -> Result<Arc<Session>, Error> {
         let open = self.open.lock().clone().ok_or_else(closed)?;
         match open.into_values().rev().find(|session| session.is_alive()) {
             Some(session) => Ok(session),
@@ -117,9 +132,9 @@ impl Sessions {
         }
         let shown = humantime::format_duration(lease);
         let message = format!(
-            "lease {shown} is the {}th that this client uses; it may use at most {MOST_SESSIONS} different leases, \
-             because each has a connection as long as the client lives",
-            MOST_SESSIONS + 1
+            "lease {shown} is one too many: a client may use at most {} different leases besides the longest, because \
+             each has a connection as long as the client lives",
+            MOST_SESSIONS - 1
         );
         Err(Error::new(ErrorKind::InvalidInput, message))
     }

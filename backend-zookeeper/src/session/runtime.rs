@@ -22,6 +22,16 @@ pub(crate) fn in_background(task: impl Future<Output = ()> + Send + 'static) {
     }
 }
 
+/// Carries a task out on it, also if nobody polls the caller any more.
+pub(super) async fn on_runtime<T: Send + 'static, E: From<Error> + Send + 'static>(
+    task: impl Future<Output = Result<T, E>> + Send + 'static,
+) -> Result<T, E> {
+    runtime()?.spawn(task).await.unwrap_or_else(|error| {
+        let error = Error::new(ErrorKind::OutcomeUnknown, "a task has panicked").with_source(error);
+        Err(error.into())
+    })
+}
+
 fn start() -> std::io::Result<Handle> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let handle = runtime.handle().clone();

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use lock_core::{Env as _, Error, ErrorKind, Instant, Mutex, RwLock, SystemEnv};
+use lock_core::{Env as _, Error, ErrorKind, Instant, Mutex, RwLock, SystemEnv, drift_margin};
 use tokio::{sync::Notify, time::timeout};
 use zookeeper_client::{Client, CreateMode, SessionId, Stat};
 
@@ -17,7 +17,7 @@ use super::{
     clock::StoreClock,
     connect::{Access, Connect},
     keeper,
-    own::{OwnNode, epoch_of},
+    own::{Chain, OwnNode, epoch_of},
     requests::WriteResult,
     runtime::in_background,
     touches::Touches,
@@ -35,19 +35,18 @@ pub(crate) struct Session {
     id: SessionId,
     /// The lease of its locks.
     pub(crate) lease: Duration,
-    /// By how much longer ZooKeeper keeps the session.
-    longer: Duration,
+    /// How much longer than the lease ZooKeeper keeps the session, less the margin for clocks.
+    beyond_lease: Duration,
     /// How long a call may take.
     pub(super) limit: Duration,
     pub(super) access: Access,
-    pub(super) clock: Arc<StoreClock>,
+    pub(crate) clock: Arc<StoreClock>,
     touches: Mutex<Touches>,
-    /// Its own node, which it writes to stay alive.
+    /// Its own node, which it writes to stay alive. Only tasks of our own runtime lock it.
     pub(super) own: tokio::sync::Mutex<OwnNode>,
-    pub(super) epoch: AtomicI64,
+    pub(super) chain: Mutex<Chain>,
     /// The epoch of the last answered write that counts for its validity.
     seen_epoch: AtomicI64,
-    pub(super) unbroken_since: AtomicI64,
     pub(super) ends: Mutex<HashMap<String, End>>,
     /// Rings when `ends` has an earlier end.
     pub(super) earlier: Arc<Notify>,
@@ -86,19 +85,19 @@ impl Session {
         clock: &Arc<StoreClock>,
     ) -> Result<Arc<Self>, Error> {
         let after = connect.tick * KNOWN_AFTER_HALF_TICKS / 2;
+        let beyond = client.session_timeout().saturating_sub(lease);
         let mut session = Self {
             id: client.session_id(),
-            longer: client.session_timeout().saturating_sub(lease),
+            beyond_lease: beyond.saturating_sub(drift_margin(beyond)),
             client: RwLock::new(Some(client)),
             lease,
             limit: connect.timeout,
             access: connect.access,
             clock: Arc::clone(clock),
             touches: Mutex::new(Touches::new(opened, after, lease / REMEMBERED_PART)),
-            own: tokio::sync::Mutex::new(OwnNode::new(String::new(), opened)),
-            epoch: AtomicI64::default(),
+            own: tokio::sync::Mutex::new(OwnNode::new(String::new())),
+            chain: Mutex::new(Chain::new(opened, 0)),
             seen_epoch: AtomicI64::default(),
-            unbroken_since: AtomicI64::default(),
             ends: Mutex::default(),
             earlier: Arc::default(),
         };
@@ -107,9 +106,8 @@ impl Session {
         let Some(WriteResult::Node(node, Some(stat))) = made else {
             return Err(Error::new(ErrorKind::Unavailable, "no node was made"));
         };
-        session.own = tokio::sync::Mutex::new(OwnNode::new(node, sent));
-        let epoch = epoch_of(stat.czxid);
-        (session.epoch, session.unbroken_since) = (epoch.into(), epoch.into());
+        session.own = tokio::sync::Mutex::new(OwnNode::new(node));
+        session.chain = Mutex::new(Chain::new(sent, epoch_of(stat.czxid)));
         let session = Arc::new(session);
         keeper::start(&session)?;
         Ok(session)
@@ -139,22 +137,23 @@ impl Session {
         self.seen_epoch.load(Ordering::Acquire)
     }
 
-    /// When the last answered write was sent.
-    pub(super) fn written(&self) -> Instant {
-        self.touches.lock().written
-    }
-
     /// The instant from which a grant or a renewal that was sent at `sent` counts.
     pub(crate) fn counts_from(&self, sent: Instant) -> Instant {
         // guard: counts-from | S3 | ensemble::a_write_and_then_a_cut_leave_no_second_holder |
-        //   self.longer => 100 * self.lease
+        //   self.beyond_lease => 100 * self.lease
         // guard: reads/count | S3 |
         //   ensemble::a_holder_behind_a_follower_that_is_cut_off_is_no_second_holder |
-        //   self.longer => 100 * self.lease
-        sent.min(self.touches.lock().confirmed + self.longer)
+        //   self.beyond_lease => 100 * self.lease
+        sent.min(self.touches.lock().confirmed + self.beyond_lease)
     }
 
-    /// When the next write is due, if nothing else is written.
+    /// When the last answered write of its own node was sent.
+    pub(crate) fn written(&self) -> Instant {
+        self.chain.lock().written
+    }
+
+    /// When the next write of its own node is due, which no other write stands for: it shows that
+    /// nothing was lost.
     pub(super) fn due(&self) -> Instant {
         // guard: reads/suffice | S3 |
         //   ensemble::a_holder_behind_a_follower_that_is_cut_off_is_no_second_holder |
@@ -163,7 +162,7 @@ impl Session {
     }
 
     /// Writes, if the validity of a renewal at `sent` would end early otherwise.
-    pub(crate) async fn renew(&self, sent: Instant) -> Result<(), Error> {
+    pub(crate) async fn renew(self: &Arc<Self>, sent: Instant) -> Result<(), Error> {
         match sent.since(self.counts_from(sent)) > self.lease / LATE_PART {
             true => self.touch().await,
             false => Ok(()),

@@ -9,8 +9,6 @@ use lock_core::Instant;
 pub(super) struct Touches {
     /// The leader ends the session not earlier than a whole session after this.
     pub(super) confirmed: Instant,
-    /// When the last answered write was sent.
-    pub(super) written: Instant,
     /// When earlier answered writes were sent, and when they were answered, the oldest first.
     earlier: VecDeque<(Instant, Instant)>,
     /// How long before an answered write is sent the answer to a request must come.
@@ -22,7 +20,7 @@ pub(super) struct Touches {
 impl Touches {
     /// A session whose first request was sent at `opened`. It reaches the leader.
     pub(super) fn new(opened: Instant, after: Duration, apart: Duration) -> Self {
-        Self { confirmed: opened, written: opened, earlier: VecDeque::new(), after, apart }
+        Self { confirmed: opened, earlier: VecDeque::new(), after, apart }
     }
 
     /// A write that was sent at `sent` was answered. An earlier one reached its follower before its
@@ -36,7 +34,6 @@ impl Touches {
             self.confirmed = self.confirmed.max(earlier);
             self.earlier.pop_front();
         }
-        self.written = self.written.max(sent);
         if self.earlier.back().is_none_or(|(last, _)| sent.since(*last) >= self.apart) {
             self.earlier.push_back((sent, answered));
         }

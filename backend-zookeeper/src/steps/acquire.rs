@@ -151,30 +151,42 @@ pub(super) async fn decide(
     store: &Store,
     request: &Request,
     own: OwnEntry,
-    view: View,
+    mut view: View,
 ) -> Result<Option<Placement>, Error> {
-    let mut blockers = view.blockers(own.number, kind_of(request.mode));
-    let distance = blockers.len();
-    let first = store.first(&own.session, &request.name, &mut blockers).await?;
-    // guard: tombstone | S6 | suite::an_abandoned_owner_takes_nothing_any_more |
-    //   view.is_abandoned => false
-    if view.is_abandoned || first.as_ref().is_some_and(|it| it.belongs_to(request.owner)) {
-        store.remove(&own).await;
-        let busy = Busy::new(None, view.last_token(), POLL);
-        let busy = first.map_or(busy, |it| it.busy(store, view.held_token(&blockers), 1));
-        return Ok(Some(Placement::Refused(busy)));
+    for _ in 0..TRIES {
+        if !view.entries.iter().any(|entry| entry.node == own.node()) {
+            store.remove(&own).await;
+            return Ok(None);
+        }
+        let mut blockers = view.blockers(own.number, kind_of(request.mode));
+        let distance = blockers.len();
+        let first = store.first(&own.session, &request.name, &mut blockers).await?;
+        // guard: tombstone | S6 | suite::an_abandoned_owner_takes_nothing_any_more |
+        //   view.is_abandoned => false
+        if view.is_abandoned || first.as_ref().is_some_and(|it| it.belongs_to(request.owner)) {
+            store.remove(&own).await;
+            let busy = Busy::new(None, view.last_token(), POLL);
+            let busy = first.map_or(busy, |it| it.busy(store, view.held_token(&blockers), 1));
+            return Ok(Some(Placement::Refused(busy)));
+        }
+        if let (Some(first), Some(last)) = (first, blockers.last()) {
+            store.remember_busy(&request.name, true);
+            let busy = first.busy(store, view.held_token(&blockers), distance);
+            let predecessor = store.layout.entry(&request.name, last);
+            return Ok(Some(Placement::Waiting { own, predecessor, busy }));
+        }
+        if let Some(quarantined) = view.quarantined {
+            return Ok(Some(Placement::Quarantined(quarantined)));
+        }
+        if distance == 0 {
+            store.remember_busy(&request.name, view.entries.len() > 1);
+            return Ok(grant(store, request, own, view).await?.map(Placement::Granted));
+        }
+        // What was before it has gone. Between two reads the servers may have gone back, so one
+        // read must show the entry, and nothing before it.
+        view = store.view(&own.session, &request.name, request.owner).await?;
     }
-    if let (Some(first), Some(last)) = (first, blockers.last()) {
-        store.remember_busy(&request.name, true);
-        let busy = first.busy(store, view.held_token(&blockers), distance);
-        let predecessor = store.layout.entry(&request.name, last);
-        return Ok(Some(Placement::Waiting { own, predecessor, busy }));
-    }
-    if let Some(quarantined) = view.quarantined {
-        return Ok(Some(Placement::Quarantined(quarantined)));
-    }
-    store.remember_busy(&request.name, view.entries.len() > 1);
-    Ok(grant(store, request, own, view).await?.map(Placement::Granted))
+    Err(Error::new(ErrorKind::Unavailable, "what is before this entry changes again and again"))
 }
 
 /// The entry of an earlier try of this request, or the lock that it was given.

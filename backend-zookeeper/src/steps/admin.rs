@@ -1,5 +1,7 @@
 //! The operations for operators: inspect, list, force-release.
 
+use std::sync::Arc;
+
 use futures_util::future::try_join_all;
 use lock_core::{
     Cursor, Error, ErrorKind, FencingToken, LockName, LockState, OwnerId, Page, ReleaseOutcome,
@@ -16,7 +18,7 @@ use crate::{
 /// The entries that hold a lock, after those that have ended were removed.
 async fn held_by(
     store: &Store,
-    session: &Session,
+    session: &Arc<Session>,
     name: &LockName,
 ) -> Result<(View, Vec<EntryNode>), Error> {
     let mut view = store.view(session, name, OwnerId::FOREIGN).await?;

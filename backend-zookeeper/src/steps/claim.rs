@@ -14,10 +14,9 @@ pub(crate) async fn claim(
     store.check_token(request.floor)?;
     let own = &waiting.own;
     let view = store.view(&own.session, &request.name, request.owner).await?;
-    let is_there = view.entries.iter().any(|entry| entry.node == own.node());
-    let placed = match is_there && !waiting.is_lost() {
-        true => decide(store, request, own.clone(), view).await?,
-        false => None,
+    let placed = match waiting.is_lost() {
+        false => decide(store, request, own.clone(), view).await?,
+        true => None,
     };
     match placed {
         Some(Placement::Granted(grant)) => Ok(Attempt::Granted(grant)),

@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 use lock_core::{Env as _, Error, LockName, SystemEnv};
 
+use zookeeper_client::Stat;
+
 use super::view::{first, read_note};
 use crate::{
     error::Failure,
@@ -39,13 +41,24 @@ pub(super) fn now_and_then(store: &Store, session: &Arc<Session>) {
 }
 
 async fn sweep(session: &Session, layout: &Layout, bucket: u8, now: u64) -> Result<(), Error> {
-    let names = session.children(&layout.bucket(bucket)).await?;
+    let bucket = layout.bucket(bucket);
+    let names = session.children(&bucket).await?;
     let start = SystemEnv.random() as usize % names.len().max(1);
     let names = names.iter().cycle().skip(start).take(names.len().min(SWEPT_AT_ONCE));
-    for name in names.filter_map(|name| unescape(name)) {
-        forget(session, layout, &name, now).await?;
+    let paths: Vec<_> = names.map(|name| format!("{bucket}/{name}")).collect();
+    let asked: Vec<_> = paths.iter().map(|path| Read::Data(path)).collect();
+    for (path, found) in paths.iter().zip(session.read_all(&asked).await?) {
+        let is_old = found.data().is_some_and(|(_, stat)| is_old(&stat, now));
+        if let Some(name) = path.rsplit('/').next().and_then(unescape).filter(|_| is_old) {
+            forget(session, layout, &name, now).await?;
+        }
     }
     Ok(())
+}
+
+/// Whether a name has not been used for long, by the node of its token.
+fn is_old(note: &Stat, now: u64) -> bool {
+    micros(note.mtime).saturating_add(FORGOTTEN_AFTER.as_micros() as u64) <= now
 }
 
 /// Forgets a name that is old and free.
@@ -65,8 +78,8 @@ async fn forget(
     else {
         return Ok(());
     };
-    let is_used = data.record.as_ref().is_some_and(|record| !record.is_over(now))
-        || micros(stat.mtime).saturating_add(FORGOTTEN_AFTER.as_micros() as u64) > now;
+    let is_used =
+        data.record.as_ref().is_some_and(|record| !record.is_over(now)) || !is_old(&stat, now);
     if is_used {
         return Ok(());
     }
@@ -138,6 +151,25 @@ mod tests {
         assert!(forgotten(&store, "job", later * 3).await);
         let next = granted(&store, &request("job")).await;
         assert!(next.token > grant.token, "{} after {}", next.token, grant.token);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_sweep_forgets_all_that_is_old() {
+        let (_zookeeper, store) = start().await;
+        let session = store.session().await.unwrap();
+        let mut notes = Vec::new();
+        for name in ["one", "two", "three"] {
+            let grant = granted(&store, &request(name)).await;
+            store.release(&grant, ReleaseOptions::default()).await.unwrap();
+            notes.push(store.layout.note(&grant.name));
+        }
+        let later = store.sessions.clock.latest() + 2 * FORGOTTEN_AFTER.as_micros() as u64;
+        for bucket in 0..=u8::MAX {
+            sweep(&session, &store.layout, bucket, later).await.unwrap();
+        }
+        for note in notes {
+            assert!(session.read_one(&note).await.unwrap().is_none(), "{note} is there");
+        }
     }
 
     /// The client that has kept it is gone, and nobody asks for the name.

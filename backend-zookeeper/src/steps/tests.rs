@@ -1,7 +1,12 @@
 //! Steps between which something else happens, on a real server.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    pin::pin,
+    sync::Arc,
+    task::{Context, Waker},
+    time::Duration,
+};
 
 use lock_core::{
     Attempt, Backend as _, Env as _, ErrorKind, FencingToken, Grant, LockName, OwnerId, OwnerLabel,
@@ -18,7 +23,7 @@ use super::{
 use crate::{
     builder,
     keys::data::{Note, micros, to_bytes},
-    session::{Ending, Session, Write},
+    session::{Ending, Session, Write, keeper::remove_ended},
     store::{OwnEntry, Store},
     waiting::{WaiterEntry, ZooKeeperWaiter},
 };
@@ -61,7 +66,7 @@ async fn first_in_the_queue(store: &Store, request: &Request) -> (OwnEntry, Stri
     (own, predecessor)
 }
 
-async fn view(store: &Store, session: &Session) -> View {
+async fn view(store: &Store, session: &Arc<Session>) -> View {
     store.view(session, &LockName::new("job").unwrap(), OwnerId::FOREIGN).await.unwrap()
 }
 
@@ -134,11 +139,10 @@ async fn the_clock_of_an_earlier_leader_ends_no_wait() {
     let (_zookeeper, store) = start().await;
     let session = store.session().await.unwrap();
     let (mut settings, version) = store.read_settings(&session).await.unwrap();
-    let (now, later) = (store.sessions.clock.latest(), session.epoch() + 1);
-    settings.enter(later, later, [now; 2]);
+    settings.lost(session.epoch(), store.sessions.clock.latest());
     assert!(store.put_settings(&session, &settings, version).await.unwrap());
     assert!(view(&store, &session).await.quarantined.is_some(), "it does not wait");
-    let ahead = answer_of(session.epoch(), &store, HOUR);
+    let ahead = answer_of(session.epoch() - 1, &store, HOUR);
     store.sessions.clock.observe(&ahead, SystemEnv.now());
     assert!(view(&store, &session).await.quarantined.is_some(), "the wait has ended early");
 }
@@ -192,15 +196,19 @@ async fn a_repeat_by_the_holder_keeps_the_token() {
 async fn an_entry_of_an_earlier_try_ends_although_the_later_one_was_answered() {
     let (_zookeeper, store) = start().await;
     let request = request("job");
-    let session = store.sessions.for_lease(Duration::from_secs(2)).await.unwrap();
+    let session = store.sessions.for_lease(LEASE).await.unwrap();
     let (stem, directory) = (stem_of(&store, &request), store.layout.directory(&request.name));
     session.make(&directory, &[], CreateMode::Persistent).await.unwrap();
     assert!(!session.expect(&stem));
     session.make(&stem, &[], CreateMode::EphemeralSequential).await.unwrap();
     let is_earlier = session.expect(&stem);
     session.learn_name(&stem, &format!("{stem}1234567890"), is_earlier);
-    until("its end", async || session.children(&directory).await.unwrap().is_empty()).await;
-    assert!(session.is_alive(), "it has ended with its session");
+    // The keeper finds it when its lease is over, and removes it then.
+    let over = SystemEnv.now() + LEASE;
+    for _ in 0..2 {
+        remove_ended(&session, over).await;
+    }
+    assert!(session.children(&directory).await.unwrap().is_empty(), "it is there");
 }
 
 /// Nobody tells of the end of a session that is over already.
@@ -219,4 +227,91 @@ async fn a_close_does_not_wait_for_a_session_that_is_over() {
     proxy.set(Mode::Pass).await.unwrap();
     until("the client knows", async || !brief.is_alive()).await;
     tokio::time::timeout(WAIT, store.close()).await.expect("it closes");
+}
+
+/// Somebody asks in a `select!`, and does something else meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_that_nobody_polls_keeps_nobody_from_the_session() {
+    let (_zookeeper, store) = start().await;
+    let session = store.session().await.unwrap();
+    let name = LockName::new("job").unwrap();
+    let mut waker = Context::from_waker(Waker::noop());
+    let mut asked = pin!(store.inspect(&name));
+    assert!(asked.as_mut().poll(&mut waker).is_pending());
+    tokio::time::timeout(WAIT, session.touch()).await.expect("it ends").unwrap();
+    // Another lease needs another session.
+    let mut asked = pin!(store.sessions.for_lease(LEASE / 2));
+    assert!(asked.as_mut().poll(&mut waker).is_pending());
+    let opened = tokio::time::timeout(WAIT, store.sessions.for_lease(LEASE / 3)).await;
+    opened.expect("it ends").unwrap();
+}
+
+/// Its attempts are writes, too, but they do not show that nothing was lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_busy_session_writes_its_own_node_in_time() {
+    let (_zookeeper, store) = start().await;
+    let lease = Duration::from_secs(6);
+    let session = store.sessions.for_lease(lease).await.unwrap();
+    let since = session.written();
+    until("a write of its node", async || {
+        let mut request = request("job");
+        request.lease = lease;
+        if let Ok(Attempt::Granted(grant)) = store.try_acquire(&request).await {
+            let _ = store.release(&grant, ReleaseOptions::default()).await;
+        }
+        session.written() > since
+    })
+    .await;
+    assert!(session.written().since(since) >= lease / 4, "it writes for each attempt");
+}
+
+/// What was before an entry is gone, and so is the entry: another state has begun between two
+/// reads.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_granted_by_two_reads() {
+    let (_zookeeper, store) = start().await;
+    let waiting = request("job");
+    let holder = granted(&store, &request("job")).await;
+    let placed = place(&store, &waiting).await.unwrap();
+    let Placement::Waiting { own, .. } = placed else { panic!("it does not wait") };
+    let seen = view(&store, &own.session).await;
+    for path in [&OwnEntry::of(&holder).unwrap().path, &own.path] {
+        assert!(own.session.delete(path, None).await.unwrap());
+    }
+    assert!(decide(&store, &waiting, own, seen).await.unwrap().is_none(), "it is granted");
+}
+
+/// They count their own elections, from below.
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_that_were_copied_to_other_servers_are_waited_for() {
+    let (_zookeeper, store) = start().await;
+    let session = store.session().await.unwrap();
+    let (mut settings, version) = store.read_settings(&session).await.unwrap();
+    let theirs = session.epoch() + 50;
+    settings.enter(theirs, 0, [0; 2]);
+    assert!(store.put_settings(&session, &settings, version).await.unwrap());
+    assert!(view(&store, &session).await.quarantined.is_some(), "it does not wait");
+    let (settings, _) = store.read_settings(&session).await.unwrap();
+    assert_eq!(settings.last_epoch(), session.epoch());
+    // Only the keeper writes its node now.
+    until("an attempt that does not", async || {
+        let written = session.written();
+        view(&store, &session).await;
+        session.written() == written
+    })
+    .await;
+}
+
+/// The clock of a leader that was elected later may be behind.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_clock_of_an_earlier_leader_ends_no_minimum_hold() {
+    let (_zookeeper, store) = start().await;
+    let grant = granted(&store, &request("job")).await;
+    store.release(&grant, ReleaseOptions::new().with_keep(HOUR)).await.unwrap();
+    let session = store.session().await.unwrap();
+    let mut entries = view(&store, &session).await.entries;
+    let ahead = answer_of(session.epoch() - 1, &store, 2 * HOUR);
+    store.sessions.clock.observe(&ahead, SystemEnv.now());
+    let first = store.first(&session, &grant.name, &mut entries).await.unwrap();
+    assert!(first.is_some(), "it has ended early");
 }

@@ -1,6 +1,6 @@
 //! What a step reads of a lock.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use lock_core::{Busy, Error, FencingToken, Holder, LockName, OwnerId, OwnerLabel, Quarantined};
 use zookeeper_client::Stat;
@@ -45,7 +45,7 @@ impl Store {
     /// Reads a lock, and whether this owner was abandoned.
     pub(super) async fn view(
         &self,
-        session: &Session,
+        session: &Arc<Session>,
         name: &LockName,
         owner: OwnerId,
     ) -> Result<View, Error> {
@@ -128,7 +128,9 @@ pub(super) async fn first(
         let path = layout.entry(name, entry);
         let [found] = session.read([Read::Data(&path)]).await?;
         if let Some(first) = EntryNode::new(entry.clone(), found) {
-            if first.remaining(now_micros) != Some(Duration::ZERO) {
+            // The clock of an earlier leader may be ahead of the one that counts.
+            let is_known = session.clock.epoch() >= epoch_of(first.stat.mzxid);
+            if !is_known || first.remaining(now_micros) != Some(Duration::ZERO) {
                 return Ok(Some(first));
             }
             // One that others have changed meanwhile is read again.

@@ -59,6 +59,24 @@ async fn a_late_write_changes_nothing_and_names_the_token_that_was_admitted() {
     assert_eq!(read().await, "second again");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn the_nodes_of_a_fence_may_be_closed_to_others() {
+    let zookeeper = single().await;
+    let server = zookeeper.endpoints()[0];
+    let mine = Client::connector().with_auth("digest", b"me:open sesame");
+    let (mine, other) = (mine.connect(&server.to_string()).await.unwrap(), plain(server).await);
+    let token = FencingToken::new(9).unwrap();
+    let fence = Fence::new("/fences").own_nodes(true);
+    for _ in 0..2 {
+        fence.write(&mine, "report", token, |_| Ok(())).await.unwrap();
+    }
+    let refused = fence.write(&other, "report", token, |_| Ok(())).await.unwrap_err();
+    assert!(refused.to_string().contains("refuses the access"), "{refused}");
+    let path = fence.path("report").unwrap();
+    other.set_data(&path, b"leasehold-token:10", None).await.expect_err("not its own");
+    other.delete(&path, None).await.expect_err("not its own");
+}
+
 /// The root is always there, and nobody can make it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fence_may_stand_in_the_root() {

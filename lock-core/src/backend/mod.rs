@@ -343,7 +343,7 @@ pub trait Backend: Debug + Send + Sync + 'static {
     }
 
     /// The quarantine of the store, if one runs now, or if the next attempt begins one. This call
-    /// changes no lock, and begins nothing that the next attempt would not begin.
+    /// changes nothing, and begins none.
     ///
     /// Default: none, for a store that needs no quarantine.
     async fn quarantine(&self) -> Result<Option<Quarantined>, Error> {
