@@ -134,6 +134,7 @@ async fn kazoo_and_ours_exclude_each_other_with_our_pattern_only() {
     let mut theirs = Theirs::start(&KAZOO, &zookeeper, &["-lock-"]).await;
     exclude_each_other(&zookeeper, &*ours, &mut theirs).await;
     granted(&*ours, &request()).await;
+    // So a library that ignores our entries is noticed.
     Theirs::start(&KAZOO, &zookeeper, &[]).await.gets_the_lock().await;
 }
 
@@ -158,5 +159,6 @@ async fn curator_and_ours_exclude_each_other() {
     Theirs::start(&CURATOR, &zookeeper, &["read-write"]).await.gets_the_lock().await;
     release(&*ours, &grant).await;
     create_another_node(&zookeeper).await;
+    // Its name comes after all numbers, so Curator ignores it.
     theirs.gets_the_lock().await;
 }

@@ -13,7 +13,7 @@ async fn held_back(backend: &dyn Backend) -> Quarantined {
     }
 }
 
-/// What was locked with the old one may be lost, and its holder does not know yet.
+/// Holders may still believe in locks with the old one that were lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_of_the_longest_lease_waits_out_the_old_one() {
     let (_zookeeper, [operator, other]) = pair().await;
