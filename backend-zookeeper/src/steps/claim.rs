@@ -1,6 +1,6 @@
 //! The attempt of a waiter: it has the lock when nothing that it waited for is left.
 
-use lock_core::{Attempt, Error, ErrorKind, Request, check_lease};
+use lock_core::{Attempt, Error, ErrorKind, Request};
 
 use super::acquire::{Placement, decide};
 use crate::{store::Store, waiting::WaiterEntry};
@@ -11,8 +11,6 @@ pub(crate) async fn claim(
     request: &Request,
     waiting: &WaiterEntry,
 ) -> Result<Attempt, Error> {
-    // The longest lease may have been shortened while this entry waited.
-    check_lease(request.lease, store.settings().longest_held())?;
     store.check_token(request.floor)?;
     let own = &waiting.own;
     let view = store.view(&own.session, &request.name, request.owner).await?;

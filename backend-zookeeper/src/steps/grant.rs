@@ -1,6 +1,6 @@
 //! Makes the token of an entry that has become the first, and so a holder.
 
-use lock_core::{Error, ErrorKind, FencingToken, Grant, Mode, Request};
+use lock_core::{Error, ErrorKind, FencingToken, Grant, Mode, Request, check_lease};
 use zookeeper_client::{CreateMode, Stat};
 
 use super::view::{View, read_note};
@@ -23,6 +23,9 @@ pub(super) async fn grant(
     view: View,
 ) -> Result<Option<Grant>, Error> {
     let Some(directory) = view.directory else { return Ok(None) };
+    // The longest lease may have been shortened since this client read it, or while the entry
+    // waited.
+    check_lease(own.session.lease, view.longest_held)?;
     let token = mint(store, request, &own, view.note, directory.czxid).await?;
     let Some(token) = token else { return Ok(None) };
     let session = &own.session;

@@ -27,6 +27,8 @@ pub(super) struct View {
     /// Nobody holds what this state does not have, unless in a later epoch, or in a quarantine.
     pub(super) epoch: i64,
     pub(super) quarantined: Option<Quarantined>,
+    /// A quarantine waits out no longer lease.
+    pub(super) longest_held: Duration,
 }
 
 /// An entry as it was read.
@@ -71,6 +73,7 @@ impl Store {
             is_abandoned: tombstone.data().is_some(),
             epoch,
             quarantined: settings.quarantined(self.sessions.clock.earliest()),
+            longest_held: settings.longest_held(),
         })
     }
 

@@ -2,10 +2,14 @@
 
 use std::time::Duration;
 
-use lock_core::{Credentials, ErrorKind};
+use backend_zookeeper::ZooKeeperBuilder;
+use lock_core::{
+    ErrorKind,
+    test_util::{Answer, Vault},
+};
 use servers::{ZooKeeper, ZooKeeperOptions};
 
-use crate::support::{granted, name, plain, release, request};
+use crate::support::{LEASE, granted, name, plain, release, request, request_for, single};
 
 /// Both ways to authenticate, each with nodes for the user alone.
 #[tokio::test(flavor = "multi_thread")]
@@ -40,17 +44,38 @@ async fn the_nodes_of_a_user_are_closed_to_others() {
     assert_eq!(error.kind(), ErrorKind::Auth, "{error} {error:?}");
 }
 
-/// The provider is asked for each new session, and its error is the error of the connection.
+/// Each lease length has a session.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_provider_is_asked_for_the_password() {
-    let zookeeper = ZooKeeper::single(ZooKeeperOptions::new()).await.unwrap();
-    let server = zookeeper.endpoints()[0].to_string();
-    let builder = || backend_zookeeper::ZooKeeperBuilder::new([server.clone()]);
-    let given = Credentials::new("me", "open sesame");
-    let builder = builder().own_nodes(true).tick(Duration::from_millis(200));
-    let builder = builder.timeout(Duration::from_secs(20));
-    let one = builder.clone().credentials(given.clone().into()).build().await.unwrap();
+async fn a_provider_is_asked_once_for_each_session_and_its_error_is_returned() {
+    let zookeeper = single().await;
+    let vault = Vault::new("open sesame");
+    let builder = ZooKeeperBuilder::new([zookeeper.endpoints()[0].to_string()])
+        .own_nodes(true)
+        .longest_lease(LEASE)
+        .tick(Duration::from_millis(200))
+        .timeout(Duration::from_secs(20));
+    let given = || builder.clone().credentials(vault.provider("me"));
+    let one = given().build().await.unwrap();
     granted(&*one, &request()).await;
-    let other = builder.user("me", "open sesame").build().await.unwrap();
+    assert_eq!(vault.asked(), 1);
+    let shorter = |name: &str| request_for(name, LEASE / 2);
+    for name in ["a", "b"] {
+        granted(&*one, &shorter(name)).await;
+        assert_eq!(vault.asked(), 2, "{name}");
+    }
+    let other = builder.clone().user("me", "open sesame").build().await.unwrap();
     assert!(other.inspect(&name()).await.unwrap().is_some());
+
+    let third = request_for("c", LEASE / 3);
+    vault.answers(Answer::Fails(ErrorKind::Auth));
+    for error in [one.try_acquire(&third).await.unwrap_err(), given().build().await.unwrap_err()] {
+        assert_eq!(error.kind(), ErrorKind::Auth, "{error:#}");
+        assert!(format!("{error:#}").contains("the vault is sealed"), "{error:#}");
+    }
+    // For ZooKeeper, who has another password is somebody else.
+    vault.answers(Answer::Password("close sesame"));
+    let error = one.try_acquire(&third).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Auth, "{error:#}");
+    vault.answers(Answer::Password("open sesame"));
+    granted(&*one, &third).await;
 }

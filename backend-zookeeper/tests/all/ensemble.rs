@@ -124,9 +124,14 @@ async fn a_follower_that_is_behind_answers_no_old_record() {
     other.write_record(&grant, &write).await.unwrap();
     link.until("a held change", WAIT, |now| now.to_client.waiting > 0).await.unwrap();
     let held = link.counters().to_server.waiting;
-    let read = tokio::spawn(async move { slow.read_record(&name()).await });
+    let mut read = tokio::spawn(async move { slow.read_record(&name()).await });
     // Nothing else is sent: no ping arrives that is to be answered.
-    link.until("a held request", WAIT, |now| now.to_server.waiting > held).await.unwrap();
+    tokio::select! {
+        old = &mut read => panic!("it is answered by the follower: {old:?}"),
+        held = link.until("a held request", WAIT, |now| now.to_server.waiting > held) => {
+            held.map(drop).unwrap();
+        }
+    }
     link.set(Mode::Pass).await.unwrap();
     let record = read.await.unwrap().unwrap().record.expect("the record");
     assert_eq!(record.value, b"it ran");

@@ -61,7 +61,7 @@ async fn a_lost_answer_to_a_renewal_ends_no_session() {
     assert!(matches!(answer, Renewal::Unknown(_)), "{answer:?}");
     until("a renewal", async || {
         let renewal = behind.renew(&[&grant], grant.from + LEASE / 2).await.pop().unwrap();
-        assert!(!matches!(renewal, Renewal::Lost(_)), "{renewal:?}");
+        assert!(!matches!(renewal, Renewal::Lost(_)), "the session has ended: {renewal:?}");
         matches!(renewal, Renewal::Renewed { .. })
     })
     .await;
@@ -85,7 +85,7 @@ async fn a_caller_that_goes_away_ends_no_session() {
     proxy.set(Mode::Pass).await.unwrap();
     until("a renewal", async || {
         let renewal = behind.renew(&[&grant], grant.from + LEASE / 2).await.pop().unwrap();
-        assert!(!matches!(renewal, Renewal::Lost(_)), "{renewal:?}");
+        assert!(!matches!(renewal, Renewal::Lost(_)), "the session has ended: {renewal:?}");
         matches!(renewal, Renewal::Renewed { .. })
     })
     .await;

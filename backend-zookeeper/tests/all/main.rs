@@ -12,5 +12,6 @@ mod kept;
 mod migration;
 mod restore;
 mod sessions;
+mod settings;
 mod support;
 mod versions;

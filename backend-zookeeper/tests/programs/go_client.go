@@ -1,10 +1,11 @@
-// Adds 1 to the number in a file, each time under a lock of go-zookeeper.
+// Acquires a lock of go-zookeeper at a line of input, releases it at the next one, and so on.
 package main
 
 import (
+	"bufio"
+	"fmt"
 	"log"
 	"os"
-	"strconv"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -17,20 +18,15 @@ func try(err error) {
 }
 
 func main() {
-	server, path, file := os.Args[1], os.Args[2], os.Args[3]
-	times, err := strconv.Atoi(os.Args[4])
+	server, path, lines := os.Args[1], os.Args[2], bufio.NewScanner(os.Stdin)
+	client, _, err := zk.Connect([]string{server}, 40*time.Second, zk.WithLogInfo(false))
 	try(err)
-	client, _, err := zk.Connect([]string{server}, 10*time.Second, zk.WithLogInfo(false))
-	try(err)
-	for range times {
-		lock := zk.NewLock(client, path, zk.WorldACL(zk.PermAll))
+	lock := zk.NewLock(client, path, zk.WorldACL(zk.PermAll))
+	for lines.Scan() {
 		try(lock.Lock())
-		text, err := os.ReadFile(file)
-		try(err)
-		before, err := strconv.Atoi(string(text))
-		try(err)
-		try(os.WriteFile(file, []byte(strconv.Itoa(before+1)), 0o600))
+		fmt.Println("held")
+		lines.Scan()
 		try(lock.Unlock())
+		fmt.Println("released")
 	}
-	client.Close()
 }

@@ -95,15 +95,18 @@ pub(crate) async fn granted(backend: &dyn Backend, request: &Request) -> Grant {
 
 /// The grant to a new request, when the lock is free.
 pub(crate) async fn eventually_granted(backend: &dyn Backend) -> Grant {
+    let mut last = None;
     let acquiring = async {
         loop {
-            if let Ok(Attempt::Granted(grant)) = backend.try_acquire(&request()).await {
-                return grant;
+            match backend.try_acquire(&request()).await {
+                Ok(Attempt::Granted(grant)) => return grant,
+                other => last = Some(other),
             }
             sleep(PAUSE).await;
         }
     };
-    timeout(WAIT * 3, acquiring).await.expect("the lock is free")
+    let grant = timeout(WAIT * 3, acquiring).await;
+    grant.unwrap_or_else(|_| panic!("it stays held: {last:?}"))
 }
 
 pub(crate) async fn busy(backend: &dyn Backend, request: &Request) -> Busy {
