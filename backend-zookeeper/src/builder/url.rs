@@ -135,7 +135,7 @@ mod tests {
 
     /// It is refused before anything is sent: these hosts do not exist.
     #[tokio::test]
-    async fn a_password_leaves_the_machine_only_with_plaintext_on() {
+    async fn a_password_leaves_the_machine_only_encrypted_or_with_plaintext_on() {
         for url in ["h.invalid", "127.0.0.1,h.invalid", "h.invalid?plaintext=off"] {
             let error = connect(&format!("zookeeper://u:sesame@{url}")).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{url}: {error}");
@@ -179,5 +179,7 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{url}: {error}");
             assert!(!format!("{error} {error:?}").contains("sesame"), "{error}");
         }
+        let error = connect("zookeeper://u:12?ca=sesame@h1").await.unwrap_err();
+        assert!(!format!("{error} {error:?}").contains("sesame"), "{error}");
     }
 }

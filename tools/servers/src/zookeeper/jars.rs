@@ -11,7 +11,7 @@ use crate::error::{KitError, Result};
 const DEBIAN: &str = "/usr/share/java";
 
 /// What the server needs of Debian's jars. A folder of its own has only what it needs.
-const NEEDED: [&str; 15] = [
+const NEEDED: [&str; 14] = [
     "zookeeper",
     "zookeeper-jute",
     "slf4j-api",
@@ -27,7 +27,6 @@ const NEEDED: [&str; 15] = [
     "netty-transport",
     "netty-transport-native-epoll",
     "netty-transport-native-unix-common",
-    "netty-tcnative",
 ];
 
 /// The class path of the server whose jars are in `folder`, or in the folder of the environment
