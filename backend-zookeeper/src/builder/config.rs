@@ -78,9 +78,9 @@ impl ZooKeeperBuilder {
         self
     }
 
-    /// Connects with TLS, and trusts servers whose certificate this authority (PEM) signed. Default:
-    /// no TLS. If the application has installed no provider of cryptography, `build` installs that
-    /// of the feature for the whole process, since the client library takes no other.
+    /// Connects with TLS, and trusts servers whose certificate this authority (PEM) signed.
+    /// Default: no TLS. If the application has installed no provider of cryptography, `build`
+    /// installs that of the feature for the whole process, since the client library takes no other.
     #[must_use]
     pub fn tls(mut self, authority: impl AsRef<[u8]>) -> Self {
         self.authority = Some(authority.as_ref().to_vec());
