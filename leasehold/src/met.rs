@@ -98,7 +98,9 @@ fn told(url: &StoreUrl, met: Met) -> Option<String> {
             let secure = scheme.replacen("redis", "rediss", 1).replacen("redlock", "redlocks", 1);
             format!("expects TLS: use {secure}://")
         }
-        ("etcd", Met::Tls) if !tls => "expects TLS: add ca=FILE to the URL".to_owned(),
+        ("etcd" | "zookeeper", Met::Tls) if !tls => {
+            "expects TLS: add ca=FILE to the URL".to_owned()
+        }
         ("etcd", Met::Http) if tls => {
             "speaks HTTP without TLS: leave ca, cert and key out of the URL".to_owned()
         }
@@ -124,6 +126,7 @@ fn kind(scheme: &str) -> Option<&'static str> {
         "etcd" => "etcd",
         "mysql" | "mariadb" => "mysql",
         "postgres" | "postgresql" => "postgres",
+        "zookeeper" => "zookeeper",
         "unix" | "redis+unix" => return None,
         _ if scheme.starts_with("redis") || scheme.starts_with("redlock") => "redis",
         _ => return None,
@@ -141,6 +144,7 @@ fn places(url: &StoreUrl) -> Vec<String> {
         Some("etcd") => 2379,
         Some("mysql") => 3306,
         Some("postgres") => 5432,
+        Some("zookeeper") => 2181,
         Some(_) if scheme.ends_with("+sentinel") => 26379,
         Some(_) => 6379,
     };

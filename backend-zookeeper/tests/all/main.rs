@@ -14,4 +14,5 @@ mod restore;
 mod sessions;
 mod settings;
 mod support;
+mod tls;
 mod versions;

@@ -8,7 +8,7 @@ use leasehold::{ErrorKind, LockName};
 use serde_json::Value;
 use servers::{
     ClientCertificates, Etcd, EtcdOptions, Mariadb, MariadbOptions, Postgres, PostgresOptions,
-    Redis, RedisOptions, Server as _, ports::Port, wait,
+    Redis, RedisOptions, Server as _, ZooKeeper, ZooKeeperOptions, ports::Port, wait,
 };
 use tokio::net::TcpListener;
 
@@ -40,6 +40,9 @@ async fn a_server_of_another_kind_is_named() {
     let etcd = Etcd::single(EtcdOptions::new()).await.unwrap();
     let postgres = Postgres::start(PostgresOptions::new()).await.unwrap();
     let mysql = Mariadb::start(MariadbOptions::new()).await.unwrap();
+    let options = ZooKeeperOptions::new().tls(ClientCertificates::NotAsked);
+    let zookeeper = ZooKeeper::single(options).await.unwrap();
+    let zookeeper_at = zookeeper.tls_endpoints()[0];
     let [redis_at, etcd_at] = [redis.address(), etcd.endpoints()[0]];
     let tls_at = redis.tls_address().unwrap();
     let [postgres_at, mysql_at] = [postgres.address(), mysql.address()];
@@ -63,6 +66,7 @@ async fn a_server_of_another_kind_is_named() {
         (format!("redis://{without_resp3}"), without_resp3, "a proxy before it, speaks no RESP3"),
         (format!("etcd://{redis_at}"), redis_at, "a Redis does"),
         (format!("etcd://{tls_at}"), tls_at, "expects TLS: add ca=FILE"),
+        (format!("zookeeper://{zookeeper_at}"), zookeeper_at, "expects TLS: add ca=FILE"),
         (format!("postgres://u@{redis_at}/d?timeout=1s"), redis_at, "a Redis does"),
         (format!("postgres://u@{mysql_at}/d"), mysql_at, "a MySQL or MariaDB does"),
         (format!("mysql://u@{postgres_at}/d?timeout=1s"), postgres_at, "a PostgreSQL does"),
