@@ -65,6 +65,8 @@
 //! none. Without either, a URL that asks for TLS is an error that names both features. The drivers
 //! of PostgreSQL and MySQL differ: they always use the feature's provider, and have no TLS without
 //! one. Only `sslmode=verify-ca` uses the application's provider, and is an error if there is none.
+//! That of ZooKeeper has no TLS without a feature, builds AWS-LC with either, and knows only the
+//! provider of the process: where there is none, a URL with `ca` installs that of the feature.
 //!
 //! # Platforms
 //!

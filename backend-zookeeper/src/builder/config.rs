@@ -9,7 +9,7 @@ use lock_core::{
 
 use crate::{
     keys::{layout::Layout, settings::check_longest},
-    session::{Access, Connect, Sessions},
+    session::{Access, Connect, Sessions, Tls},
     store::Store,
     tunables,
 };
@@ -20,6 +20,8 @@ pub struct ZooKeeperBuilder {
     pub(super) servers: Vec<String>,
     pub(super) user: Option<(String, String)>,
     credentials: Option<CredentialsProvider>,
+    authority: Option<Vec<u8>>,
+    certificate: Option<(Vec<u8>, Vec<u8>)>,
     pub(super) prefix: String,
     longest_lease: Option<Duration>,
     tick: Duration,
@@ -41,6 +43,8 @@ impl ZooKeeperBuilder {
             servers: servers.into_iter().map(Into::into).collect(),
             user: None,
             credentials: None,
+            authority: None,
+            certificate: None,
             prefix: Self::DEFAULT_PREFIX.to_owned(),
             longest_lease: None,
             tick: tunables::TICK,
@@ -74,8 +78,30 @@ impl ZooKeeperBuilder {
         self
     }
 
-    /// Whether only clients with the same user may use the nodes that this client makes. Without
-    /// it, everybody may: then Curator's clients without a user can take part. Default: no.
+    /// Connects with TLS, and trusts servers whose certificate this authority (PEM) signed. Default:
+    /// no TLS. If the application has installed no provider of cryptography, `build` installs that
+    /// of the feature for the whole process, since the client library takes no other.
+    #[must_use]
+    pub fn tls(mut self, authority: impl AsRef<[u8]>) -> Self {
+        self.authority = Some(authority.as_ref().to_vec());
+        self
+    }
+
+    /// Authenticates with this certificate and its key (PEM), by ZooKeeper's scheme `x509`. Only
+    /// with [`tls`](Self::tls). Default: none.
+    #[must_use]
+    pub fn client_certificate(
+        mut self,
+        certificate: impl AsRef<[u8]>,
+        key: impl AsRef<[u8]>,
+    ) -> Self {
+        self.certificate = Some((certificate.as_ref().to_vec(), key.as_ref().to_vec()));
+        self
+    }
+
+    /// Whether only clients with the same user, or the same subject of a client certificate, may
+    /// use the nodes that this client makes. Without it, everybody may: then Curator's clients
+    /// without a user can take part. Default: no.
     #[must_use]
     pub fn own_nodes(mut self, own: bool) -> Self {
         self.own_nodes = own;
@@ -83,7 +109,7 @@ impl ZooKeeperBuilder {
     }
 
     /// Whether the client may send a password unencrypted over a network. If not, the client
-    /// refuses a password, unless all servers are this machine. Default: no.
+    /// refuses a password without TLS, unless all servers are this machine. Default: no.
     #[must_use]
     pub fn plaintext(mut self, allowed: bool) -> Self {
         self.plaintext = allowed;
@@ -122,12 +148,12 @@ impl ZooKeeperBuilder {
     }
 
     pub(super) fn security(&self) -> ConnectionSecurity {
-        let host = |server: &String| {
-            let host = server.rsplit_once(':').map_or(server.as_str(), |(host, _)| host).to_owned();
-            is_loopback(&host)
+        let is_local = |server: &String| {
+            is_loopback(server.rsplit_once(':').map_or(server.as_str(), |(host, _)| host))
         };
-        match self.servers.iter().all(host) {
+        match self.servers.iter().all(is_local) {
             true => ConnectionSecurity::Local,
+            false if self.authority.is_some() => ConnectionSecurity::Verified,
             false => ConnectionSecurity::Plain,
         }
     }
@@ -175,15 +201,24 @@ impl ZooKeeperBuilder {
         let security = self.security();
         let has_password = self.user.is_some() || self.credentials.is_some();
         if has_password && security == ConnectionSecurity::Plain && !self.plaintext {
-            return Err(plaintext_refusal("a tunnel"));
+            return Err(plaintext_refusal("TLS (ca=FILE)"));
         }
-        if self.own_nodes && !has_password {
-            let message = "only clients with the same user may use the nodes (acl=creator), and no user is given";
+        if self.own_nodes && !has_password && self.certificate.is_none() {
+            let message = "only clients with the same user may use the nodes (acl=creator), and no user or client \
+                           certificate is given";
             return refuse(message.to_owned());
         }
         if self.sasl && !has_password {
             return refuse("no user is given for SASL (auth=sasl)".to_owned());
         }
+        let tls = match (&self.authority, &self.certificate) {
+            (Some(ca), own) => Some(Tls::new(&self.servers, ca, own.as_ref())?),
+            (None, Some(_)) => {
+                let message = "a client certificate (cert, key) is given, and no authority (ca) to check the servers by";
+                return refuse(message.to_owned());
+            }
+            (None, None) => None,
+        };
         let user = self.user.map(|(name, password)| Credentials::new(name, password).into());
         let connect = Connect {
             servers: self.servers.join(","),
@@ -192,6 +227,7 @@ impl ZooKeeperBuilder {
             timeout: self.timeout,
             access: if self.own_nodes { Access::Creator } else { Access::Open },
             sasl: self.sasl,
+            tls,
         };
         let layout = Layout::new(&self.prefix);
         let sessions = Sessions::new(connect, layout.clone());
@@ -230,6 +266,7 @@ impl fmt::Debug for ZooKeeperBuilder {
         f.debug_struct("ZooKeeperBuilder")
             .field("servers", &self.servers.iter().map(shown).collect::<Vec<_>>())
             .field("user", &self.user.as_ref().map(|(name, _)| name))
+            .field("tls", &self.authority.is_some())
             .field("prefix", &self.prefix)
             .field("longest_lease", &self.longest_lease)
             .field("tick", &self.tick)

@@ -12,12 +12,13 @@ const FORM: &str = "the URL of a ZooKeeper store is zookeeper://HOST:PORT,HOST:P
 
 /// Opens the store that a URL describes:
 /// `zookeeper://USER:PASSWORD@HOST:PORT,HOST:PORT/leasehold?longest_lease=30s&tick=2s&timeout=5s&\
-/// plaintext=on&auth=sasl&acl=creator`. All parts except one host are optional. A password is sent
-/// to another machine only with `plaintext=on`.
+/// plaintext=on&auth=sasl&acl=creator&ca=FILE&cert=FILE&key=FILE`. All parts except one host are
+/// optional. `ca` turns TLS on. Without TLS, a password is sent to another machine only with
+/// `plaintext=on`.
 ///
 /// # Errors
-/// As [`ZooKeeperBuilder::build`]; `InvalidInput` for a URL of another form. No message contains
-/// the URL.
+/// As [`ZooKeeperBuilder::build`]; `InvalidInput` for a URL of another form; `Config` for a file
+/// that cannot be read. No message contains the URL.
 pub async fn connect(url: &str) -> Result<Arc<dyn Backend>, Error> {
     parse(url).map_err(|error| error.at("zookeeper", "connect"))?.build().await
 }
@@ -57,6 +58,14 @@ pub(crate) fn parse(url: &str) -> Result<ZooKeeperBuilder, Error> {
     }
     // If a password contains a `?` that is not encoded, a part of it is among the options.
     let secret = rest.contains('@');
+    let read = |key: &str, file: &str| {
+        std::fs::read(file).map_err(|error| {
+            let file = if secret { "" } else { file };
+            let message = format!("the file of {key} in the URL cannot be read: {file}");
+            Error::new(ErrorKind::Config, message).with_source(error)
+        })
+    };
+    let (mut certificate, mut private) = (None, None);
     let mut given = SeenOptions::default();
     for (key, value) in options.query_pairs() {
         given.once(&key)?;
@@ -77,16 +86,29 @@ pub(crate) fn parse(url: &str) -> Result<ZooKeeperBuilder, Error> {
             PLAINTEXT => builder.plaintext(either("on", "off")?),
             "auth" => builder.sasl(either("sasl", "digest")?),
             "acl" => builder.own_nodes(either("creator", "open")?),
+            "ca" => builder.tls(read(&key, &value)?),
+            "cert" => {
+                certificate = Some(read(&key, &value)?);
+                builder
+            }
+            "key" => {
+                private = Some(read(&key, &value)?);
+                builder
+            }
             _ => {
                 return Err(unknown_option(
                     options.query().unwrap_or_default(),
                     &key,
-                    "longest_lease, tick, timeout, plaintext, auth, acl",
+                    "longest_lease, tick, timeout, plaintext, auth, acl, ca, cert, key",
                 ));
             }
         };
     }
-    Ok(builder)
+    match (certificate, private) {
+        (None, None) => Ok(builder),
+        (Some(certificate), Some(key)) => Ok(builder.client_certificate(certificate, key)),
+        _ => Err(refuse("cert and key in the URL need each other".to_owned())),
+    }
 }
 
 #[cfg(test)]
@@ -113,7 +135,7 @@ mod tests {
 
     /// It is refused before anything is sent: these hosts do not exist.
     #[tokio::test]
-    async fn a_password_leaves_the_machine_only_with_plaintext_on() {
+    async fn a_password_leaves_the_machine_only_encrypted_or_with_plaintext_on() {
         for url in ["h.invalid", "127.0.0.1,h.invalid", "h.invalid?plaintext=off"] {
             let error = connect(&format!("zookeeper://u:sesame@{url}")).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{url}: {error}");
@@ -122,6 +144,7 @@ mod tests {
         }
         for (url, security) in [
             ("zookeeper://h", ConnectionSecurity::Plain),
+            ("zookeeper://u:sesame@127.0.0.1,h?ca=/dev/null", ConnectionSecurity::Verified),
             ("zookeeper://u:sesame@127.0.0.1:1,[::1]:2,localhost", ConnectionSecurity::Local),
         ] {
             assert_eq!(parse(url).unwrap().security(), security, "{url}");
@@ -156,5 +179,7 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{url}: {error}");
             assert!(!format!("{error} {error:?}").contains("sesame"), "{error}");
         }
+        let error = connect("zookeeper://u:12?ca=sesame@h1").await.unwrap_err();
+        assert!(!format!("{error} {error:?}").contains("sesame"), "{error}");
     }
 }

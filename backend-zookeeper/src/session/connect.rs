@@ -6,7 +6,7 @@ use lock_core::{Credentials, CredentialsProvider, Error, ErrorKind};
 use tokio::time::{Instant, timeout};
 use zookeeper_client::{Acls, Client, Connector, SaslOptions};
 
-use super::runtime::runtime;
+use super::{runtime::runtime, tls::Tls};
 use crate::error::{late, of_connect};
 
 /// Who may use the nodes that this client makes.
@@ -39,6 +39,7 @@ pub(crate) struct Connect {
     pub(crate) access: Access,
     /// Whether the password goes by SASL's DIGEST-MD5.
     pub(crate) sasl: bool,
+    pub(crate) tls: Option<Tls>,
 }
 
 impl fmt::Debug for Connect {
@@ -58,15 +59,19 @@ impl Connect {
                 false => with_digest(connector, &given),
             };
         }
-        let servers = self.servers.clone();
+        let (servers, tls) = (self.servers.clone(), self.tls.clone());
         // The connection lives on the runtime where it was opened.
-        let opening = runtime()?.spawn(async move { connector.connect(&servers).await });
+        let opening = runtime()?.spawn(async move {
+            match tls {
+                Some(tls) => tls.open(connector, &servers).await,
+                None => connector.connect(&servers).await.map_err(of_connect),
+            }
+        });
         let opened = timeout(self.timeout, opening).await;
         let opened = opened.map_err(|_| late(ErrorKind::Unavailable, self.timeout))?;
-        let opened = opened.map_err(|error| {
+        opened.map_err(|error| {
             Error::new(ErrorKind::Unavailable, "the connection was not made").with_source(error)
-        })?;
-        opened.map_err(of_connect)
+        })?
     }
 }
 

@@ -21,6 +21,8 @@ mod pool;
 mod requests;
 mod runtime;
 mod session;
+#[cfg_attr(not(any(feature = "tls-ring", feature = "tls-aws-lc")), path = "no_tls.rs")]
+mod tls;
 mod touches;
 
 pub(crate) use self::{
@@ -30,4 +32,5 @@ pub(crate) use self::{
     requests::{Read, ReadResult, Write, WriteResult},
     runtime::in_background,
     session::{Ending, Session},
+    tls::Tls,
 };

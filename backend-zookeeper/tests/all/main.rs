@@ -13,4 +13,5 @@ mod migration;
 mod restore;
 mod sessions;
 mod support;
+mod tls;
 mod versions;

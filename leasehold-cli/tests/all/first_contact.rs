@@ -40,9 +40,11 @@ async fn a_server_of_another_kind_is_named() {
     let etcd = Etcd::single(EtcdOptions::new()).await.unwrap();
     let postgres = Postgres::start(PostgresOptions::new()).await.unwrap();
     let mysql = Mariadb::start(MariadbOptions::new()).await.unwrap();
-    let zookeeper = ZooKeeper::single(ZooKeeperOptions::new()).await.unwrap();
+    let options = ZooKeeperOptions::new().tls(ClientCertificates::NotAsked);
+    let zookeeper = ZooKeeper::single(options).await.unwrap();
+    let [zookeeper_at, secure_at] = [zookeeper.endpoints()[0], zookeeper.tls_endpoints()[0]];
+    let ca = zookeeper.certificates().unwrap().ca.display();
     let [redis_at, etcd_at] = [redis.address(), etcd.endpoints()[0]];
-    let zookeeper_at = zookeeper.endpoints()[0];
     let tls_at = redis.tls_address().unwrap();
     let [postgres_at, mysql_at] = [postgres.address(), mysql.address()];
     let twemproxy = proxy_that_answers("").await;
@@ -68,6 +70,8 @@ async fn a_server_of_another_kind_is_named() {
         (format!("etcd://{tls_at}"), tls_at, "expects TLS: add ca=FILE"),
         (format!("zookeeper://{redis_at}?timeout=1s"), redis_at, "a Redis does"),
         (format!("zookeeper://{mysql_at}?timeout=1s"), mysql_at, "a MySQL or MariaDB does"),
+        (format!("zookeeper://{secure_at}"), secure_at, "expects TLS: add ca=FILE"),
+        (format!("zookeeper://{zookeeper_at}?ca={ca}"), zookeeper_at, "a ZooKeeper without TLS"),
         (format!("postgres://u@{redis_at}/d?timeout=1s"), redis_at, "a Redis does"),
         (format!("postgres://u@{mysql_at}/d"), mysql_at, "a MySQL or MariaDB does"),
         (format!("mysql://u@{postgres_at}/d?timeout=1s"), postgres_at, "a PostgreSQL does"),

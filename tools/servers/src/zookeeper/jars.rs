@@ -11,7 +11,7 @@ use crate::error::{KitError, Result};
 const DEBIAN: &str = "/usr/share/java";
 
 /// What the server needs of Debian's jars. A folder of its own has only what it needs.
-const NEEDED: [&str; 8] = [
+const NEEDED: [&str; 14] = [
     "zookeeper",
     "zookeeper-jute",
     "slf4j-api",
@@ -20,6 +20,13 @@ const NEEDED: [&str; 8] = [
     "snappy-java",
     "netty-handler",
     "netty-common",
+    // For TLS.
+    "netty-buffer",
+    "netty-codec",
+    "netty-resolver",
+    "netty-transport",
+    "netty-transport-native-epoll",
+    "netty-transport-native-unix-common",
 ];
 
 /// The class path of the server whose jars are in `folder`, or in the folder of the environment

@@ -19,7 +19,11 @@ use super::{ZooKeeperOptions, jars};
 use crate::{
     error::{Doing as _, Result},
     faults::proxy::Proxy,
-    machine::{ports::Port, programs},
+    machine::{
+        ports::Port,
+        programs,
+        tls::{Certificates, ClientCertificates},
+    },
     process::{Process, Spec},
     server::{Server, process_and},
 };
@@ -39,6 +43,7 @@ pub struct ZooKeeperMember {
     process: Process,
     client: Port,
     peer: Port,
+    tls: Option<(Port, Certificates)>,
     _election: Port,
     links: Vec<Option<Proxy>>,
     is_alone: bool,
@@ -56,7 +61,7 @@ pub(super) async fn start(
     let quorum: Vec<_> = ports.iter().map(|[_, quorum, _]| quorum.address()).collect();
     let election: Vec<_> = ports.iter().map(|[.., election]| election.number()).collect();
 
-    let mut members = Vec::new();
+    let mut members: Vec<ZooKeeperMember> = Vec::new();
     for (index, [client, quorum_port, election_port]) in ports.into_iter().enumerate() {
         let folder = Process::folder_for(None)?;
         let data = data_path(folder.path());
@@ -78,6 +83,17 @@ pub(super) async fn start(
             let port = proxy.as_ref().map_or(quorum.port(), |proxy| proxy.address().port());
             let _ = writeln!(config, "server.{}=127.0.0.1:{port}:{}", to + 1, election[to]);
             links.push(proxy);
+        }
+        let certificates = match (options.tls, members.first()) {
+            (Some(_), None) => Some(Certificates::create(folder.path(), "client")?),
+            (Some(_), Some(first)) => first.certificates().cloned(),
+            (None, _) => None,
+        };
+        let tls =
+            certificates.map(|files| Port::reserve().map(|port| (port, files))).transpose()?;
+        if let Some((port, files)) = &tls {
+            let asked = options.tls == Some(ClientCertificates::Required);
+            config += &tls_lines(folder.path(), port, files, asked)?;
         }
         // Last, so that they win.
         config.extend(options.lines.iter().flat_map(|line| [line.as_str(), "\n"]));
@@ -110,12 +126,32 @@ pub(super) async fn start(
             process,
             client,
             peer: quorum_port,
+            tls,
             _election: election_port,
             links,
             is_alone: count == 1,
         });
     }
     Ok(members)
+}
+
+/// ZooKeeper reads a key and its certificate from one file, and has TLS only with Netty.
+fn tls_lines(folder: &Path, port: &Port, files: &Certificates, asked: bool) -> Result<String> {
+    let shown = folder.join("server.pem");
+    let read =
+        |file: &Path| std::fs::read_to_string(file).doing(|| format!("read {}", file.display()));
+    let text = read(&files.server_key)? + &read(&files.server_cert)?;
+    std::fs::write(&shown, text).doing(|| format!("write {}", shown.display()))?;
+    Ok(format!(
+        "serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory\n\
+         secureClientPortAddress=127.0.0.1\nsecureClientPort={}\n\
+         ssl.keyStore.type=PEM\nssl.keyStore.location={}\n\
+         ssl.trustStore.type=PEM\nssl.trustStore.location={}\nssl.clientAuth={}\n",
+        port.number(),
+        shown.display(),
+        files.ca.display(),
+        if asked { "need" } else { "none" },
+    ))
 }
 
 fn data_path(folder: &Path) -> PathBuf {
@@ -125,6 +161,14 @@ fn data_path(folder: &Path) -> PathBuf {
 impl ZooKeeperMember {
     pub(super) fn link(&self, to: usize) -> Option<&Proxy> {
         self.links.get(to)?.as_ref()
+    }
+
+    pub(super) fn tls_address(&self) -> Option<SocketAddr> {
+        self.tls.as_ref().map(|(port, _)| port.address())
+    }
+
+    pub(super) fn certificates(&self) -> Option<&Certificates> {
+        self.tls.as_ref().map(|(_, files)| files)
     }
 
     /// Its role: `leader`, `follower` or `standalone`. `None` if it does not serve.

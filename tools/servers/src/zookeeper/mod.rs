@@ -13,6 +13,7 @@ use crate::{
     faults::proxy::Proxy,
     machine::{
         ports,
+        tls::{Certificates, ClientCertificates},
         wait::{READY_WITHIN, until},
     },
     server::{Server as _, options},
@@ -26,6 +27,7 @@ pub struct ZooKeeperOptions {
     jars: Option<PathBuf>,
     peers_by_proxy: bool,
     sasl_user: Option<(String, String)>,
+    tls: Option<ClientCertificates>,
 }
 
 impl Default for ZooKeeperOptions {
@@ -36,6 +38,7 @@ impl Default for ZooKeeperOptions {
             jars: None,
             peers_by_proxy: false,
             sasl_user: None,
+            tls: None,
         }
     }
 }
@@ -48,6 +51,10 @@ impl ZooKeeperOptions {
 
     options! { line:
         /// Adds a line to the configuration, which wins over the kit's own: `maxClientCnxns=60`.
+    }
+
+    options! { tls:
+        /// Also listens for TLS on a port of its own (default: off).
     }
 
     /// The length of a tick. Sessions last at least two ticks.
@@ -138,6 +145,16 @@ impl ZooKeeper {
     /// Where clients connect.
     pub fn endpoints(&self) -> Vec<SocketAddr> {
         self.members.iter().map(|member| member.address()).collect()
+    }
+
+    /// Where clients connect with TLS, if it has that.
+    pub fn tls_endpoints(&self) -> Vec<SocketAddr> {
+        self.members.iter().filter_map(ZooKeeperMember::tls_address).collect()
+    }
+
+    /// The certificates for clients, if it has TLS. All members show the same.
+    pub fn certificates(&self) -> Option<&Certificates> {
+        self.members.first().and_then(ZooKeeperMember::certificates)
     }
 
     /// The proxy by which one member reaches another one that leads, of
