@@ -1,5 +1,4 @@
 //! Real servers for tests and for `leasehold-compare`: Redis (also with sentinels, and as a
-//! Real servers for tests and for `leasehold-compare`: Redis (also with sentinels, and as a
 //! cluster), etcd, ZooKeeper, PostgreSQL (also with replicas, and behind pgbouncer), MariaDB and S3
 //! (moto's), each in a temporary folder on a free port of 127.0.0.1, and their faults.
 //!
