@@ -197,8 +197,16 @@ impl ZooKeeperMember {
     ///
     /// As [`Process::ready`].
     pub async fn wait_serving(&mut self) -> Result<()> {
-        let address = self.address();
-        self.process.ready(|| async move { mode_of(address).await.is_some() }).await
+        let (address, tls) = (self.address(), self.tls_address());
+        // It opens the port for TLS last.
+        let serves = || async move {
+            mode_of(address).await.is_some()
+                && match tls {
+                    Some(tls) => TcpStream::connect(tls).await.is_ok(),
+                    None => true,
+                }
+        };
+        self.process.ready(serves).await
     }
 
     fn copy(&self) -> PathBuf {
