@@ -44,8 +44,8 @@ pub enum Contender {
 
 impl Contender {
     /// Connects to the store at a URL of leasehold. The kinds are `leasehold`, `tokio-mutex`,
-    /// `rslock`, `rslock N` with a pause of N ms between attempts, `lock-api`, `recipe`, `advisory`,
-    /// `get-lock`, and `flock` on a file beside the database file.
+    /// `rslock`, `rslock N` with a pause of N ms between attempts, `lock-api`, `recipe`,
+    /// `advisory`, `get-lock`, and `flock` on a file beside the database file.
     pub async fn open(kind: &str, url: &str) -> Self {
         let hosts = url.split_once("://").map_or("", |(_, hosts)| hosts);
         let hosts = hosts.split('?').next().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! The floor of ZooKeeper: a read, which one server answers alone; a write; and an ephemeral node as
-//! the bare lock.
+//! The floor of ZooKeeper: a read, which one server answers alone; a write; and an ephemeral node
+//! as the bare lock.
 
 use std::time::Duration;
 
