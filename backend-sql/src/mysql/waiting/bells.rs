@@ -138,7 +138,7 @@ impl Bells {
             let heard = ringer.hear(owner).await;
             if let Err(error) = &heard {
                 tracing::trace!(target: "leasehold", %error, "a bell cannot be heard; its waiter polls");
-                *ringer.deaf_until.lock() = Some(Instant::now() + BELL_CHECK);
+                ringer.be_deaf(BELL_CHECK);
             }
             heard.is_ok()
         }))
@@ -156,11 +156,20 @@ impl Bells {
 }
 
 impl Ringer {
+    /// Opens no session to listen for at least so long.
+    fn be_deaf(&self, pause: Duration) {
+        let mut until = self.deaf_until.lock();
+        *until = (*until).max(Some(Instant::now() + pause));
+    }
+
     async fn hear(&self, owner: OwnerId) -> Result<(), Error> {
         let idle = self.idle.lock().pop();
         let mut session = match idle {
             Some(session) => session,
-            None => Session::open(&self.server, &self.sql).await?,
+            None => Session::open(&self.server, &self.sql).await.inspect_err(|_| {
+                // Each try begins a session, and if the server is full, all its waiters try.
+                self.be_deaf(jittered(&SystemEnv, RECONNECT));
+            })?,
         };
         while !session.hears(owner).await? {}
         let mut idle = self.idle.lock();
@@ -259,7 +268,7 @@ impl Ringer {
 #[cfg(test)]
 mod tests {
     use servers::{Mariadb, MariadbOptions, Server as _, wait::until};
-    use sqlx::mysql::MySqlPoolOptions;
+    use sqlx::{Connection as _, MySqlConnection, mysql::MySqlPoolOptions};
 
     use super::*;
     use crate::{
@@ -331,6 +340,24 @@ mod tests {
             };
             until("the bell to be forgotten", WAIT, forgotten).await.unwrap();
         }
+    }
+
+    /// To find that out takes a session, and all waiters of the server do.
+    #[tokio::test]
+    async fn a_client_of_a_full_server_seldom_tries_again() {
+        let server = start().await;
+        let bells = bells(&server, "GET_LOCK");
+        server.sql("SET GLOBAL max_connections = 12").await.unwrap();
+        let url = format!("mysql://root@{}/test?ssl-mode=disabled", server.address());
+        let other = async |_| MySqlConnection::connect(&url).await.unwrap();
+        let _others = futures_util::future::join_all((0..10).map(other)).await;
+        let owner = OwnerId::from_bits(1);
+        bells.0.hear(owner).await.unwrap_err();
+        tokio::time::pause();
+        tokio::time::advance(BELL_CHECK * 2).await;
+        assert!(bells.listen(owner).is_none());
+        tokio::time::advance(RECONNECT * 2).await;
+        assert!(bells.listen(owner).is_some());
     }
 
     #[tokio::test]

@@ -98,10 +98,12 @@ impl Contender {
             Self::Leasehold(client) => {
                 let guard = client.lock(name).lease(LEASE).wait(WAIT).acquire().await.unwrap();
                 let turn = holding().await;
+                let left = guard.remaining();
                 match guard.release().await {
+                    Ok(()) => {}
                     // The client repeats it in the background.
                     Err(error) if error.kind() == ErrorKind::Timeout => {}
-                    released => released.unwrap(),
+                    Err(error) => panic!("{left:?} before the end of the lease: {error}"),
                 }
                 turn
             }
