@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use crate::{Config, StoreUrl};
 
 const WORDS: &str = "
-    sqlite: memory: redis: rediss+sentinel: redlock: etcd: postgres: mysql: s3: az: migrate: both? old?
+    sqlite: memory: redis: rediss+sentinel: redlock: etcd: zookeeper: postgres: mysql: s3: az: migrate: both? old?
     from= to= %3A % & = // / ? # @ : , user secret host locks.db
 ";
 const CONFIG: &str =

@@ -1,5 +1,5 @@
-//! Distributed locks: one API over SQLite, PostgreSQL, MySQL, Redis, Redlock, etcd and object
-//! stores.
+//! Distributed locks: one API over SQLite, PostgreSQL, MySQL, Redis, Redlock, etcd, ZooKeeper and
+//! object stores.
 //!
 //! ```no_run
 //! #[tokio::main]
@@ -50,6 +50,7 @@
 //! | `redis` | `redis://HOST:PORT`, `rediss:`, `unix:PATH`; `redis+sentinel:`, `redis+cluster:` and `rediss+…` for a Redis that fails over | 1.88 |
 //! | `redlock` | `redlock://HOST:PORT,HOST:PORT,HOST:PORT`, also `redlocks:`, for the clients of the same independent Redis servers | 1.88 |
 //! | `etcd` | `etcd://HOST:PORT,HOST:PORT` for the clients of an etcd cluster, and `etcdctl lock` | 1.88 |
+//! | `zookeeper` | `zookeeper://HOST:PORT,HOST:PORT/PREFIX` for the clients of a ZooKeeper ensemble, and Curator | 1.88 |
 //! | `object-store` | `s3://BUCKET/PREFIX`, `gs:`, `az:` for the clients of a bucket: S3 and servers that speak its protocol, Google Cloud Storage, Azure | 1.88 |
 //! | `foreign` | the locks of another library: beside `redis` `redis://HOST:PORT?layout=LAYOUT`, such as Redisson's; beside `postgres` or `mysql` `postgres://…?layout=shedlock` or `mysql://…?layout=shedlock` | 1.88 |
 //! | `migrate` | `migrate:PHASE?from=URL&to=URL`, from one store to another: see [`migration`] | 1.88 |
@@ -64,6 +65,8 @@
 //! none. Without either, a URL that asks for TLS is an error that names both features. The drivers
 //! of PostgreSQL and MySQL differ: they always use the feature's provider, and have no TLS without
 //! one. Only `sslmode=verify-ca` uses the application's provider, and is an error if there is none.
+//! That of ZooKeeper has no TLS without a feature, builds AWS-LC with either, and knows only the
+//! provider of the process: where there is none, a URL with `ca` installs that of the feature.
 //!
 //! # Platforms
 //!
@@ -177,6 +180,12 @@ pub mod postgres {
 #[cfg(feature = "etcd")]
 pub mod etcd {
     pub use backend_etcd::{EtcdBuilder, Fence as EtcdFence, HeldKey as EtcdHeldKey, etcd_client};
+}
+
+/// Locks in ZooKeeper, its fence, and a builder.
+#[cfg(feature = "zookeeper")]
+pub mod zookeeper {
+    pub use backend_zookeeper::{Fence as ZooKeeperFence, ZooKeeperBuilder, zookeeper_client};
 }
 
 /// Locks in a bucket with credentials of your program, and over a store of yours that compares and

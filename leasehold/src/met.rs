@@ -19,6 +19,8 @@ const GET: &[u8] = b"GET / HTTP/1.0\r\n\r\n";
 const SSL_REQUEST: &[u8] = &[0, 0, 0, 8, 4, 210, 22, 47];
 /// Redis, and a proxy before it that speaks nothing else.
 const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
+/// ZooKeeper answers it, or says that its operator does not allow the question.
+const SRVR: &[u8] = b"srvr";
 /// A TLS handshake with one cipher suite. The answer is a handshake or an alert.
 const CLIENT_HELLO: [u8; 50] = {
     let mut hello = [7; 50];
@@ -46,6 +48,7 @@ enum Met {
     Mysql,
     Postgres,
     Tls,
+    ZooKeeper,
 }
 
 /// The error, or a better one if something else than the store answers.
@@ -65,14 +68,24 @@ pub(crate) async fn explained(url: &StoreUrl, error: Error) -> Error {
         );
         return Error::new(ErrorKind::Config, message).with_source(error);
     }
+    let mut unreached = None;
     for place in places(url).into_iter().take(MOST_ASKED) {
-        let Some(met) = met(&place).await else { continue };
-        if let Some(told) = told(url, met) {
+        let met = met(&place).await.unwrap_or_else(|why| {
+            unreached.get_or_insert(format!("{place}: {why}"));
+            None
+        });
+        if let Some(told) = met.and_then(|met| told(url, met)) {
             // Without the error itself: what the driver made of the answer misleads.
             return Error::new(ErrorKind::Config, format!("{place} {told}"));
         }
     }
-    error
+    match unreached {
+        // Its driver does not say why there is no connection.
+        Some(why) if url.scheme() == "zookeeper" => {
+            Error::new(error.kind(), why).with_source(error)
+        }
+        _ => error,
+    }
 }
 
 /// What is wrong with what was met, and what to do.
@@ -98,20 +111,27 @@ fn told(url: &StoreUrl, met: Met) -> Option<String> {
             let secure = scheme.replacen("redis", "rediss", 1).replacen("redlock", "redlocks", 1);
             format!("expects TLS: use {secure}://")
         }
-        ("etcd", Met::Tls) if !tls => "expects TLS: add ca=FILE to the URL".to_owned(),
+        ("etcd" | "zookeeper", Met::Tls) if !tls => {
+            "expects TLS: add ca=FILE to the URL".to_owned()
+        }
         ("etcd", Met::Http) if tls => {
             "speaks HTTP without TLS: leave ca, cert and key out of the URL".to_owned()
+        }
+        ("zookeeper", Met::ZooKeeper) if tls => {
+            "is a ZooKeeper without TLS: leave ca, cert and key out of the URL, or use its port for TLS"
+                .to_owned()
         }
         ("postgres" | "mysql", Met::Tls) => format!(
             "begins with TLS, as a proxy for TLS does, and a {kind} server begins without: use the \
              address of the server itself"
         ),
-        ("etcd", Met::Http) | (_, Met::Tls) => return None,
+        ("etcd", Met::Http) | ("zookeeper", Met::ZooKeeper) | (_, Met::Tls) => return None,
         (_, met) => {
             let (what, scheme) = match met {
                 Met::Http => ("an HTTP server, such as etcd", "etcd"),
                 Met::Mysql => ("a MySQL or MariaDB", "mysql"),
                 Met::Postgres => ("a PostgreSQL", "postgres"),
+                Met::ZooKeeper => ("a ZooKeeper", "zookeeper"),
                 Met::Redis | Met::RedisProxy | Met::Tls => ("a Redis", "redis"),
             };
             format!("answers as {what} does: use {scheme}://, or the address of the {kind} server")
@@ -124,6 +144,7 @@ fn kind(scheme: &str) -> Option<&'static str> {
         "etcd" => "etcd",
         "mysql" | "mariadb" => "mysql",
         "postgres" | "postgresql" => "postgres",
+        "zookeeper" => "zookeeper",
         "unix" | "redis+unix" => return None,
         _ if scheme.starts_with("redis") || scheme.starts_with("redlock") => "redis",
         _ => return None,
@@ -141,6 +162,7 @@ fn places(url: &StoreUrl) -> Vec<String> {
         Some("etcd") => 2379,
         Some("mysql") => 3306,
         Some("postgres") => 5432,
+        Some("zookeeper") => 2181,
         Some(_) if scheme.ends_with("+sentinel") => 26379,
         Some(_) => 6379,
     };
@@ -152,32 +174,37 @@ fn places(url: &StoreUrl) -> Vec<String> {
     hosts.map(|host| port_of(host.trim_start_matches("http://"))).collect()
 }
 
-async fn met(place: &str) -> Option<Met> {
+/// What answers there. An error says why nothing does.
+async fn met(place: &str) -> std::io::Result<Option<Met>> {
     let first = ask(place, GET).await?;
     if first.starts_with(b"HTTP/") {
         // Go's servers say so in HTTP.
         let tls = String::from_utf8_lossy(&first).contains("HTTPS");
-        return Some(if tls { Met::Tls } else { Met::Http });
+        return Ok(Some(if tls { Met::Tls } else { Met::Http }));
     }
     match first[..] {
-        [b'+' | b'-', ..] => return Some(Met::Redis),
-        [21 | 22, 3, ..] => return Some(Met::Tls),
-        [_, _, _, 0, 10 | 255, ..] => return Some(Met::Mysql),
+        [b'+' | b'-', ..] => return Ok(Some(Met::Redis)),
+        [21 | 22, 3, ..] => return Ok(Some(Met::Tls)),
+        [_, _, _, 0, 10 | 255, ..] => return Ok(Some(Met::Mysql)),
         _ => {}
     }
     if matches!(ask(place, SSL_REQUEST).await?[..], [b'S' | b'N']) {
-        return Some(Met::Postgres);
+        return Ok(Some(Met::Postgres));
     }
     if matches!(ask(place, &CLIENT_HELLO).await?[..], [21 | 22, 3, ..]) {
-        return Some(Met::Tls);
+        return Ok(Some(Met::Tls));
     }
-    ask(place, PING).await?.starts_with(b"+PONG").then_some(Met::RedisProxy)
+    let told = ask(place, SRVR).await?;
+    if ["Zookeeper ", "This ZooKeeper ", "srvr "].iter().any(|it| told.starts_with(it.as_bytes())) {
+        return Ok(Some(Met::ZooKeeper));
+    }
+    Ok(ask(place, PING).await?.starts_with(b"+PONG").then_some(Met::RedisProxy))
 }
 
-/// Sends this, and reads the first bytes of the answer; none if the server is silent, and `None` if
-/// nothing listens there.
-async fn ask(place: &str, question: &[u8]) -> Option<Vec<u8>> {
-    let stream = timeout(LIMIT, TcpStream::connect(place)).await.ok()?.ok()?;
+/// Sends this, and reads the first bytes of the answer; none if the server is silent, and an error
+/// if nothing listens there.
+async fn ask(place: &str, question: &[u8]) -> std::io::Result<Vec<u8>> {
+    let stream = timeout(LIMIT, TcpStream::connect(place)).await??;
     let mut answer = vec![0; 128];
     let exchange = async {
         stream.writable().await?;
@@ -193,7 +220,7 @@ async fn ask(place: &str, question: &[u8]) -> Option<Vec<u8>> {
     };
     let read = timeout(LIMIT, exchange).await;
     answer.truncate(read.map_or(0, |read| read.unwrap_or(0)));
-    Some(answer)
+    Ok(answer)
 }
 
 #[cfg(test)]
@@ -201,13 +228,14 @@ mod tests {
     use super::*;
 
     #[test]
-    #[cfg(all(feature = "redis", feature = "etcd", feature = "postgres"))]
+    #[cfg(all(feature = "redis", feature = "etcd", feature = "postgres", feature = "zookeeper"))]
     fn the_addresses_of_a_url_have_no_login_and_a_port() {
         for (url, found) in [
             ("redis://u:se@cret@h/0?db=1", vec!["h:6379"]),
             ("rediss+sentinel://:x@a,b:7/m", vec!["a:26379", "b:7"]),
             ("etcd://[::1]:2,h", vec!["[::1]:2", "h:2379"]),
             ("postgres://u@[::1]/d", vec!["[::1]:5432"]),
+            ("zookeeper://u:x@a,b:7/p", vec!["a:2181", "b:7"]),
             ("unix:/s", vec![]),
             ("redis:", vec![]),
         ] {

@@ -136,6 +136,8 @@ fn urls() {
         "postgres://127.0.0.1:1/a?hunter2=1",
         #[cfg(feature = "mysql")]
         "mysql://127.0.0.1:1/a?hunter2=1",
+        #[cfg(feature = "zookeeper")]
+        "zookeeper://127.0.0.1:1?hunter2=1",
     ] {
         let mut command = store.leasehold();
         command.env("LEASEHOLD_STORE", url).args(["list"]).current_dir(store.directory());

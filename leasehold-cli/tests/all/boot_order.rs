@@ -6,7 +6,7 @@ use std::time::Duration;
 use leasehold::ClientOptions;
 use servers::{
     Data, Etcd, EtcdOptions, Mariadb, MariadbOptions, Member, Postgres, PostgresOptions, Redis,
-    RedisOptions, Server,
+    RedisOptions, Server, ZooKeeper, ZooKeeperMember, ZooKeeperOptions,
 };
 
 use crate::support::{LIMIT, Running};
@@ -75,6 +75,14 @@ async fn a_job_waits_for_an_etcd_that_starts_later() {
     let mut etcd = Etcd::single(EtcdOptions::new()).await.unwrap();
     let url = format!("etcd://{}", etcd.endpoints()[0]);
     let server: &mut Member = etcd.member_mut(0);
+    waits_for(server, &url, &[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_waits_for_a_zookeeper_that_starts_later() {
+    let mut zookeeper = ZooKeeper::single(ZooKeeperOptions::new()).await.unwrap();
+    let url = format!("zookeeper://{}", zookeeper.endpoints()[0]);
+    let server: &mut ZooKeeperMember = zookeeper.member_mut(0);
     waits_for(server, &url, &[]).await;
 }
 

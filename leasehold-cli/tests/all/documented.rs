@@ -4,7 +4,7 @@
 use rustix::process::Signal;
 use servers::{
     Etcd, EtcdOptions, Mariadb, MariadbOptions, Postgres, PostgresOptions, Redis, RedisOptions,
-    Server as _,
+    Server as _, ZooKeeper, ZooKeeperOptions,
 };
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, SqliteConnection};
 
@@ -202,6 +202,7 @@ async fn every_command_in_a_sentence_runs() {
     let etcd = Etcd::single(EtcdOptions::new()).await.unwrap();
     let postgres = Postgres::start(PostgresOptions::new().line("fsync = on")).await.unwrap();
     let mysql = Mariadb::start(MariadbOptions::new()).await.unwrap();
+    let zookeeper = ZooKeeper::single(ZooKeeperOptions::new()).await.unwrap();
     let on_postgres = format!("postgres://postgres@{}/postgres", postgres.address());
     let mut tried = 0;
     for (page, text) in docs::pages() {
@@ -211,6 +212,7 @@ async fn every_command_in_a_sentence_runs() {
             text.starts_with("leasehold ") && whole && !text.contains(['…', '['])
         });
         let commands: Vec<_> = commands.collect();
+        let is_on_zookeeper = page.ends_with("/zookeeper.md") || page.ends_with("-curator.md");
         if commands.is_empty() {
             continue;
         }
@@ -220,6 +222,7 @@ async fn every_command_in_a_sentence_runs() {
         shell.program("COMMAND", ":");
         let url = match &*page {
             "docs/backends/etcd.md" => format!("etcd://{}", etcd.endpoints()[0]),
+            _ if is_on_zookeeper => format!("zookeeper://{}", zookeeper.endpoints()[0]),
             "docs/backends/mysql.md" => format!("mysql://root@{}/test", mysql.address()),
             "docs/backends/postgres.md" | "docs/upgrades.md" => on_postgres.clone(),
             "docs/coming-from-shedlock.md" => format!("{on_postgres}?layout=shedlock"),

@@ -8,7 +8,7 @@ use leasehold::{ErrorKind, LockName};
 use serde_json::Value;
 use servers::{
     ClientCertificates, Etcd, EtcdOptions, Mariadb, MariadbOptions, Postgres, PostgresOptions,
-    Redis, RedisOptions, Server as _, ports::Port, wait,
+    Redis, RedisOptions, Server as _, ZooKeeper, ZooKeeperOptions, ports::Port, wait,
 };
 use tokio::net::TcpListener;
 
@@ -40,6 +40,10 @@ async fn a_server_of_another_kind_is_named() {
     let etcd = Etcd::single(EtcdOptions::new()).await.unwrap();
     let postgres = Postgres::start(PostgresOptions::new()).await.unwrap();
     let mysql = Mariadb::start(MariadbOptions::new()).await.unwrap();
+    let options = ZooKeeperOptions::new().tls(ClientCertificates::NotAsked);
+    let zookeeper = ZooKeeper::single(options).await.unwrap();
+    let [zookeeper_at, secure_at] = [zookeeper.endpoints()[0], zookeeper.tls_endpoints()[0]];
+    let ca = zookeeper.certificates().unwrap().ca.display();
     let [redis_at, etcd_at] = [redis.address(), etcd.endpoints()[0]];
     let tls_at = redis.tls_address().unwrap();
     let [postgres_at, mysql_at] = [postgres.address(), mysql.address()];
@@ -57,12 +61,17 @@ async fn a_server_of_another_kind_is_named() {
         (format!("rediss://{tls_at}"), tls_at, "is not accepted; give the file of its authority"),
         (format!("redis://{postgres_at}"), postgres_at, "a PostgreSQL does: use postgres://"),
         (format!("redis://{mysql_at}"), mysql_at, "a MySQL or MariaDB does"),
+        (format!("redis://{zookeeper_at}"), zookeeper_at, "a ZooKeeper does: use zookeeper://"),
         (format!("redis://{twemproxy}"), twemproxy, "such as Twemproxy"),
         (format!("redis://{unknown}"), unknown, "a proxy before it, speaks no RESP3"),
         (format!("redis://{unsupported}"), unsupported, "a proxy before it, speaks no RESP3"),
         (format!("redis://{without_resp3}"), without_resp3, "a proxy before it, speaks no RESP3"),
         (format!("etcd://{redis_at}"), redis_at, "a Redis does"),
         (format!("etcd://{tls_at}"), tls_at, "expects TLS: add ca=FILE"),
+        (format!("zookeeper://{redis_at}?timeout=1s"), redis_at, "a Redis does"),
+        (format!("zookeeper://{mysql_at}?timeout=1s"), mysql_at, "a MySQL or MariaDB does"),
+        (format!("zookeeper://{secure_at}"), secure_at, "expects TLS: add ca=FILE"),
+        (format!("zookeeper://{zookeeper_at}?ca={ca}"), zookeeper_at, "a ZooKeeper without TLS"),
         (format!("postgres://u@{redis_at}/d?timeout=1s"), redis_at, "a Redis does"),
         (format!("postgres://u@{mysql_at}/d"), mysql_at, "a MySQL or MariaDB does"),
         (format!("mysql://u@{postgres_at}/d?timeout=1s"), postgres_at, "a PostgreSQL does"),
@@ -135,7 +144,8 @@ async fn a_twemproxy_is_named() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refused_port_is_said_at_once_and_a_wait_for_a_session_is_not() {
-    for url in ["postgres://u@127.0.0.1:1/d", "mysql://u@127.0.0.1:1/d"] {
+    for url in ["postgres://u@127.0.0.1:1/d", "mysql://u@127.0.0.1:1/d", "zookeeper://127.0.0.1:1"]
+    {
         // Without the answer, the time limit of a minute would be waited out.
         let line = refusal(&format!("{url}?timeout=1min"), &["inspect", "a"], 69);
         assert!(line.contains("127.0.0.1:1") && line.contains("Connection refused"), "{line}");
@@ -263,12 +273,15 @@ async fn init_sets_what_its_url_says() {
     let etcd = Etcd::single(EtcdOptions::new()).await.unwrap();
     let postgres = Postgres::start(PostgresOptions::new()).await.unwrap();
     let mysql = Mariadb::start(MariadbOptions::new()).await.unwrap();
+    let servers = ZooKeeperOptions::new().line("maxSessionTimeout=400000");
+    let zookeeper = ZooKeeper::single(servers).await.unwrap();
     for url in [
         store.url(),
         format!("redis://{}", redis.address()),
         format!("etcd://{}", etcd.endpoints()[0]),
         format!("postgres://postgres@{}/postgres", postgres.address()),
         format!("mysql://root@{}/test", mysql.address()),
+        format!("zookeeper://{}", zookeeper.endpoints()[0]),
     ] {
         ok(&url, &["init", "--first-use"]);
         let named = format!("{url}?longest_lease=5m");

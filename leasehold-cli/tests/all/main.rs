@@ -2,19 +2,37 @@
 #![allow(clippy::unwrap_used)]
 
 mod bad_input;
-#[cfg(all(feature = "etcd", feature = "mysql", feature = "postgres", feature = "redis"))]
+#[cfg(all(
+    feature = "etcd",
+    feature = "mysql",
+    feature = "postgres",
+    feature = "redis",
+    feature = "zookeeper"
+))]
 mod boot_order;
 #[cfg(feature = "object-store")]
 mod bucket;
 mod counter;
 #[cfg(all(feature = "postgres", feature = "redis"))]
 mod cron;
-#[cfg(all(feature = "etcd", feature = "mysql", feature = "postgres", feature = "redis"))]
+#[cfg(all(
+    feature = "etcd",
+    feature = "mysql",
+    feature = "postgres",
+    feature = "redis",
+    feature = "zookeeper"
+))]
 mod documented;
 mod ending;
 #[cfg(feature = "redis")]
 mod failover;
-#[cfg(all(feature = "etcd", feature = "mysql", feature = "postgres", feature = "redis"))]
+#[cfg(all(
+    feature = "etcd",
+    feature = "mysql",
+    feature = "postgres",
+    feature = "redis",
+    feature = "zookeeper"
+))]
 mod first_contact;
 mod hand_over;
 mod hold;
@@ -30,7 +48,13 @@ mod nights;
 mod once;
 mod operate;
 mod passing_through;
-#[cfg(all(feature = "etcd", feature = "mysql", feature = "postgres", feature = "redis"))]
+#[cfg(all(
+    feature = "etcd",
+    feature = "mysql",
+    feature = "postgres",
+    feature = "redis",
+    feature = "zookeeper"
+))]
 mod passwords;
 #[cfg(all(feature = "postgres", feature = "redis"))]
 mod readme;

@@ -207,12 +207,13 @@ async fn a_database_without_the_tables_does_not_pass_the_check() {
     feature = "object-store",
     feature = "postgres",
     feature = "redis",
-    feature = "redlock"
+    feature = "redlock",
+    feature = "zookeeper"
 ))]
 async fn each_store_waits_as_the_readme_says() {
     use servers::{
         Etcd, EtcdOptions, Mariadb, MariadbOptions, Postgres, PostgresOptions, Redis, RedisOptions,
-        S3, Server as _,
+        S3, Server as _, ZooKeeper, ZooKeeperOptions,
     };
     let store = Store::new();
     let s3 = S3::start().await.unwrap();
@@ -223,6 +224,7 @@ async fn each_store_waits_as_the_readme_says() {
     let flushing = PostgresOptions::new().line("fsync = on");
     let postgres = Postgres::start(flushing).await.unwrap();
     let mysql = Mariadb::start(MariadbOptions::new()).await.unwrap();
+    let zookeeper = ZooKeeper::single(ZooKeeperOptions::new()).await.unwrap();
     let readme = include_str!("../../../README.md");
     for url in [
         "memory:".to_owned(),
@@ -232,6 +234,7 @@ async fn each_store_waits_as_the_readme_says() {
         format!("redlock://{}", hosts.join(",")),
         s3.store_url(),
         format!("etcd://{}", etcd.endpoints()[0]),
+        format!("zookeeper://{}", zookeeper.endpoints()[0]),
         format!("postgres://postgres@{}/postgres", postgres.address()),
         format!("postgres://postgres@{}/postgres?layout=shedlock", postgres.address()),
         format!("mysql://root@{}/test?ssl-mode=disabled", mysql.address()),

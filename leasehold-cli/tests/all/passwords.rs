@@ -39,6 +39,9 @@ const REDIS: Fake = Fake { greeting: b"", answer: |_| b"-NOAUTH Authentication r
 
 const ETCD: Fake = Fake { greeting: b"", answer: |_| b"HTTP/1.1 200 OK\r\n\r\n" };
 
+/// It says nothing before the whole login has come.
+const ZOOKEEPER: Fake = Fake { greeting: b"", answer: |_| b"" };
+
 /// All that clients have sent to a server, and how many of them came.
 type Heard = Arc<Mutex<(usize, Vec<u8>)>>;
 
@@ -97,8 +100,9 @@ fn a_password_does_not_reach_a_server_that_takes_no_tls() {
         (POSTGRES, "postgres", database, "&sslmode=disable", &of_postgres[..]),
         (MYSQL, "mysql", database, "", &of_mysql),
         (REDIS, "redis", "?timeout=20s", "", &[("rediss", "")]),
-        // Its TLS needs a file of an authority: that is tried in its own crate.
+        // Their TLS needs a file of an authority: that is tried in their own crates.
         (ETCD, "etcd", "?timeout=20s", "", &[]),
+        (ZOOKEEPER, "zookeeper", "?timeout=20s", "", &[]),
     ];
     for (fake, scheme, rest, plain, demanded) in all {
         let at = |scheme: &str, host: &str| format!("{scheme}://app:{PASSWORD}@{host}:PORT{rest}");
@@ -113,7 +117,7 @@ fn a_password_does_not_reach_a_server_that_takes_no_tls() {
         }
         // It would arrive otherwise. (MySQL's driver does not know the plugin, etcd's waits for an
         // answer first.)
-        if ["postgres", "redis"].contains(&scheme) {
+        if ["postgres", "redis", "zookeeper"].contains(&scheme) {
             let url = at(scheme, NOT_LOOPBACK) + plain + "&plaintext=on";
             let (arrived, clients) = arrives(fake, &url);
             assert!(arrived && clients > 0, "{url}: the trap catches nothing");

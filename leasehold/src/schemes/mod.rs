@@ -23,6 +23,7 @@ schemes! {
     ], "redis://HOST:PORT";
     redlock "redlock": ["redlock", "redlocks"], "redlock://HOST:PORT,HOST:PORT,HOST:PORT";
     sqlite "sqlite": ["sqlite"], "sqlite:PATH";
+    zookeeper "zookeeper": ["zookeeper"], "zookeeper://HOST:PORT,HOST:PORT/PREFIX";
 }
 
 /// One backend's row in the table.

@@ -20,6 +20,7 @@ const CLIENTS: &[(&str, &[&str])] = &[
     ("redis", &["redis"]),
     ("redlock", &["redis"]),
     ("sqlite", &["sqlx", "sqlx-core", "sqlx-sqlite", "libsqlite3-sys"]),
+    ("zookeeper", &["zookeeper-client"]),
 ];
 
 fn cargo(args: &[&str]) -> String {

@@ -61,6 +61,25 @@ async fn a_renewal_can_be_asked_for_before_it_is_due() {
     assert_eq!(stub.calls("renew"), 1);
 }
 
+/// Otherwise a client would ask as fast as a store answers that confirms late.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_counts_from_long_ago_is_not_repeated_at_once() {
+    let stub = Stub::new();
+    tokio::time::sleep(30 * SECOND).await;
+    let guard = stub.client().lock("job").lease(30 * SECOND).acquire().await.unwrap();
+    *stub.late.lock().unwrap() = 15 * SECOND;
+    guard.renew_now();
+    stub.reached("renew", 1).await;
+    // Another one gets no answer: time goes on only when no task has anything left to do.
+    stub.hold("renew");
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert_eq!(stub.calls("renew"), 1);
+    stub.let_go("renew");
+    tokio::time::sleep(2 * SECOND).await;
+    assert!(stub.calls("renew") > 1, "it is renewed no more");
+    assert!(guard.is_valid());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_dropped_acquire_leaves_no_lock() {
     let stub = Stub::new();

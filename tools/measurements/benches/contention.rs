@@ -4,7 +4,8 @@
 //! `cargo bench -p measurements --bench contention [-- STORE… PART…]` runs some stores (also
 //! `redlock`), and some of the parts:
 //!
-//! - `own`: 64 tasks, each on a name of its own, beside rslock (Redis and Redlock only);
+//! - `own`: 64 tasks, each on a name of its own, beside the first other library (Redis, Redlock and
+//!   ZooKeeper only);
 //! - `tasks`: 16 tasks of one client, all on one name;
 //! - `wake`: the same, but each task holds for 10 ms and then pauses for 50 ms, so that a waiter is
 //!   woken by each release;
@@ -58,6 +59,7 @@ fn peers(kind: &str) -> &'static [&'static str] {
         "redlock" => &["rslock"],
         "etcd" => &["lock-api"],
         "postgres" => &["advisory"],
+        "zookeeper" => &["recipe"],
         _ => &["get-lock"],
     }
 }
@@ -259,7 +261,7 @@ fn main() {
         for part in &parts {
             match *part {
                 CROWD => runtime.block_on(crowd(kind, span)),
-                "own" if !matches!(kind, "redis" | "redlock") => {}
+                "own" if !matches!(kind, "redis" | "redlock" | "zookeeper") => {}
                 "own" => runtime.block_on(own(kind)),
                 // Other processes do not reach a store in memory.
                 "processes" | "killed" if kind == "memory" => {}

@@ -7,7 +7,7 @@ use lock_core::{BoxFuture, Error, Init};
 use serde::Serialize;
 use servers::{
     Etcd, EtcdOptions, KitError, Mariadb, MariadbOptions, Postgres, PostgresOptions, Redis,
-    RedisOptions, Server as _,
+    RedisOptions, Server as _, ZooKeeper, ZooKeeperOptions,
 };
 
 use crate::store::Store;
@@ -41,18 +41,19 @@ type Started = Result<(String, Box<dyn Any + Send>), KitError>;
 type Start = fn() -> BoxFuture<Started>;
 
 /// Each kind, by the name of its scheme, which is also the name of its cargo feature.
-const KINDS: [(&str, Start); 5] = [
+const KINDS: [(&str, Start); 6] = [
     ("redis", || Box::pin(redis())),
     ("redlock", || Box::pin(redlock())),
     ("etcd", || Box::pin(etcd())),
+    ("zookeeper", || Box::pin(zookeeper())),
     ("postgres", || Box::pin(postgres())),
     ("mysql", || Box::pin(mysql())),
 ];
 
 impl Local {
     /// Starts one store of each kind whose programs are installed and whose backend is in this
-    /// build: Redis, Redlock with five Redis, etcd, PostgreSQL and MariaDB, with settings under
-    /// which their locks are safe.
+    /// build: Redis, Redlock with five Redis, etcd, ZooKeeper, PostgreSQL and MariaDB, with
+    /// settings under which their locks are safe.
     ///
     /// # Cancel safety
     ///
@@ -114,6 +115,12 @@ async fn etcd() -> Started {
     let server = Etcd::single(options).await?;
     let hosts: Vec<_> = server.endpoints().iter().map(SocketAddr::to_string).collect();
     Ok((format!("etcd://{}", hosts.join(",")), Box::new(server)))
+}
+
+async fn zookeeper() -> Started {
+    let server = ZooKeeper::single(ZooKeeperOptions::new()).await?;
+    // Twice the kit's tick, so that no session ends on a busy machine. The shortest lease is 2 s.
+    Ok((format!("zookeeper://{}?tick=400ms", server.endpoints()[0]), Box::new(server)))
 }
 
 async fn postgres() -> Started {

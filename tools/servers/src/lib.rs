@@ -1,6 +1,6 @@
 //! Real servers for tests and for `leasehold-compare`: Redis (also with sentinels, and as a
-//! cluster), etcd, PostgreSQL (also with replicas, and behind pgbouncer), MariaDB and S3 (moto's),
-//! each in a temporary folder on a free port of 127.0.0.1, and their faults.
+//! cluster), etcd, ZooKeeper, PostgreSQL (also with replicas, and behind pgbouncer), MariaDB and S3
+//! (moto's), each in a temporary folder on a free port of 127.0.0.1, and their faults.
 //!
 //! - `Redis::start(RedisOptions::new())` and the like start a server, and return when it answers.
 //!   It ends when its value is dropped, when the test panics, and when the test process is killed;
@@ -24,6 +24,7 @@ pub mod process;
 mod redis;
 mod s3;
 mod server;
+mod zookeeper;
 
 pub use self::{
     error::{KitError, Result},
@@ -47,4 +48,5 @@ pub use self::{
     redis::{Links, Redis, RedisCluster, RedisOptions, Sentinels},
     s3::S3,
     server::{Data, Server},
+    zookeeper::{ZooKeeper, ZooKeeperMember, ZooKeeperOptions},
 };

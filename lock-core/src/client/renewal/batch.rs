@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::schedule::{due, due_after_failure};
+use super::schedule::{due_after_failure, due_next};
 use crate::{
     EventKind, Grant, Instant, Renewal,
     client::{
@@ -72,7 +72,7 @@ fn apply<'a>(
             let slack = held.valid_until().map_or(Duration::ZERO, |until| until.since(now));
             let renewed = Grant { from, lease, claim: None, ..held.grant.clone() };
             if held.extend(validity(&renewed), now) {
-                state.renewer.reschedule(held, due(&renewed, from));
+                state.renewer.reschedule(held, due_next(held, &renewed, &*state.env, now));
                 if state.is_observed() {
                     let event = EventKind::Renewed { took: now.since(sent), slack, lease };
                     state.emit(&held.grant.name, Some(held), event);

@@ -19,6 +19,13 @@ pub(super) fn due(grant: &Grant, from: Instant) -> Instant {
     from + spread(grant.owner.to_bits(), grant.lease / RENEWAL_PART)
 }
 
+/// When to renew a renewed grant. If it counts from so long ago that it would be due at once, the
+/// store confirms late, and is not asked without a pause.
+pub(super) fn due_next(held: &Held, renewed: &Grant, env: &dyn Env, now: Instant) -> Instant {
+    let next = due(renewed, renewed.from);
+    if next > now { next } else { due_after_failure(held, env, now) }
+}
+
 /// When a lock is due again after its renewal was sent, in case that renewal hangs. Not later than
 /// the end of its validity.
 pub(super) fn due_again(held: &Held, now: Instant) -> Instant {

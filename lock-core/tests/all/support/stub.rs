@@ -52,6 +52,8 @@ pub(crate) struct Stub {
     script: Mutex<Option<mpsc::UnboundedReceiver<Signal>>>,
     /// The `retry_after` of all `Busy` answers, instead of the store's.
     pub(crate) retry_after: Mutex<Option<Duration>>,
+    /// By how much renewals count from earlier than they were sent.
+    pub(crate) late: Mutex<Duration>,
     /// Attempts fail, as with a store that is down.
     pub(crate) down: AtomicBool,
     closed: AtomicBool,
@@ -88,6 +90,7 @@ impl Stub {
             calls: Mutex::default(),
             script: Mutex::default(),
             retry_after: Mutex::default(),
+            late: Mutex::default(),
             down: AtomicBool::default(),
             closed: AtomicBool::default(),
             deaf: AtomicBool::default(),
@@ -309,7 +312,8 @@ impl Backend for Stub {
     }
 
     async fn renew(&self, grants: &[&Grant], sent: Instant) -> Vec<Renewal> {
-        let renewing = async { Ok(self.memory.renew(grants, sent).await) };
+        let from = sent - *self.late.lock().unwrap();
+        let renewing = async { Ok(self.memory.renew(grants, from).await) };
         match self.call("renew", renewing).await {
             Ok(answers) => answers,
             Err(error) => grants.iter().map(|_| Renewal::Unknown(error.clone())).collect(),

@@ -1,8 +1,9 @@
 //! The contenders for one name: leasehold, and other lock libraries (peers) on the same server.
 
-use std::{fs::File, path::PathBuf, time::Duration};
+use std::{fs::File, mem::ManuallyDrop, path::PathBuf, time::Duration};
 
 use etcd_client::LockOptions;
+use leasehold::zookeeper::zookeeper_client::{self, Acls, CreateMode, LockPrefix};
 use lock_core::{ErrorKind, LockClient};
 use rustix::fs::{FlockOperation, flock};
 use sqlx::{
@@ -30,6 +31,9 @@ pub enum Contender {
     /// etcd's Lock API: a lease, the call Lock, a revoke. The server carries it out by the mutex of
     /// etcd's Go package `concurrency`.
     LockApi(etcd_client::Client),
+    /// Curator's recipe for `InterProcessMutex`, as zookeeper-client has it, with one session for
+    /// all locks.
+    Recipe(zookeeper_client::Client),
     /// sqlx's advisory lock. It writes nothing, and ends with its session.
     Advisory(PgPool),
     /// MySQL's `GET_LOCK`. It writes nothing, and ends with its session.
@@ -40,14 +44,19 @@ pub enum Contender {
 
 impl Contender {
     /// Connects to the store at a URL of leasehold. The kinds are `leasehold`, `tokio-mutex`,
-    /// `rslock`, `rslock N` with a pause of N ms between attempts, `lock-api`, `advisory`,
-    /// `get-lock`, and `flock` on a file beside the database file.
+    /// `rslock`, `rslock N` with a pause of N ms between attempts, `lock-api`, `recipe`,
+    /// `advisory`, `get-lock`, and `flock` on a file beside the database file.
     pub async fn open(kind: &str, url: &str) -> Self {
         let hosts = url.split_once("://").map_or("", |(_, hosts)| hosts);
+        let hosts = hosts.split('?').next().unwrap_or_default();
         match kind {
             "leasehold" => Self::Leasehold(leasehold::connect(url).await.unwrap()),
             "tokio-mutex" => Self::TokioMutex,
             "lock-api" => Self::LockApi(etcd_client::Client::connect([hosts], None).await.unwrap()),
+            "recipe" => {
+                let connector = zookeeper_client::Client::connector().with_session_timeout(LEASE);
+                Self::Recipe(connector.connect(hosts).await.unwrap())
+            }
             "advisory" => {
                 // A waiter keeps its connection.
                 let pool = PgPoolOptions::new().max_connections(16).test_before_acquire(false);
@@ -114,6 +123,19 @@ impl Contender {
                 client.lock_client().lock(format!("plain {name}"), Some(options)).await.unwrap();
                 let turn = holding().await;
                 client.lease_client().revoke(lease).await.unwrap();
+                turn
+            }
+            Self::Recipe(client) => {
+                let directory = format!("/recipe {name}");
+                let everybody = Acls::anyone_all();
+                let parents = CreateMode::Persistent.with_acls(everybody);
+                let options = zookeeper_client::LockOptions::new(everybody);
+                let options = options.with_ancestor_options(parents).unwrap();
+                let prefix = LockPrefix::new_curator(&directory, "lock-").unwrap();
+                // A drop would release it in the background. Curator waits for the answer.
+                let lock = ManuallyDrop::new(client.lock(prefix, b"", options).await.unwrap());
+                let turn = holding().await;
+                client.delete(lock.lock_path(), None).await.unwrap();
                 turn
             }
             Self::Advisory(pool) => {

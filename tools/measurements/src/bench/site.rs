@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use lock_core::{Backend, Init, LockClient};
 use servers::{
     Etcd, EtcdOptions, Mariadb, MariadbOptions, Postgres, PostgresOptions, Redis, RedisOptions,
-    Server,
+    Server, ZooKeeper, ZooKeeperOptions,
 };
 
 use super::machine::{own_processor_time, processor_time};
@@ -33,7 +33,8 @@ fn served<S: Server + 'static>(url: String, server: S) -> Site {
 impl Site {
     /// The stores that a benchmark tries if no store is named. [`start`](Self::start) also knows
     /// `redlock`.
-    pub const KINDS: [&str; 6] = ["memory", "sqlite", "redis", "etcd", "postgres", "mysql"];
+    pub const KINDS: [&str; 7] =
+        ["memory", "sqlite", "redis", "etcd", "zookeeper", "postgres", "mysql"];
 
     /// Starts the servers of a store, with room for some hundreds of clients.
     pub async fn start(kind: &str) -> Self {
@@ -68,6 +69,12 @@ impl Site {
                 let url = format!("etcd://{}", etcd.endpoints()[0]);
                 let processes = move || etcd.members()[0].process().tree().unwrap_or_default();
                 Self { url, shared: None, processes: Box::new(processes) }
+            }
+            "zookeeper" => {
+                let zookeeper = ZooKeeper::single(ZooKeeperOptions::new()).await.unwrap();
+                let url = format!("zookeeper://{}?tick=200ms", zookeeper.endpoints()[0]);
+                let server = move || zookeeper.members()[0].process().tree().unwrap_or_default();
+                Self { url, shared: None, processes: Box::new(server) }
             }
             "postgres" => {
                 let options = PostgresOptions::new().line("max_connections = 2500");

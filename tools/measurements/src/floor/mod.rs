@@ -9,6 +9,8 @@ mod memory;
 mod redis;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod sql;
+#[cfg(feature = "zookeeper")]
+mod zookeeper;
 
 use async_trait::async_trait;
 use leasehold::StoreUrl;
@@ -92,6 +94,8 @@ pub(crate) async fn of(url: &StoreUrl) -> Result<Box<dyn Floor>, String> {
         ("redlock" | "redlocks", plain) => redis::quorum(&plain).await,
         #[cfg(feature = "etcd")]
         ("etcd", plain) => etcd::open(&plain).await,
+        #[cfg(feature = "zookeeper")]
+        ("zookeeper", plain) => zookeeper::open(&plain).await,
         #[cfg(feature = "postgres")]
         ("postgres" | "postgresql", plain) => sql::postgres(&plain).await,
         #[cfg(feature = "mysql")]

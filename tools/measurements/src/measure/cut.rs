@@ -14,10 +14,11 @@ pub(crate) struct CutStore {
 
 /// The schemes whose clients connect only to the hosts of the URL, with their default ports.
 /// Sentinels and clusters name other hosts.
-const PORTS: [(&str, u16); 6] = [
+const PORTS: [(&str, u16); 7] = [
     ("redis", 6379),
     ("redlock", 6379),
     ("etcd", 2379),
+    ("zookeeper", 2181),
     ("postgres", 5432),
     ("postgresql", 5432),
     ("mysql", 3306),

@@ -6,7 +6,7 @@ use std::{
 };
 
 use etcd_client::{Client, GetOptions};
-use leasehold::ErrorKind;
+use leasehold::{ErrorKind, zookeeper::zookeeper_client};
 use measurements::{Comparison, Local, Measure, Plan, Store};
 use tokio::time::sleep;
 
@@ -40,6 +40,12 @@ async fn left(store: &Store) -> Vec<String> {
             let keys = answer.kvs().iter().map(|kv| String::from_utf8_lossy(kv.key()).into_owned());
             keys.filter(|key| key.contains("compare")).collect()
         }
+        "zookeeper" => {
+            let host = plain.trim_start_matches("zookeeper://");
+            let client = zookeeper_client::Client::connect(host).await.unwrap();
+            let nodes = client.list_children("/").await.unwrap();
+            nodes.into_iter().filter(|node| node.contains("compare")).collect()
+        }
         "postgres" => {
             let pool = sqlx::PgPool::connect(plain).await.unwrap();
             sqlx::query_scalar(tables).fetch_all(&pool).await.unwrap()
@@ -59,7 +65,7 @@ async fn nothing_is_left_on_a_server_and_one_in_use_is_refused() {
     let plan = Plan::new(Duration::from_secs(6)).unwrap();
     let run = |stores| Comparison::new(stores, plan);
     let report = run(stores.clone()).run(&mut (), pending()).await.unwrap().unwrap();
-    assert_eq!(report.stores.len(), 5);
+    assert_eq!(report.stores.len(), 6);
     for store in &report.stores {
         assert!(store.no_floor.is_none(), "{store:?}");
         for measure in [Measure::Pair, Measure::Pairs, Measure::Uncontended, Measure::ManyNames] {

@@ -82,7 +82,10 @@ fn servers_are_started_measured_shown_and_gone() {
     assert_eq!(report["absent"].as_array().unwrap().len(), 0, "{}", report["absent"]);
     let stores = report["stores"].as_array().unwrap();
     let names: Vec<_> = stores.iter().map(|store| text(store, "name")).collect();
-    assert_eq!(names, ["memory", "sqlite", "redis", "redlock", "etcd", "postgres", "mysql"]);
+    assert_eq!(
+        names,
+        ["memory", "sqlite", "redis", "redlock", "etcd", "zookeeper", "postgres", "mysql"]
+    );
     for each in stores {
         let name = text(each, "name");
         let settings = each["settings"].as_array().unwrap();
@@ -113,7 +116,7 @@ fn servers_are_started_measured_shown_and_gone() {
     }
     let servers =
         stores.iter().map(|each| text(each, "url")).filter(|url| url.contains("127.0.0.1"));
-    assert_eq!(servers.count(), 5);
+    assert_eq!(servers.count(), 6);
     let ratios = report["ratios"].as_array().unwrap();
     for (store, floor) in [
         ("sqlite", "an upsert"),
@@ -150,8 +153,8 @@ fn servers_end_with_the_command() {
             files.flatten().find(|file| file.path().join("locks.db").exists()).map(drop)
         });
         let servers = support::children(pid);
-        // Six Redis, three others, and the process that removes their folders.
-        assert!(servers.len() >= 10, "{servers:?}");
+        // Six Redis, four others, and the process that removes their folders.
+        assert!(servers.len() >= 11, "{servers:?}");
         let servers: Vec<_> = servers.into_iter().map(support::handle).collect();
         kill_process(pid, signal).unwrap();
         assert_eq!(running.wait().unwrap().code(), code);
@@ -193,7 +196,7 @@ fn what_is_not_installed_is_said() {
     let output = command.output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert_eq!((output.status.code(), &output.stderr[..]), (Some(0), &b""[..]));
-    for name in ["redis", "redlock", "etcd", "postgres", "mysql"] {
+    for name in ["redis", "redlock", "etcd", "zookeeper", "postgres", "mysql"] {
         assert!(text.contains(&format!("{name}: not compared: ")), "{name} in {text}");
     }
     assert!(text.contains("(Debian's package redis-server brings it)"), "{text}");

@@ -4,3 +4,4 @@
 mod clock;
 mod process;
 mod proxy;
+mod zookeeper;

@@ -13,14 +13,15 @@ mod redis;
 mod redis_groups;
 mod sqlite;
 mod untried;
+mod zookeeper;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use lock_core::{Backend, BoxFuture, Env as _, Error, Init, SystemEnv};
 
 use self::untried::{
-    CLIENT_FAULTS, IN_MEMORY, MEMBERS, NO_CLOCK, NO_COPY, NO_FAILOVER, NO_MEMBER, NO_SERVER,
-    NO_TAIL, ON_ONE_SERVER, ONE_REQUEST, OPERATOR,
+    CLIENT_FAULTS, IN_MEMORY, LOST_TREE, MEMBERS, NO_CLOCK, NO_COPY, NO_FAILOVER, NO_MEMBER,
+    NO_SERVER, NO_TAIL, ON_ONE_SERVER, ONE_REQUEST, OPERATOR, UNREPORTED, UNTRIED_ON_JAVA,
 };
 use crate::proof::{
     Fault, FaultInjector, Guarantee, InQuick, Reason, StartedStore, SystemUnderTest,
@@ -85,6 +86,14 @@ fn single() -> Vec<SystemUnderTest> {
             .soak(&[Fault::Restored, Fault::SlowDisk, Fault::FullDisk])
             .untried(&[OPERATOR, NO_TAIL])
             .untried(&NO_CLOCK)
+            .untried(&MEMBERS)
+            .done(),
+        Row::new("zookeeper", |fault| Box::pin(zookeeper::start(fault, 1)))
+            .quick(&[Fault::ServerRestarted])
+            .soak(CLIENT_FAULTS)
+            .soak(&[Fault::ServerPaused])
+            .untried(&[LOST_TREE, UNREPORTED, NO_TAIL])
+            .untried(&UNTRIED_ON_JAVA)
             .untried(&MEMBERS)
             .done(),
         Row::new("postgres", |fault| Box::pin(postgres::start(fault)))
@@ -165,6 +174,13 @@ fn groups() -> Vec<SystemUnderTest> {
             .soak(&[Fault::MemberKilled, Fault::MemberPaused, Fault::QuorumLost])
             .soak(&[Fault::Restored, Fault::SlowDisk])
             .rest(As("etcd"))
+            .done(),
+        Row::new("zookeeper of three", |fault| Box::pin(zookeeper::start(fault, 3)))
+            .quick(&[Fault::FailedOver])
+            .soak(CLIENT_FAULTS)
+            .soak(&[Fault::ServerPaused, Fault::ServerRestarted, Fault::Restored])
+            .soak(&[Fault::MemberKilled, Fault::MemberPaused, Fault::QuorumLost])
+            .rest(As("zookeeper"))
             .done(),
     ]
 }

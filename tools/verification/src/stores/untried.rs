@@ -63,6 +63,29 @@ const SHIM: Untried = NotTried("the clock shim has no effect on etcd, which is w
 pub(super) const NO_CLOCK: [(Fault, Untried); 2] =
     [(Fault::ClockForward, SHIM), (Fault::ClockBack, SHIM)];
 
+/// ZooKeeper without any data is a new store for clients that do not know it.
+pub(super) const LOST_TREE: (Fault, Untried) = (
+    Fault::DataLost,
+    NotApplicable("its assumption `old-states`: an operator reports the loss of all data"),
+);
+
+/// One server elects no leader, so its restore shows only to clients that knew it before.
+pub(super) const UNREPORTED: (Fault, Untried) = (
+    Fault::Restored,
+    NotApplicable(
+        "its assumption `old-states`: an operator reports the restore of a single server",
+    ),
+);
+
+const JAVA_DISK: Untried = NotTried("the tests do not slow or fill the disk of a Java server");
+const JAVA_CLOCK: Untried = NotTried("the clock shim was not tried with Java");
+pub(super) const UNTRIED_ON_JAVA: [(Fault, Untried); 4] = [
+    (Fault::SlowDisk, JAVA_DISK),
+    (Fault::FullDisk, JAVA_DISK),
+    (Fault::ClockForward, JAVA_CLOCK),
+    (Fault::ClockBack, JAVA_CLOCK),
+];
+
 const FILE: Untried =
     NotApplicable("there is no server, and no connection: a file on this machine");
 const FILE_CLOCK: Untried = NotTried(

@@ -18,7 +18,7 @@ pub(crate) struct Compare {
     pub(crate) stores: Vec<String>,
 
     /// Also start the servers that are installed here, for the time of the run: Redis, five Redis
-    /// for Redlock, etcd, PostgreSQL and MariaDB
+    /// for Redlock, etcd, ZooKeeper, PostgreSQL and MariaDB
     #[arg(long)]
     pub(crate) local: bool,
 

@@ -3,3 +3,4 @@
 mod cas;
 mod redlock;
 mod witness;
+mod zookeeper;
