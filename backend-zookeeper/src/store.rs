@@ -220,7 +220,7 @@ impl Store {
 
     /// The settings that an attempt would find, or make. Writes none.
     pub(crate) async fn settings_for_attempts(&self) -> Result<Settings, Error> {
-        let session = self.session().await?;
+        let session = self.fresh_session().await?;
         let found = session.read_one(&self.layout.settings()).await?;
         session.touch().await?;
         let Some((data, _)) = found else {

@@ -59,17 +59,19 @@ impl Connect {
                 false => with_digest(connector, &given),
             };
         }
-        let (servers, tls) = (self.servers.clone(), self.tls.clone());
-        // The connection lives on the runtime where it was opened.
-        let opening = runtime()?.spawn(async move {
+        let (servers, tls, limit) = (self.servers.clone(), self.tls.clone(), self.timeout);
+        let opening = async move {
             match tls {
                 Some(tls) => tls.open(connector, &servers).await,
                 None => connector.connect(&servers).await.map_err(of_connect),
             }
+        };
+        // The connection lives on the runtime where it was opened. The task ends at the limit.
+        let opened = runtime()?.spawn(async move {
+            let opened = timeout(limit, opening).await;
+            opened.unwrap_or_else(|_| Err(late(ErrorKind::Unavailable, limit)))
         });
-        let opened = timeout(self.timeout, opening).await;
-        let opened = opened.map_err(|_| late(ErrorKind::Unavailable, self.timeout))?;
-        opened.map_err(|error| {
+        opened.await.map_err(|error| {
             Error::new(ErrorKind::Unavailable, "the connection was not made").with_source(error)
         })?
     }

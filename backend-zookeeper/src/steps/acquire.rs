@@ -138,7 +138,7 @@ pub(super) async fn judge(
         }
     };
     let placed = placed.await;
-    if placed.is_err() {
+    if matches!(placed, Err(_) | Ok(Some(Placement::Quarantined(_)))) {
         // guard: failed-attempt | S6 | faults::an_attempt_that_fails_leaves_no_entry |
         //   SystemEnv.now() => SystemEnv.now() + 100 * session.lease
         session.end_at(&path, SystemEnv.now(), Ending::Unused);

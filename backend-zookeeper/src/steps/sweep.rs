@@ -40,7 +40,7 @@ pub(super) fn now_and_then(store: &Store, session: &Arc<Session>) {
     });
 }
 
-async fn sweep(session: &Session, layout: &Layout, bucket: u8, now: u64) -> Result<(), Error> {
+async fn sweep(session: &Arc<Session>, layout: &Layout, bucket: u8, now: u64) -> Result<(), Error> {
     let bucket = layout.bucket(bucket);
     let names = session.children(&bucket).await?;
     let start = SystemEnv.random() as usize % names.len().max(1);
@@ -63,7 +63,7 @@ fn is_old(note: &Stat, now: u64) -> bool {
 
 /// Forgets a name that is old and free.
 async fn forget(
-    session: &Session,
+    session: &Arc<Session>,
     layout: &Layout,
     name: &LockName,
     now: u64,
@@ -86,7 +86,7 @@ async fn forget(
     if there.as_ref().is_some_and(|(_, stat)| stat.num_children > 0) {
         // What was kept and has ended goes now. The name is forgotten by a later sweep.
         let mut entries = in_order(session.children(&directory).await?);
-        first(session, layout, name, &mut entries, now).await?;
+        first(session, layout, name, &mut entries, || now).await?;
         return Ok(());
     }
     // No entry so far has a higher number.

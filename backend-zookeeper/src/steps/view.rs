@@ -63,7 +63,12 @@ impl Store {
         let directory = directory.data().map(|(_, stat)| stat);
         // Each entry that comes or goes changes the number in `directory`. So if neither it nor the
         // session knows of an election since the store was open, the queue is the one of that time.
-        let epoch = directory.map_or(0, |stat| epoch_of(stat.pzxid)).max(session.seen_epoch());
+        let mut epoch = directory.map_or(0, |stat| epoch_of(stat.pzxid)).max(session.seen_epoch());
+        if epoch > self.sessions.clock.epoch() {
+            // The directory may come from other servers, which have held more elections.
+            session.touch().await?;
+            epoch = epoch.min(session.epoch());
+        }
         let settings = self.settings_of(session, settings.data()).await?;
         let (settings, _) = self.enter_epoch(session, settings, epoch).await?;
         Ok(View {
@@ -108,29 +113,31 @@ impl Store {
     /// first other one.
     pub(super) async fn first(
         &self,
-        session: &Session,
+        session: &Arc<Session>,
         name: &LockName,
         entries: &mut Vec<Entry>,
     ) -> Result<Option<EntryNode>, Error> {
-        first(session, &self.layout, name, entries, self.sessions.clock.earliest()).await
+        first(session, &self.layout, name, entries, || self.sessions.clock.earliest()).await
     }
 }
 
-/// As [`Store::first`], at this time.
+/// As [`Store::first`], by this clock.
 pub(super) async fn first(
-    session: &Session,
+    session: &Arc<Session>,
     layout: &Layout,
     name: &LockName,
     entries: &mut Vec<Entry>,
-    now_micros: u64,
+    now: impl Fn() -> u64,
 ) -> Result<Option<EntryNode>, Error> {
     while let Some(entry) = entries.first() {
         let path = layout.entry(name, entry);
         let [found] = session.read([Read::Data(&path)]).await?;
         if let Some(first) = EntryNode::new(entry.clone(), found) {
-            // The clock of an earlier leader may be ahead of the one that counts.
-            let is_known = session.clock.epoch() >= epoch_of(first.stat.mzxid);
-            if !is_known || first.remaining(now_micros) != Some(Duration::ZERO) {
+            if session.clock.epoch() < epoch_of(first.stat.mzxid) {
+                // The clock of an earlier leader may be ahead. This shows that of the present one.
+                session.touch().await?;
+            }
+            if first.remaining(now()) != Some(Duration::ZERO) {
                 return Ok(Some(first));
             }
             // One that others have changed meanwhile is read again.
