@@ -118,8 +118,9 @@ impl Session {
         self.chain.lock().epoch
     }
 
-    /// The epoch of the last write of the node, and since which one nothing was lost until then, if
-    /// no state is restored that is younger than `longest`. A longer session proves less.
+    /// Two epochs: that of the last write of the node, and an earlier one. Between the two nothing
+    /// was lost, if no state is restored that is younger than `longest`. A longer session proves
+    /// less.
     pub(crate) fn unbroken(&self, longest: Duration) -> (i64, i64) {
         let Chain { epoch, unbroken_since, .. } = *self.chain.lock();
         (epoch, if self.lease <= longest { unbroken_since } else { epoch })

@@ -126,7 +126,8 @@ impl Session {
         self.client.read().as_ref().is_some_and(|client| !client.state().is_terminated())
     }
 
-    /// Records an answered write: its epoch first, so that whoever counts by it knows the epoch.
+    /// Records an answered write. It sets the epoch first: a caller that counts a validity from this
+    /// write must see its epoch, too.
     pub(crate) fn wrote(&self, sent: Instant, stat: &Stat) {
         self.seen_epoch.fetch_max(epoch_of(stat.mzxid), Ordering::AcqRel);
         self.touches.lock().wrote(sent, SystemEnv.now());
@@ -152,8 +153,8 @@ impl Session {
         self.chain.lock().written
     }
 
-    /// When the next write of its own node is due, which no other write stands for: it shows that
-    /// nothing was lost.
+    /// When the next write of its own node is due. No other write can replace it: only this one
+    /// shows that nothing was lost.
     pub(super) fn due(&self) -> Instant {
         // guard: reads/suffice | S3 |
         //   ensemble::a_holder_behind_a_follower_that_is_cut_off_is_no_second_holder |
