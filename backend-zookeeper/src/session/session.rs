@@ -126,8 +126,8 @@ impl Session {
         self.client.read().as_ref().is_some_and(|client| !client.state().is_terminated())
     }
 
-    /// Records an answered write. It sets the epoch first: a caller that counts a validity from this
-    /// write must see its epoch, too.
+    /// Records an answered write. It sets the epoch first: a caller that counts a validity from
+    /// this write must see its epoch, too.
     pub(crate) fn wrote(&self, sent: Instant, stat: &Stat) {
         self.seen_epoch.fetch_max(epoch_of(stat.mzxid), Ordering::AcqRel);
         self.touches.lock().wrote(sent, SystemEnv.now());
